@@ -1,0 +1,135 @@
+"""Benchmark records: their format, the file that keeps them, and the tables that show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+Record = TypedDict(
+    "Record",
+    {
+        "layer": str,
+        "pass": str,
+        "precision": str,
+        "layout": str,  # of ours; the peers are measured in every layout
+        "convt3d_ms": float,
+        "peers_ms": dict[str, float],
+        "peers_absent": dict[str, str],  # peer -> why it has no time
+        "limit_ms": float,
+        "error": float,  # |y - reference| / |reference|, reference in float64
+        "cudnn_error": float | None,  # cuDNN's, in the layout of the record; None where cuDNN is absent
+        "engine": str,
+    },
+)
+
+
+class Meta(TypedDict):
+    """Where the records of a file come from; one file never mixes builds or machines."""
+
+    gpu: str
+    torch: str
+    cudnn: str
+    driver: str
+    date: str
+    csrc_tree: str
+    python_tree: str
+
+
+class RecordFile(TypedDict):
+    """Content of a record file."""
+
+    meta: Meta
+    records: list[Record]
+
+
+# A record stays comparable with a newer one while these agree. The Python tree is left out: the kernels are in csrc.
+_IDENTITY = ("gpu", "torch", "cudnn", "csrc_tree")
+
+
+def speedup(record: Record) -> float | None:
+    """How many times faster than the strongest peer in any layout; None without a peer."""
+    peers = record["peers_ms"].values()
+    return min(peers) / record["convt3d_ms"] if peers else None
+
+
+def limit_fraction(record: Record) -> float:
+    """Fraction of the speed that the hardware allows at best, 1 at the limit."""
+    return record["limit_ms"] / record["convt3d_ms"]
+
+
+def merge(old: RecordFile | None, meta: Meta, new: Iterable[Record]) -> RecordFile:
+    """The old file with the new records, each in the place of an older one of its layer, pass, precision and layout.
+
+    Old records of another GPU, torch, cuDNN or kernel source are dropped: the new meta would give them a false origin.
+    """
+    by_key: dict[tuple[str, str, str, str], Record] = {}
+    if old is not None and not differences(old["meta"], meta):
+        by_key.update((_key(record), record) for record in old["records"])
+    by_key.update((_key(record), record) for record in new)
+    return {"meta": meta, "records": list(by_key.values())}
+
+
+def differences(old: Meta, new: Meta) -> list[str]:
+    """What makes the records of two files incomparable, as ``field: old -> new``; empty when nothing does."""
+    return [f"{field}: {old.get(field)} -> {new.get(field)}" for field in _IDENTITY if old.get(field) != new.get(field)]
+
+
+def load(path: Path) -> RecordFile | None:
+    """The file's content, or None where there is no file."""
+    if not path.exists():
+        return None
+    content: RecordFile = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def save(path: Path, content: RecordFile) -> None:
+    """Write the file, one record a line so that a diff shows what changed; a reader never sees half of it."""
+    lines = ",\n".join("  " + json.dumps(record) for record in content["records"])
+    text = '{"meta": ' + json.dumps(content["meta"]) + ',\n "records": [\n' + lines + "\n]}\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def format_table(records: Sequence[Record]) -> str:
+    """Table of one layer's records: times in ms, speed-up over the strongest peer, fraction of the limit, errors."""
+    peers = list(dict.fromkeys(name for record in records for name in (*record["peers_ms"], *record["peers_absent"])))
+    header = ["pass", "precision", "layout", "convt3d", *peers, "speed-up", "of limit", "error", "cuDNN's"]
+    rows = [header]
+    for record in records:
+        ratio, cudnn_error = speedup(record), record["cudnn_error"]
+        rows.append(
+            [
+                record["pass"],
+                record["precision"],
+                record["layout"],
+                _milliseconds(record["convt3d_ms"]),
+                *(_milliseconds(record["peers_ms"].get(name)) for name in peers),
+                "-" if ratio is None else f"{ratio:.2f}x",
+                f"{limit_fraction(record):.1%}",
+                f"{record['error']:.1e}",
+                "-" if cudnn_error is None else f"{cudnn_error:.1e}",
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    text_columns = 3
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column < text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    absent = {f"{name}: {reason}" for record in records for name, reason in record["peers_absent"].items()}
+    return "\n".join([*lines, *(f"absent {line}" for line in sorted(absent))])
+
+
+def _key(record: Record) -> tuple[str, str, str, str]:
+    return record["layer"], record["pass"], record["precision"], record["layout"]
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,90 @@
+"""Device time of one call: a CUDA graph replayed with a cold L2, the median of device events around each replay."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """How often to replay: ``budget_ms`` worth of calls, within [at_least, at_most]; ``slow_replays`` of slow calls."""
+
+    budget_ms: float = 400.0
+    at_least: int = 5
+    at_most: int = 60
+    slow_ms: float = 50.0
+    slow_replays: int = 3
+
+    def count(self, call_ms: float) -> int:
+        """Replays for a call that takes about ``call_ms``."""
+        if call_ms > self.slow_ms:
+            return self.slow_replays
+        return max(self.at_least, min(self.at_most, int(self.budget_ms / max(call_ms, 1e-3))))
+
+
+QUICK = Repetitions(budget_ms=60.0, at_least=3, at_most=10, slow_replays=1)
+
+
+class Timer:
+    """Times calls on the current CUDA device. Holds the buffer whose writing evicts everything else from the L2."""
+
+    def __init__(self, repetitions: Repetitions) -> None:
+        self._repetitions = repetitions
+        l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        # Four times the L2: the write also takes long enough for the host to queue the replay behind it, so that no
+        # launch latency falls between the events.
+        self._flush = torch.empty(4 * max(l2_bytes, 32 << 20), dtype=torch.int8, device="cuda")
+
+    def time(self, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
+        """Milliseconds of one call, and what its last replay wrote into an output that held NaN beforehand.
+
+        Whatever the call or its capture raises passes through.
+        """
+        graph, output = _capture(call)
+        estimate = self._replay(graph, output, 1)[0]
+        times = self._replay(graph, output, self._repetitions.count(estimate))
+        # The graph's memory pool goes with the graph; the caller keeps a copy of the output only.
+        return statistics.median(times), output.clone(memory_format=torch.preserve_format)
+
+    def _replay(self, graph: torch.cuda.CUDAGraph, output: Tensor, count: int) -> list[float]:
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
+        for start, stop in events:
+            output.fill_(float("nan"))
+            self._flush.zero_()
+            start.record()
+            graph.replay()
+            stop.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(stop) for start, stop in events]
+
+
+def warm_up(seconds: float = 0.5) -> None:
+    """Keep the device busy until its clocks have risen from idle."""
+    matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.float16)
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    elapsed_ms = 0.0
+    while elapsed_ms < 1e3 * seconds:
+        start.record()
+        for _ in range(50):
+            torch.mm(matrix, matrix)
+        stop.record()
+        stop.synchronize()
+        elapsed_ms += start.elapsed_time(stop)
+
+
+def _capture(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):  # algorithm search, compilation and lazy loading happen here, outside the capture
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = call()
+    return graph, output

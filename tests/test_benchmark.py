@@ -1,0 +1,286 @@
+"""The benchmark's arithmetic, records and peers on the CPU, and one small measurement on a GPU."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from convt3d.benchmark import calls, records
+from convt3d.benchmark.__main__ import main
+from convt3d.benchmark.layers import Layer, parse_layer, select_layers, suite
+from convt3d.benchmark.timing import Repetitions
+
+# Work (GFLOP) and limits (ms in fp32, tf32, fp16, bf16) as published with the suite, rounded there.
+PUBLISHED = {
+    "seed0_grouped_asymmetric": (26.72, (0.2009, 0.1421, 0.0711, 0.0711)),
+    "seed1_grouped_k3s2": (5.08, (0.0985, 0.0985, 0.0492, 0.0492)),
+    "seed2_k355": (1288.49, (9.6879, 3.2212, 1.7342, 1.6712)),
+    "seed3_k3_64_128": (231.93, (1.7438, 0.5798, 0.3122, 0.3008)),
+    "seed4_dilated_strided": (26.64, (0.2003, 0.1423, 0.0712, 0.0712)),
+    "kb58": (56.37, (0.4238, 0.1409, 0.0759, 0.0731)),
+    "kb72": (5.54, (0.0416, 0.03, 0.015, 0.015)),
+    "kb73": (13.97, (0.2774, 0.2774, 0.1387, 0.1387)),
+    "kb2_100": (370.01, (2.782, 0.925, 0.498, 0.4799)),
+    "kb2_34": (129.02, (0.97, 0.3225, 0.1736, 0.1673)),
+    "nnunet_320_8": (1.34, (0.0101, 0.0034, 0.0018, 0.0017)),
+    "nnunet_128_32": (8.59, (0.0646, 0.0395, 0.0198, 0.0198)),
+    "nnunet_64_64": (17.18, (0.1579, 0.1579, 0.079, 0.079)),
+    "nnunet_aniso": (13.42, (0.148, 0.148, 0.074, 0.074)),
+    "monai_unet_96": (35.93, (0.2702, 0.0933, 0.0484, 0.0467)),
+    "gan3d_512": (46.04, (0.3461, 0.1151, 0.062, 0.0597)),
+    "gan3d_128": (249.91, (1.879, 0.6248, 0.3363, 0.3241)),
+    "depthwise_k3s2": (0.88, (0.1421, 0.1421, 0.0711, 0.0711)),
+}
+
+ASYMMETRIC = Layer(
+    "asymmetric",
+    batch=3,
+    in_channels=4,
+    out_channels=6,
+    input_size=(2, 4, 3),
+    kernel_size=(3, 2, 4),
+    stride=(2, 3, 1),
+    padding=(1, 0, 2),
+    output_padding=(1, 2, 0),
+    dilation=(2, 1, 3),
+    groups=2,
+    bias=True,
+)
+STRIDE_ONE = Layer(
+    "stride_one", 2, 4, 6, (5, 4, 6), (3, 2, 4), padding=(1, 0, 2), dilation=(1, 2, 1), groups=2, bias=True
+)
+KERNEL_IS_STRIDE = Layer("kernel_is_stride", 2, 3, 4, (3, 2, 4), (1, 2, 3), stride=(1, 2, 3), bias=True)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_work_and_limits_equal_the_published_figures(name: str) -> None:
+    (layer,) = (layer for layer in suite() if layer.name == name)
+    gflop, limits = PUBLISHED[name]
+    assert layer.gflop == pytest.approx(gflop, abs=0.0051)
+    for precision, limit in zip(("fp32", "tf32", "fp16", "bf16"), limits, strict=True):
+        assert layer.limit_ms(precision) == pytest.approx(limit, abs=0.000051)
+
+
+def test_suite_is_the_published_one() -> None:
+    assert [layer.name for layer in suite()] == list(PUBLISHED)
+
+
+@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
+def test_multiply_adds_equal_a_count_by_enumeration(layer: Layer) -> None:
+    products = 0
+    for taps in itertools.product(*map(range, layer.kernel_size)):
+        for positions in itertools.product(*map(range, layer.input_size)):
+            output = [positions[a] * layer.stride[a] - layer.padding[a] + taps[a] * layer.dilation[a] for a in range(3)]
+            products += all(0 <= output[a] < layer.output_size[a] for a in range(3))
+    channels = layer.in_channels * layer.out_channels // layer.groups
+    assert layer.multiply_adds == layer.batch * channels * products
+
+
+def test_layer_spec_gives_the_layer() -> None:
+    spec = (
+        "layer=asymmetric,N=3,C_in=4,C_out=6,input=2x4x3,kernel=3x2x4,stride=2x3x1,padding=1x0x2,output_padding=1x2x0,"
+        "dilation=2x1x3,groups=2,bias=1"
+    )
+    assert parse_layer(spec) == ASYMMETRIC
+
+
+def test_one_number_in_a_spec_is_meant_for_every_dimension() -> None:
+    layer = parse_layer("N=1,C_in=2,C_out=3,input=4,kernel=2,stride=2")
+    assert (layer.input_size, layer.kernel_size, layer.stride) == ((4, 4, 4), (2, 2, 2), (2, 2, 2))
+    assert layer.output_shape == (1, 3, 8, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("N=1,C_in=2,C_out=3,input=4", "needs 'kernel'"),
+        ("N=1,C_in=2,C_out=3,input=4,kernel=two", "kernel must be an integer"),
+        ("N=1,C_in=2,C_out=3,input=4x4,kernel=2", "input must be one or three numbers"),
+        ("N=1,C_in=2,C_out=3,input=4,kernel=2,pad=1", "unknown key 'pad'"),
+        ("N=1,C_in=3,C_out=2,input=4,kernel=2,groups=2", "groups=2 must divide C_in=3"),
+        ("N=1,C_in=2,C_out=3,input=1,kernel=1,padding=1", "output size"),
+        ("no_such_layer*", "known: seed0_grouped_asymmetric"),
+    ],
+)
+def test_bad_layer_is_refused_by_name(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select_layers([spec])
+
+
+def test_layers_are_selected_by_globs_in_the_suites_order_and_once() -> None:
+    names = [layer.name for layer in select_layers(["seed[12]*", "seed2_k355", "kb72"])]
+    assert names == ["seed1_grouped_k3s2", "seed2_k355", "kb72"]
+
+
+@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
+@pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_every_peer_and_the_reference_compute_what_autograd_does(
+    layer: Layer, pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "compile_once", lambda function: function)
+    operands = calls.random_operands(layer, "fp32", torch.device("cpu"))
+    x, w = (tensor.double().requires_grad_() for tensor in (operands.input, operands.weight))
+    b = None if operands.bias is None else operands.bias.double()
+    y = F.conv_transpose3d(x, w, b, layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation)
+    gx, gw = torch.autograd.grad(y, (x, w), operands.grad_output.double())
+    expected = {"forward": y.detach(), "backward_input": gx, "backward_weight": gw}[pass_]
+
+    found = [peer for peer in calls.peers(layer, pass_) if peer.layout == layout]
+    assert found
+    for peer in found:
+        result = peer.prepare(operands.in_layout(layout))()
+        torch.testing.assert_close(result.double(), expected, rtol=1e-4, atol=1e-4)
+    reference = calls.Reference(layer, pass_, operands)
+    assert reference.error(expected) < 1e-14
+    assert reference.error(expected * 1.01) == pytest.approx(0.01)
+    spoiled = expected.clone()
+    spoiled[0, 0, 0, 0, 0] = float("nan")
+    assert not reference.error(spoiled) < 1
+
+
+def test_peers_are_those_that_apply() -> None:
+    both = ["cudnn_NCDHW", "cudnn_NDHWC"]
+    assert [peer.name for peer in calls.peers(ASYMMETRIC, "forward")] == both
+    assert [peer.name for peer in calls.peers(STRIDE_ONE, "forward")] == [
+        *both,
+        "conv3d_flipped_NCDHW",
+        "conv3d_flipped_NDHWC",
+    ]
+    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "forward")] == [*both, "matmul_shuffle"]
+    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "backward_weight")] == both
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])
+def test_precision_sets_pytorchs_switches_and_puts_them_back(precision: str, allowed: bool) -> None:
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    with calls.precision_switches(precision):
+        assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == (allowed, allowed)
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
+
+
+def test_repetitions_fill_the_budget_within_bounds() -> None:
+    repetitions = Repetitions(budget_ms=100, at_least=5, at_most=40, slow_ms=50, slow_replays=2)
+    assert [repetitions.count(ms) for ms in (0.001, 10, 30, 80)] == [40, 10, 5, 2]
+
+
+META: records.Meta = {
+    "gpu": "A GPU",
+    "torch": "2.11.0",
+    "cudnn": "9.19.0",
+    "driver": "1",
+    "date": "2026-01-31",
+    "csrc_tree": "c0",
+    "python_tree": "p0",
+}
+
+
+def record(pass_: str = "forward", layout: str = "NCDHW", ms: float = 2.0) -> records.Record:
+    return {
+        "layer": "some_layer",
+        "pass": pass_,
+        "precision": "fp32",
+        "layout": layout,
+        "convt3d_ms": ms,
+        "peers_ms": {"cudnn_NCDHW": 8.0, "cudnn_NDHWC": 5.0},
+        "peers_absent": {"matmul_shuffle": "RuntimeError: no compiler"},
+        "limit_ms": 0.5,
+        "error": 1.25e-7,
+        "cudnn_error": None,
+        "engine": "simt",
+    }
+
+
+def test_merge_replaces_a_record_of_the_same_case_and_keeps_the_others() -> None:
+    old = records.merge(None, META, [record(), record(layout="NDHWC"), record("backward_input")])
+    newer: records.Meta = {**META, "date": "2026-02-01", "python_tree": "p1"}
+    merged = records.merge(old, newer, [record(ms=1.0), record("backward_weight")])
+    assert merged["meta"] == newer
+    assert [(r["pass"], r["layout"], r["convt3d_ms"]) for r in merged["records"]] == [
+        ("forward", "NCDHW", 1.0),
+        ("forward", "NDHWC", 2.0),
+        ("backward_input", "NCDHW", 2.0),
+        ("backward_weight", "NCDHW", 2.0),
+    ]
+
+
+@pytest.mark.parametrize("field", ["gpu", "torch", "cudnn", "csrc_tree"])
+def test_merge_drops_records_of_another_origin(field: str) -> None:
+    other: records.Meta = {**META, field: "another"}  # type: ignore[misc]
+    old = records.merge(None, META, [record()])
+    assert records.differences(META, other) == [f"{field}: {META[field]} -> another"]  # type: ignore[literal-required]
+    assert records.merge(old, other, [record("backward_input")])["records"] == [record("backward_input")]
+
+
+def test_record_file_round_trip_keeps_one_record_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "gpu.json"
+    assert records.load(path) is None
+    content = records.merge(None, META, [record(), record("backward_input")])
+    records.save(path, content)
+    assert records.load(path) == content == json.loads(path.read_text())
+    assert sum('"layer"' in line for line in path.read_text().splitlines()) == 2
+    assert [entry.name for entry in path.parent.iterdir()] == ["gpu.json"]
+
+
+def test_speedup_is_against_the_strongest_peer_in_any_layout() -> None:
+    assert records.speedup(record(ms=2.0)) == 2.5
+    assert records.limit_fraction(record(ms=2.0)) == 0.25
+    assert records.speedup({**record(), "peers_ms": {}}) is None
+
+
+def test_table_shows_every_peer_ratio_and_reason() -> None:
+    table = records.format_table([record(), record("backward_input", "NDHWC", 10.0)])
+    header, first, second, absent = table.splitlines()
+    assert header.split()[:7] == [
+        "pass",
+        "precision",
+        "layout",
+        "convt3d",
+        "cudnn_NCDHW",
+        "cudnn_NDHWC",
+        "matmul_shuffle",
+    ]
+    assert " ".join(first.split()) == "forward fp32 NCDHW 2.0000 8.0000 5.0000 - 2.50x 25.0% 1.2e-07 -"
+    assert second.split()[-4:] == ["0.50x", "5.0%", "1.2e-07", "-"]
+    assert absent == "absent matmul_shuffle: RuntimeError: no compiler"
+
+
+def test_command_lists_layers_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "--layer", "seed*"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(PUBLISHED)[:5]
+
+
+def test_command_refuses_an_unknown_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--layer", "nothing_like_this"])
+    assert exit_info.value.code == 2
+    assert "no layer matches 'nothing_like_this'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_command_says_that_it_needs_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--layer", "seed1*"])
+    assert exit_info.value.code == 2
+    assert "a CUDA device is needed" in capsys.readouterr().err
+
+
+@pytest.mark.cuda
+def test_command_measures_every_pass_and_layout(tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    spec = "layer=small,N=2,C_in=8,C_out=6,input=5x6x7,kernel=2x3x1,stride=1,padding=0x1x0,groups=2,bias=1"
+    assert main(["--layer", spec, "--precision", "fp32", "--quick", "--json", str(path)]) == 0
+    content = records.load(path)
+    assert content is not None
+    assert len(content["records"]) == 6
+    for entry in content["records"]:
+        assert entry["convt3d_ms"] > 0
+        assert entry["error"] < 1e-5
+        cudnn = {"cudnn_NCDHW", "cudnn_NDHWC"}
+        assert cudnn <= set(entry["peers_ms"]) | set(entry["peers_absent"])
