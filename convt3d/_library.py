@@ -1,0 +1,77 @@
+"""Finds and loads the compiled library, which registers the operators ``torch.ops.convt3d.*``."""
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+LIBRARY_PATH = Path(__file__).resolve().with_name("_C.abi3.so")
+MINIMUM_TORCH = (2, 10)
+
+
+@dataclass(frozen=True)
+class BuildInfo:
+    """What the compiled library says about itself.
+
+    Attributes:
+        version: the version of convt3d it was built from.
+        torch: the version of torch whose headers it was built with; it runs with every torch from 2.10 on.
+        cuda: the CUDA toolkit its kernels were built with, such as ``"13.0"``; None for a CPU-only library.
+        architectures: the GPU architectures it has kernels for, such as ``("sm_80", "sm_90a", "compute_120")``;
+            ``compute_*`` is code that later GPUs compile when they load it.
+    """
+
+    version: str
+    torch: str
+    cuda: str | None
+    architectures: tuple[str, ...]
+
+
+def load() -> None:
+    """Load the library into this process, once.
+
+    Raises:
+        ImportError: torch is older than 2.10, the library file is missing, the operators are already registered by
+            another copy of the library, or the loader refuses the file.
+    """
+    _check_torch_version(torch.__version__)
+    loaded = {Path(path).resolve() for path in torch.ops.loaded_libraries}
+    if LIBRARY_PATH in loaded:
+        return
+    if not LIBRARY_PATH.exists():
+        raise ImportError(
+            f"convt3d: the compiled library {LIBRARY_PATH} is missing; install a convt3d wheel or, in a source checkout, "
+            "run `python setup.py build_ext --inplace`"
+        )
+    # A second registration of the same schemas aborts the process from C++, past any exception handler.
+    if torch._C._dispatch_has_kernel("convt3d::conv_transpose3d"):
+        others = sorted(str(path) for path in loaded if path.name.startswith("_C.") and path.parent.name == "convt3d")
+        raise ImportError(
+            f"convt3d: cannot load {LIBRARY_PATH}: the operators torch.ops.convt3d.* are already registered by another "
+            f"copy of the library ({', '.join(others) or 'of unknown path'}); use one installation of convt3d per process"
+        )
+    try:
+        torch.ops.load_library(LIBRARY_PATH)
+    except OSError as error:
+        raise ImportError(f"convt3d: cannot load {LIBRARY_PATH} with torch {torch.__version__}: {error}") from error
+
+
+def build_info() -> BuildInfo:
+    """Ask the loaded library how it was built."""
+    read = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_build_info
+    read.restype = ctypes.c_char_p
+    facts = dict(line.split("=", 1) for line in read().decode().splitlines())
+    return BuildInfo(
+        version=facts["version"],
+        torch=facts["torch"],
+        cuda=facts["cuda"] or None,
+        architectures=tuple(facts["architectures"].split()),
+    )
+
+
+def _check_torch_version(version: str) -> None:
+    major, minor = version.split(".")[:2]
+    if (int(major), int(minor)) < MINIMUM_TORCH:
+        minimum = ".".join(map(str, MINIMUM_TORCH))
+        raise ImportError(f"convt3d: torch must be {minimum} or later, got {version}")

@@ -1,0 +1,55 @@
+// The operators' schemas and their registration per device, through the LibTorch stable ABI; no Python symbol here.
+// Fake, autograd, autocast and vmap kernels are registered in Python.
+#include <string>
+
+#include <torch/csrc/stable/library.h>
+
+#include "ops/backend.h"
+#include "ops/operators.h"
+
+STABLE_TORCH_LIBRARY(convt3d, m) {
+  m.def(
+      "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, "
+      "int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
+  m.def(
+      "conv_transpose3d_relu(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, "
+      "int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
+  m.def(
+      "conv_transpose3d_input_grad(Tensor grad_output, Tensor weight, Tensor? relu_output=None, int[3] stride=1, "
+      "int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
+  m.def(
+      "conv_transpose3d_weight_grad(Tensor grad_output, Tensor input, int[3] kernel_size, Tensor? relu_output=None, "
+      "int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
+  m.def("conv_transpose3d_bias_grad(Tensor grad_output, Tensor? relu_output=None) -> Tensor");
+}
+
+namespace {
+
+template <typename Backend>
+void register_backend(torch::stable::detail::StableLibrary& m) {
+  using Ops = convt3d::Operators<Backend>;
+  m.impl("conv_transpose3d", TORCH_BOX(&Ops::conv_transpose3d));
+  m.impl("conv_transpose3d_relu", TORCH_BOX(&Ops::conv_transpose3d_relu));
+  m.impl("conv_transpose3d_input_grad", TORCH_BOX(&Ops::conv_transpose3d_input_grad));
+  m.impl("conv_transpose3d_weight_grad", TORCH_BOX(&Ops::conv_transpose3d_weight_grad));
+  m.impl("conv_transpose3d_bias_grad", TORCH_BOX(&Ops::conv_transpose3d_bias_grad));
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(convt3d, CPU, m) { register_backend<convt3d::CpuBackend>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d, CUDA, m) { register_backend<convt3d::CudaBackend>(m); }
+
+// Sparse tensors come here only to be refused by the checks, which name the argument.
+STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCPU, m) { register_backend<convt3d::CpuBackend>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCUDA, m) { register_backend<convt3d::CudaBackend>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCPU, m) { register_backend<convt3d::CpuBackend>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCUDA, m) { register_backend<convt3d::CudaBackend>(m); }
+
+// Facts about this build, one "key=value" per line: for bug reports and for the package's version check.
+extern "C" __attribute__((visibility("default"))) const char* convt3d_build_info() {
+  static const std::string info = std::string("version=" CONVT3D_VERSION "\ntorch=" TORCH_VERSION "\ncuda=") +
+                                  convt3d::CudaBackend::toolkit() +
+                                  "\narchitectures=" + convt3d::CudaBackend::architectures();
+  return info.c_str();
+}

@@ -1,0 +1,44 @@
+#include "ops/allocation.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace convt3d {
+namespace {
+
+template <typename Sizes>
+Tensor empty_strided(const char* op, const Sizes& sizes, const Sizes& strides, int32_t dtype, const Device& device) {
+  AtenTensorHandle handle = nullptr;
+  const auto rank = static_cast<int64_t>(sizes.size());
+  if (aoti_torch_empty_strided(rank, sizes.data(), strides.data(), dtype, device.type, device.index, &handle) !=
+      TORCH_SUCCESS) {
+    auto bytes = static_cast<int64_t>(aoti_torch_dtype_element_size(dtype));
+    for (int64_t size : sizes) bytes *= size;
+    throw_out_of_memory(op, bytes, device);
+  }
+  return Tensor(handle);
+}
+
+}  // namespace
+
+void throw_out_of_memory(const char* op, int64_t bytes, const Device& device) {
+  const std::string what = device.type == aoti_torch_device_type_cuda() ? "CUDA out of memory" : "out of memory";
+  throw std::runtime_error(std::string(op) + ": " + what + ": tried to allocate " + std::to_string(bytes) +
+                           " bytes on " + device_name(device));
+}
+
+Tensor allocate(const char* op, const Int5& sizes, MemoryFormat format, const Tensor& like) {
+  return empty_strided(op, sizes, dense_strides(sizes, format), dtype_of(like), device_of(like));
+}
+
+Tensor allocate_vector(const char* op, int64_t size, const Tensor& like) {
+  using Int1 = std::array<int64_t, 1>;
+  return empty_strided(op, Int1{size}, Int1{1}, dtype_of(like), device_of(like));
+}
+
+Tensor allocate_workspace(const char* op, int64_t bytes, const Tensor& like) {
+  using Int1 = std::array<int64_t, 1>;
+  return empty_strided(op, Int1{bytes}, Int1{1}, aoti_torch_dtype_uint8(), device_of(like));
+}
+
+}  // namespace convt3d

@@ -1,0 +1,124 @@
+// The operators on a CUDA device: allocation and the current stream, then the kernels of csrc/kernels.
+#include <stdexcept>
+#include <string>
+
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include "kernels/api.h"
+#include "ops/allocation.h"
+#include "ops/backend.h"
+
+// Absent from CPU builds of PyTorch. A weak reference lets this library load there too, where nothing calls it.
+#pragma weak aoti_torch_get_current_cuda_stream
+
+namespace convt3d {
+namespace {
+
+using torch::stable::accelerator::DeviceGuard;
+
+Stream current_stream(const Tensor& tensor) {
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_of(tensor).index, &stream));
+  return stream;
+}
+
+ConstTensor view(const Tensor& tensor) { return {tensor.const_data_ptr(), strides_of(tensor)}; }
+ConstTensor view(const std::optional<Tensor>& tensor) { return tensor ? view(*tensor) : ConstTensor{}; }
+ConstVector view_vector(const std::optional<Tensor>& tensor) {
+  return tensor ? ConstVector{tensor->const_data_ptr(), tensor->stride(0)} : ConstVector{};
+}
+MutableTensor mutable_view(const Tensor& tensor) { return {tensor.mutable_data_ptr(), strides_of(tensor)}; }
+
+DataType kernel_dtype(const Tensor& tensor) { return *data_type(dtype_of(tensor)); }
+
+// PyTorch prints a backtrace when its allocator fails under the stable ABI. What can never fit is refused here instead,
+// in silence; asking the driver is left to requests large enough to be in doubt.
+void check_fits_device(const char* op, int64_t bytes, const Tensor& like) {
+  constexpr int64_t kAlwaysFits = int64_t{1} << 30;
+  if (bytes > kAlwaysFits && bytes > device_total_memory()) throw_out_of_memory(op, bytes, device_of(like));
+}
+
+Tensor allocate_result(const char* op, const Int5& sizes, MemoryFormat format, const Tensor& like) {
+  int64_t bytes = element_size(kernel_dtype(like));
+  for (int64_t size : sizes) bytes *= size;
+  check_fits_device(op, bytes, like);
+  return allocate(op, sizes, format, like);
+}
+
+// Freed on return: PyTorch reuses the memory only for work that comes later on the same stream.
+Tensor allocate_scratch(const char* op, int64_t bytes, const Tensor& like) {
+  check_fits_device(op, bytes, like);
+  return allocate_workspace(op, bytes, like);
+}
+
+void zero(const Tensor& tensor) { TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor.get())); }
+
+}  // namespace
+
+Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
+                            const std::optional<Tensor>& bias, Activation activation) {
+  const DeviceGuard guard(device_of(input).index);
+  const Int3 size = problem.output_size();
+  Tensor output = allocate_result(op, {problem.batch, problem.out_channels, size[0], size[1], size[2]},
+                                  result_format(input, weight), input);
+  if (problem.batch == 0) return output;
+  const DataType dtype = kernel_dtype(input);
+  const Tensor workspace = allocate_scratch(op, forward_workspace_bytes(problem, dtype), input);
+  convt3d::forward(problem, dtype, view(input), view(weight), view_vector(bias), activation, mutable_view(output),
+                   workspace.mutable_data_ptr(), current_stream(input));
+  return output;
+}
+
+Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                               const std::optional<Tensor>& relu_output, const Tensor& weight) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  const Int3& size = problem.input_size;
+  Tensor grad_input = allocate_result(op, {problem.batch, problem.in_channels, size[0], size[1], size[2]},
+                                      result_format(grad_output, weight), grad_output);
+  if (problem.batch == 0) return grad_input;
+  const DataType dtype = kernel_dtype(grad_output);
+  const Tensor workspace = allocate_scratch(op, input_grad_workspace_bytes(problem, dtype), grad_output);
+  convt3d::input_grad(problem, dtype, view(grad_output), view(relu_output), view(weight), mutable_view(grad_input),
+                      workspace.mutable_data_ptr(), current_stream(grad_output));
+  return grad_input;
+}
+
+Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                                const std::optional<Tensor>& relu_output, const Tensor& input) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  const Int3& size = problem.kernel_size;
+  Tensor grad_weight =
+      allocate_result(op, {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]},
+                      result_format(grad_output, input), grad_output);
+  if (problem.batch == 0) {
+    zero(grad_weight);
+    return grad_weight;
+  }
+  const DataType dtype = kernel_dtype(grad_output);
+  const Tensor workspace = allocate_scratch(op, weight_grad_workspace_bytes(problem, dtype), grad_output);
+  convt3d::weight_grad(problem, dtype, view(grad_output), view(relu_output), view(input), mutable_view(grad_weight),
+                       workspace.mutable_data_ptr(), current_stream(grad_output));
+  return grad_weight;
+}
+
+Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  Tensor grad_bias = allocate_vector(op, grad_output.size(1), grad_output);
+  if (grad_output.numel() == 0) {
+    zero(grad_bias);
+    return grad_bias;
+  }
+  const Int5 size = sizes_of(grad_output);
+  const DataType dtype = kernel_dtype(grad_output);
+  const Tensor workspace = allocate_scratch(op, bias_grad_workspace_bytes(size, dtype), grad_output);
+  convt3d::bias_grad(size, dtype, view(grad_output), view(relu_output), grad_bias.mutable_data_ptr(),
+                     workspace.mutable_data_ptr(), current_stream(grad_output));
+  return grad_bias;
+}
+
+std::string CudaBackend::toolkit() { return CONVT3D_CUDA_VERSION; }
+
+std::string CudaBackend::architectures() { return compiled_architectures(); }
+
+}  // namespace convt3d

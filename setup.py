@@ -1,0 +1,144 @@
+"""Builds convt3d/_C.abi3.so; everything else about the package is in pyproject.toml.
+
+For development, in the source tree (PYTHONPATH=<checkout>), rebuilding only what changed:
+
+    CONVT3D_CUDA_ARCHS=90a python setup.py build_ext --inplace
+
+or as an editable installation or a wheel, with the torch of the environment (see pyproject.toml, [build-system]):
+
+    pip install --no-build-isolation --no-deps -e .
+    pip wheel --no-build-isolation --no-deps -w dist .
+
+Environment variables:
+    CONVT3D_CUDA_ARCHS  architectures instead of the release's, a semicolon list such as "80;90a"; "120+PTX" adds PTX
+    CONVT3D_CPU_ONLY    1: no CUDA kernels, even where they could be built
+    MAX_JOBS            compilations at a time
+"""
+
+import ast
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+try:
+    import torch
+    from torch.utils import cpp_extension
+except ImportError as error:
+    raise SystemExit(
+        "Building convt3d needs the torch >= 2.10 that it will be used with, or a newer one: install torch, then build "
+        "with `pip install --no-build-isolation`"
+    ) from error
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = "convt3d"
+
+# Machine code for every architecture the kernels are tuned for (9.0 with its own instructions, hence 90a), and PTX of the
+# newest, which later GPUs compile at load time. PTX of an older one would reach nothing more: the machine code for
+# 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 already covers every discrete GPU from Ampere on, minor revisions included.
+RELEASE_ARCHS = "80;86;89;90a;100;120+PTX"
+
+# Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
+TORCH_TARGET_VERSION = "0x020a000000000000"
+
+
+def read_version() -> str:
+    """The version in convt3d/_version.py, read without importing the package."""
+    tree = ast.parse((ROOT / PACKAGE / "_version.py").read_text())
+    values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    return str(ast.literal_eval(values[0]))
+
+
+def why_no_cuda() -> str | None:
+    """Why this build cannot or must not have CUDA kernels; None if it has them."""
+    if os.environ.get("CONVT3D_CPU_ONLY", "0") not in ("", "0"):
+        return "CONVT3D_CPU_ONLY is set"
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is not a CUDA build"
+    if cpp_extension.CUDA_HOME is None or not Path(cpp_extension.CUDA_HOME, "bin", "nvcc").exists():
+        return "nvcc was not found on PATH or under CUDA_HOME"
+    return None
+
+
+def gencode_flags(archs: list[str]) -> list[str]:
+    """nvcc's -gencode flags for architectures such as ["80", "90a", "120+PTX"]."""
+    flags = []
+    for arch in archs:
+        number = arch.removesuffix("+PTX")
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if arch.endswith("+PTX"):
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags
+
+
+def arch_names(archs: list[str]) -> str:
+    """What compiled_architectures() in csrc/kernels/api.h returns, such as "sm_80 sm_90a sm_120 compute_120"."""
+    numbers = [arch.removesuffix("+PTX") for arch in archs]
+    ptx = [f"compute_{arch.removesuffix('+PTX')}" for arch in archs if arch.endswith("+PTX")]
+    return " ".join([f"sm_{number}" for number in numbers] + ptx)
+
+
+def extension() -> Extension:
+    """The compiled library, with the CUDA kernels where they can be built."""
+    without_cuda = why_no_cuda()
+    csrc = ROOT / "csrc"
+    if without_cuda is None:
+        sources = sorted([*csrc.rglob("*.cpp"), *csrc.rglob("*.cu")])
+        sources.remove(csrc / "ops" / "cuda_absent.cpp")
+    else:
+        sources = sorted([csrc / "bindings.cpp", *(csrc / "ops").glob("*.cpp")])
+        sources.remove(csrc / "ops" / "cuda.cpp")
+
+    macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]
+    hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fPIC"]
+    device = "cpu" if without_cuda is not None else "cuda"
+    # As system headers, torch's do not warn.
+    torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths(device)]
+    host_flags = ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", f"-ffile-prefix-map={ROOT}=.", *hidden, *torch_headers]
+    compile_args = {"cxx": host_flags}
+    # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
+    link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
+    if without_cuda is None:
+        archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
+        print(f"convt3d: building CUDA kernels for {arch_names(archs)} with CUDA {torch.version.cuda}")
+        # torch/csrc/inductor/aoti_torch/c/shim.h declares the CUDA stream function under USE_CUDA only.
+        macros += [
+            ("USE_CUDA", None),
+            ("CONVT3D_CUDA_VERSION", f'"{torch.version.cuda}"'),
+            ("CONVT3D_ARCHS", f'"{arch_names(archs)}"'),
+        ]
+        compile_args["nvcc"] = [
+            "-std=c++17",
+            "-O3",
+            "--expt-relaxed-constexpr",
+            "-Xcompiler=" + ",".join(hidden),
+            # torch's BuildExtension takes the arithmetic operators of the 16-bit types away; the kernels use them.
+            "-U__CUDA_NO_HALF_OPERATORS__",
+            "-U__CUDA_NO_HALF_CONVERSIONS__",
+            "-U__CUDA_NO_HALF2_OPERATORS__",
+            "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+            *gencode_flags(archs),
+        ]
+        # The static runtime: the library loads where there is no CUDA at all, and beside any version of it.
+        link_args += ["-lcudart_static", "-lrt", "-lpthread", "-ldl"]
+    else:
+        print(f"convt3d: building a CPU-only library, without CUDA kernels: {without_cuda}")
+
+    return Extension(
+        f"{PACKAGE}._C",
+        [str(source.relative_to(ROOT)) for source in sources],
+        include_dirs=[str(csrc)],
+        library_dirs=cpp_extension.library_paths(device),
+        define_macros=macros,
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        language="c++",
+        py_limited_api=True,
+    )
+
+
+setup(
+    ext_modules=[extension()],
+    cmdclass={"build_ext": cpp_extension.BuildExtension},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)
