@@ -1,0 +1,103 @@
+# `make` lists the targets. Variables, given as in `make demo TORCH=torch==2.11.0`:
+PYTHON ?= python3
+# The environment that set-up creates. Empty: use PYTHON's own environment as it is and install nothing.
+VENV ?= .venv
+# What pip installs where neither VENV nor PYTHON has torch >= 2.10. Given explicitly, it is installed in any case.
+TORCH ?= torch==2.13.0
+# Test processes. One on a machine with a GPU, where tests that fill its memory must not meet.
+TEST_WORKERS ?= $(if $(GPU_ARCHS),0,2)
+PYTEST_ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# convt3d is never imported in the root of the repository: Python would find the source folder there, not the installed package.
+PY := $(if $(VENV),$(abspath $(VENV))/bin/python,$(shell command -v $(PYTHON)))
+PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check
+TOOLS := PATH="$(dir $(PY)):$$PATH"
+
+HAS_TORCH := import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 10)
+# The compute capabilities of the GPUs at hand, as setup.py wants them: "80;90a". Empty without a GPU.
+GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+    grep -xE '[0-9]+\.[0-9]+' | tr -d . | sed 's/^90$$/90a/' | sort -u | paste -sd';')
+
+PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
+CPP_SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
+
+# Stamps: each names what it leaves in VENV.
+TORCH_STAMP := $(VENV)/.torch-$(shell tr -c 'A-Za-z0-9.\n' _ <<< '$(TORCH)')
+PACKAGE_STAMP := $(VENV)/.convt3d
+DEV_STAMP := $(VENV)/.dev
+
+.PHONY: help
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(if $(VENV),$(PACKAGE_STAMP))  ## Set up, then double the resolution of an MRI volume (output/)
+	cd demo && $(PY) -m mri_superresolution --output '$(CURDIR)/output'
+
+.PHONY: test
+test: $(if $(VENV),$(PACKAGE_STAMP))  ## Set up, then run the tests that this machine can run
+	@cd tests && $(PY) -c 'import convt3d, torch; print("testing", convt3d.__file__, "with torch", torch.__version__)'
+	cd tests && $(PY) -m pytest -n $(TEST_WORKERS) $(PYTEST_ARGS)
+
+.PHONY: build
+build: $(if $(VENV),$(TORCH_STAMP))  ## Build a wheel into dist/ (CONVT3D_CUDA_ARCHS picks the architectures)
+	rm -rf build/lib* build/bdist*
+	$(PY) -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
+
+.PHONY: lint
+lint: $(if $(VENV),$(DEV_STAMP))  ## Check style and types
+	$(TOOLS) ruff check .
+	$(TOOLS) ruff format --check .
+	$(TOOLS) mypy --strict convt3d
+	$(TOOLS) clang-format --dry-run --Werror $(CPP_SOURCES)
+
+.PHONY: format
+format: $(if $(VENV),$(DEV_STAMP))  ## Format Python and C++
+	$(TOOLS) ruff check --fix .
+	$(TOOLS) ruff format .
+	$(TOOLS) clang-format -i $(CPP_SOURCES)
+
+.PHONY: gpu-check
+gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## Run the GPU tests, also under compute-sanitizer (needs a GPU)
+	PYTHON='$(PY)' scripts/gpu_check.sh
+
+.PHONY: clean
+clean:  ## Remove builds, caches and output/ (not the environment)
+	rm -rf build dist output *.egg-info .mypy_cache .ruff_cache .pytest_cache tests/.pytest_cache .hypothesis tests/.hypothesis
+	rm -f convt3d/*.so
+	find convt3d demo tests -name __pycache__ -prune -exec rm -rf {} +
+
+# A PYTHON that has torch shares it with the new environment (a virtual environment cannot: use it with VENV= instead).
+$(TORCH_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo 'convt3d needs Python >= 3.10; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@test -x $(PY) || \
+	    if $(PYTHON) -c 'import sys; assert sys.prefix == sys.base_prefix; $(HAS_TORCH)' 2>/dev/null; then \
+	      echo 'creating $(VENV), which shares the torch of $(PYTHON)'; $(PYTHON) -m venv --system-site-packages $(VENV); \
+	    else \
+	      echo 'creating $(VENV)'; $(PYTHON) -m venv $(VENV); \
+	    fi
+ifeq ($(origin TORCH),file)
+	@$(PY) -c '$(HAS_TORCH)' 2>/dev/null || { echo 'installing $(TORCH)'; $(PIP_INSTALL) '$(TORCH)'; }
+else
+	$(PIP_INSTALL) '$(TORCH)'
+endif
+	@$(PIP_INSTALL) --quiet 'setuptools>=77.0.3,<82' wheel ninja numpy
+	@touch $@
+
+# build/lib* would carry modules that were deleted since, and a library that was built for another torch.
+$(PACKAGE_STAMP): $(TORCH_STAMP) setup.py pyproject.toml $(filter convt3d/%,$(PYTHON_SOURCES)) $(filter csrc/%,$(CPP_SOURCES))
+	@rm -rf build/lib* build/bdist*
+	@echo 'building and installing convt3d$(if $(GPU_ARCHS), (GPU: $(GPU_ARCHS)))'
+	@$(if $(GPU_ARCHS),CONVT3D_CUDA_ARCHS="$${CONVT3D_CUDA_ARCHS:-$(GPU_ARCHS)}") \
+	    $(PIP_INSTALL) --quiet --no-build-isolation '.[demo,test]'
+	@touch $@
+
+$(DEV_STAMP): $(PACKAGE_STAMP)
+	@$(PIP_INSTALL) --quiet 'convt3d[dev]'
+	@touch $@
