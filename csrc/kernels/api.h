@@ -2,10 +2,13 @@
 //
 // Contract of every function here:
 // - the arguments were checked (csrc/ops/checks.h); sizes follow from the Problem, strides are in elements and
-//   arbitrary for inputs (0 for an expanded dimension included), and for outputs any dense or strided layout without overlap;
-// - the tensors' device is the current one, and `stream` is a cudaStream_t of it; nothing synchronizes, so that the calls can be
+//   arbitrary for inputs (0 for an expanded dimension included), and for outputs any dense or strided layout without
+//   overlap;
+// - the tensors' device is the current one, and `stream` is a cudaStream_t of it; nothing synchronizes, so that the
+// calls can be
 //   captured in a CUDA graph;
-// - `workspace` points to at least the bytes that the matching *_workspace_bytes function returned, aligned to 256 bytes;
+// - `workspace` points to at least the bytes that the matching *_workspace_bytes function returned, aligned to 256
+// bytes;
 // - a failed launch throws std::runtime_error with the reason; a device without a kernel image is named together
 //   with the architectures this build has;
 // - same arguments, same bits: no atomics, every reduction in a fixed order.

@@ -1,0 +1,63 @@
+// The one place that turns run-time values (tile, mask) into template arguments.
+#pragma once
+
+#include "kernels/bias_grad_kernel.cuh"
+#include "kernels/correlation_kernel.cuh"
+#include "kernels/launch.cuh"
+#include "kernels/weight_grad_kernel.cuh"
+
+namespace convt3d {
+
+template <TileShape kShape>
+using ShapeConstant = std::integral_constant<TileShape, kShape>;
+
+template <typename Function>
+void with_tile(TileShape shape, Function&& function) {
+  switch (shape) {
+    case TileShape::kNarrow:
+      return function(ShapeConstant<TileShape::kNarrow>());
+    case TileShape::kMedium:
+      return function(ShapeConstant<TileShape::kMedium>());
+    case TileShape::kWide:
+      return function(ShapeConstant<TileShape::kWide>());
+  }
+}
+
+template <typename Function>
+void with_bool(bool value, Function&& function) {
+  if (value) {
+    function(std::true_type());
+  } else {
+    function(std::false_type());
+  }
+}
+
+template <typename T>
+void run_correlation(TileShape shape, const CorrelationParams<T>& params, Stream stream) {
+  with_tile(shape, [&](auto tile) {
+    with_bool(params.source.mask != nullptr, [&](auto masked) {
+      launch("correlation", convt3d_correlation<T, tile(), masked()>, params.tiles,
+             Tile<tile(), Accumulator<T>>::kThreads, stream, params);
+    });
+  });
+}
+
+template <typename T>
+void run_weight_grad(TileShape shape, const WeightGradParams<T>& params, Stream stream) {
+  with_tile(shape, [&](auto tile) {
+    with_bool(params.grad_output.mask != nullptr, [&](auto masked) {
+      launch("weight gradient", convt3d_weight_grad<T, tile(), masked()>, params.tiles,
+             Tile<tile(), Accumulator<T>>::kThreads, stream, params);
+    });
+  });
+}
+
+template <typename T>
+void run_bias_grad(const BiasGradParams<T>& params, Stream stream) {
+  with_bool(params.grad_output.mask != nullptr, [&](auto masked) {
+    launch("bias gradient", convt3d_bias_grad<T, masked()>, params.channel_blocks * params.splits, kBiasGradThreads,
+           stream, params);
+  });
+}
+
+}  // namespace convt3d

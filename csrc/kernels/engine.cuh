@@ -1,0 +1,215 @@
+// Plan -> kernel parameters -> launches, for one element type.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/dispatch.cuh"
+#include "kernels/engine.h"
+#include "kernels/fill_kernel.cuh"
+#include "kernels/pack_weight.cuh"
+
+namespace convt3d {
+
+template <typename T>
+constexpr DataType kDataType = std::is_same_v<T, double>   ? DataType::kFloat64
+                               : std::is_same_v<T, float>  ? DataType::kFloat32
+                               : std::is_same_v<T, __half> ? DataType::kFloat16
+                                                           : DataType::kBFloat16;
+
+constexpr int kElementwiseThreads = 256;
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline Strides to_strides(const std::array<int64_t, 5>& stride) {
+  return {stride[0], stride[1], stride[2], stride[3], stride[4]};
+}
+
+// Channels are contiguous, and at every position each quad of a group's channels is whole and aligned.
+template <typename T>
+bool has_quads(const void* data, const std::array<int64_t, 5>& stride, int64_t channels_per_group) {
+  return stride[1] == 1 && channels_per_group % kQuad == 0 && stride[0] % kQuad == 0 && stride[2] % kQuad == 0 &&
+         stride[3] % kQuad == 0 && stride[4] % kQuad == 0 && reinterpret_cast<uintptr_t>(data) % alignof(Quad<T>) == 0;
+}
+
+template <typename T>
+Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, int64_t channels_per_group) {
+  Source<T> source{};
+  source.data = static_cast<const T*>(tensor.data);
+  source.mask = static_cast<const T*>(mask.data);
+  source.stride = to_strides(tensor.stride);
+  source.mask_stride = to_strides(mask.stride);
+  for (int i = 0; i < 3; ++i) source.size[i] = static_cast<int32_t>(size[i]);
+  source.quads = has_quads<T>(tensor.data, tensor.stride, channels_per_group) &&
+                 (mask.data == nullptr || has_quads<T>(mask.data, mask.stride, channels_per_group));
+  return source;
+}
+
+// Which strides of the weight [C_in, C_out/groups, ...] are those of the summed channel (K) and the written one (N).
+enum class WeightOrder { kInputIsK, kOutputIsK };
+
+template <typename T>
+T* pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTensor weight, WeightOrder order,
+               void* workspace, Stream stream) {
+  PackWeightParams<T> params{};
+  params.weight = static_cast<const T*>(weight.data);
+  params.group_stride = problem.in_channels_per_group() * weight.stride[0];
+  params.k_stride = weight.stride[order == WeightOrder::kInputIsK ? 0 : 1];
+  params.n_stride = weight.stride[order == WeightOrder::kInputIsK ? 1 : 0];
+  for (int i = 0; i < 3; ++i) {
+    params.tap_stride[i] = weight.stride[2 + i];
+    params.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
+  }
+  params.k_channels = plan.k_channels;
+  params.n_channels = plan.n_channels;
+  params.k_padded = plan.k_padded;
+  params.n_padded = plan.n_padded;
+  params.elements = plan.packed_weight_elements;
+  params.packed = static_cast<T*>(workspace);
+  launch("weight packing", convt3d_pack_weight<T>, ceil_div(params.elements, kElementwiseThreads), kElementwiseThreads,
+         stream, params);
+  return params.packed;
+}
+
+template <typename T>
+CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Source<T>& source, const T* packed_weight,
+                                        MutableTensor destination) {
+  CorrelationParams<T> params{};
+  for (int i = 0; i < 3; ++i) params.axis[i] = plan.axis[i];
+  params.batch = plan.batch;
+  params.groups = plan.groups;
+  params.tiles = plan.tiles();
+  params.tiles_n = plan.tiles_n;
+  params.k_channels = plan.k_channels;
+  params.n_channels = plan.n_channels;
+  params.k_padded = plan.k_padded;
+  params.n_padded = plan.n_padded;
+  params.source = source;
+  params.weight = packed_weight;
+  params.destination = static_cast<T*>(destination.data);
+  params.destination_stride = to_strides(destination.stride);
+  params.destination_channels_contiguous = destination.stride[1] == 1;
+  params.destination_quads = has_quads<T>(destination.data, destination.stride, plan.n_channels);
+  return params;
+}
+
+template <typename T>
+void Engine<T>::forward(const Problem& problem, ConstTensor input, ConstTensor weight, ConstVector bias,
+                        Activation activation, MutableTensor output, void* workspace, Stream stream) {
+  const CorrelationPlan plan = plan_forward(problem, kDataType<T>);
+  const bool relu = activation == Activation::kRelu;
+  if (plan.has_empty_phase) {
+    const Int3 size = problem.output_size();
+    FillParams<T> fill{};
+    fill.output = static_cast<T*>(output.data);
+    fill.channels = problem.out_channels;
+    fill.elements = problem.batch * problem.out_channels * size[0] * size[1] * size[2];
+    fill.channel_stride = output.stride[1];
+    fill.bias = static_cast<const T*>(bias.data);
+    fill.bias_stride = bias.stride;
+    fill.relu = relu;
+    if (bias.data == nullptr) {
+      check_cuda(cudaMemsetAsync(output.data, 0, fill.elements * sizeof(T), static_cast<cudaStream_t>(stream)),
+                 "filling the output");
+    } else {
+      launch("filling the output", convt3d_fill<T>, ceil_div(fill.elements, kElementwiseThreads * kQuad),
+             kElementwiseThreads, stream, fill);
+    }
+  }
+  const T* packed = pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
+  CorrelationParams<T> params = correlation_params<T>(
+      plan, make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group()), packed, output);
+  params.bias = static_cast<const T*>(bias.data);
+  params.bias_stride = bias.stride;
+  params.relu = relu;
+  run_correlation(plan.tile, params, stream);
+}
+
+template <typename T>
+void Engine<T>::input_grad(const Problem& problem, ConstTensor grad_output, ConstTensor relu_output, ConstTensor weight,
+                           MutableTensor grad_input, void* workspace, Stream stream) {
+  const CorrelationPlan plan = plan_input_grad(problem, kDataType<T>);
+  const T* packed = pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
+  const Source<T> source =
+      make_source<T>(grad_output, relu_output, problem.output_size(), problem.out_channels_per_group());
+  run_correlation(plan.tile, correlation_params<T>(plan, source, packed, grad_input), stream);
+}
+
+template <typename T>
+void Engine<T>::weight_grad(const Problem& problem, ConstTensor grad_output, ConstTensor relu_output, ConstTensor input,
+                            MutableTensor grad_weight, void* workspace, Stream stream) {
+  const WeightGradPlan plan = plan_weight_grad(problem, kDataType<T>);
+  WeightGradParams<T> params{};
+  for (int i = 0; i < 3; ++i) {
+    params.axis[i] = plan.axis[i];
+    params.grid.extent[i] = static_cast<uint32_t>(problem.input_size[i]);
+  }
+  params.grid.batch = plan.batch;
+  params.groups = plan.groups;
+  params.tiles = plan.tiles();
+  params.tiles_m = plan.tiles_m;
+  params.tiles_n = plan.tiles_n;
+  params.rows = plan.rows;
+  params.positions = plan.positions;
+  params.split_positions = plan.split_positions;
+  params.row_channels = plan.row_channels;
+  params.row_padded = plan.row_padded;
+  params.n_channels = plan.n_channels;
+  params.grad_output =
+      make_source<T>(grad_output, relu_output, problem.output_size(), problem.out_channels_per_group());
+  params.input = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.partial = static_cast<double*>(workspace);
+  run_weight_grad(plan.tile, params, stream);
+
+  WeightReduceParams<T> reduce{};
+  reduce.partial = params.partial;
+  reduce.splits = plan.splits;
+  reduce.split_stride = plan.partial_elements / plan.splits;
+  reduce.rows = plan.rows;
+  reduce.row_channels = plan.row_channels;
+  reduce.row_padded = plan.row_padded;
+  reduce.n_channels = plan.n_channels;
+  for (int i = 0; i < 3; ++i) reduce.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
+  reduce.grad_weight = static_cast<T*>(grad_weight.data);
+  reduce.stride = to_strides(grad_weight.stride);
+  launch("weight gradient reduction", convt3d_weight_reduce<T>, ceil_div(reduce.split_stride, kElementwiseThreads),
+         kElementwiseThreads, stream, reduce);
+}
+
+// One axis where both tensors allow it, so that stepping through positions seldom divides.
+template <typename T>
+void collapse_spatial(Source<T>& source, PositionGrid& grid) {
+  const auto joins = [&](const Strides& stride) {
+    return stride.h == stride.w * grid.extent[2] && stride.d == stride.h * grid.extent[1];
+  };
+  const uint64_t positions = static_cast<uint64_t>(grid.extent[0]) * grid.extent[1] * grid.extent[2];
+  if (!joins(source.stride) || (source.mask != nullptr && !joins(source.mask_stride)) || positions > INT_MAX) return;
+  grid.extent[0] = grid.extent[1] = 1;
+  grid.extent[2] = static_cast<uint32_t>(positions);
+}
+
+template <typename T>
+void Engine<T>::bias_grad(const std::array<int64_t, 5>& size, ConstTensor grad_output, ConstTensor relu_output,
+                          void* grad_bias, void* workspace, Stream stream) {
+  const BiasGradPlan plan = plan_bias_grad(size, grad_output.stride[1] == 1);
+  BiasGradParams<T> params{};
+  params.grad_output = make_source<T>(grad_output, relu_output, {size[2], size[3], size[4]}, size[1]);
+  params.grid = {size[0],
+                 {static_cast<uint32_t>(size[2]), static_cast<uint32_t>(size[3]), static_cast<uint32_t>(size[4])}};
+  collapse_spatial(params.grad_output, params.grid);
+  params.channels = size[1];
+  params.channel_lanes = plan.channel_lanes;
+  params.channel_blocks = plan.channel_blocks;
+  params.positions = plan.positions;
+  params.splits = plan.splits;
+  params.partial = static_cast<double*>(workspace);
+  run_bias_grad(params, stream);
+
+  BiasReduceParams<T> reduce{};
+  reduce.partial = params.partial;
+  reduce.splits = plan.splits;
+  reduce.channels = size[1];
+  reduce.grad_bias = static_cast<T*>(grad_bias);
+  launch("bias gradient reduction", convt3d_bias_reduce<T>, size[1], kBiasGradThreads, stream, reduce);
+}
+
+}  // namespace convt3d

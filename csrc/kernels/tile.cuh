@@ -1,0 +1,53 @@
+// The tile of C that a block computes: how its M x N x K splits over warps, lanes and registers.
+//
+// A lane owns TM x TN elements of C as quads: quad i of M starts at warp_m*kWarpM + i*(kLanesM*4) + lane_m*4, so that
+// the lanes of a warp read neighbouring quads of shared memory without a bank conflict.
+#pragma once
+
+#include "kernels/numeric.cuh"
+#include "plan.h"
+
+namespace convt3d {
+
+template <TileShape kShape, typename Acc_>
+struct Tile {
+  using Acc = Acc_;
+  static constexpr TileExtent kExtent = tile_extent(kShape, sizeof(Acc) == 8);
+  static constexpr int kM = kExtent.m;
+  static constexpr int kN = kExtent.n;
+  static constexpr int kK = kExtent.k;
+
+  static constexpr int kTM = kShape == TileShape::kNarrow ? 4 : 8;  // C elements of a thread along M
+  static constexpr int kTN = kShape == TileShape::kNarrow ? 8 : 4;  // ... and along N
+  static constexpr int kThreads = (kM / kTM) * (kN / kTN);
+  static constexpr int kLanesN = kN / kTN < 4 ? kN / kTN : 4;  // lanes of a warp along N
+  static constexpr int kLanesM = 32 / kLanesN;
+  static constexpr int kWarpM = kLanesM * kTM;  // a warp's part of the tile
+  static constexpr int kWarpN = kLanesN * kTN;
+  static constexpr int kWarpsN = kN / kWarpN;
+
+  static_assert(kM % kWarpM == 0 && kN % kWarpN == 0, "warps cover the tile exactly");
+  static_assert(kM % 32 == 0, "rows of the A tile start 4 banks apart, which the stores of a transposed quad rely on");
+
+  // A[K][M] and B[K][N]; a row ends in one quad of padding, so that rows start 4 banks apart.
+  struct Stage {
+    Acc a[kK][kM + kQuad];
+    Acc b[kK][kN + kQuad];
+  };
+
+  struct Thread {
+    int m;  // first M of this thread's quad 0 in the tile
+    int n;
+    __device__ __forceinline__ explicit Thread(int thread) {
+      const int warp = thread / 32;
+      const int lane = thread % 32;
+      m = (warp / kWarpsN) * kWarpM + (lane / kLanesN) * kQuad;
+      n = (warp % kWarpsN) * kWarpN + (lane % kLanesN) * kQuad;
+    }
+    // M and N, in the tile, of register row i and register column j.
+    __device__ __forceinline__ int m_of(int i) const { return m + (i / kQuad) * (kLanesM * kQuad) + i % kQuad; }
+    __device__ __forceinline__ int n_of(int j) const { return n + (j / kQuad) * (kLanesN * kQuad) + j % kQuad; }
+  };
+};
+
+}  // namespace convt3d
