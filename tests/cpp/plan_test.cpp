@@ -1,0 +1,141 @@
+// The phase map and the plans against the operator's definition, term by term. Built by tests/test_plan.py with a plain
+// C++ compiler: no torch, no CUDA.
+#include "plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+using namespace convt3d;
+
+namespace {
+
+int failures = 0;
+
+void expect(bool condition, const char* what, const Problem& problem) {
+  if (condition) return;
+  ++failures;
+  if (failures > 20) return;
+  std::printf("FAILED %s: input %lld k %lld s %lld p %lld op %lld d %lld\n", what,
+              static_cast<long long>(problem.input_size[0]), static_cast<long long>(problem.kernel_size[0]),
+              static_cast<long long>(problem.stride[0]), static_cast<long long>(problem.padding[0]),
+              static_cast<long long>(problem.output_padding[0]), static_cast<long long>(problem.dilation[0]));
+}
+
+using Term = std::tuple<int, int, int>;  // (input position, tap, output position)
+
+// Every (i, k, o) with i*stride = o + padding - k*dilation inside both tensors.
+std::set<Term> defined_terms(const Problem& problem) {
+  std::set<Term> terms;
+  for (int i = 0; i < problem.input_size[0]; ++i) {
+    for (int k = 0; k < problem.kernel_size[0]; ++k) {
+      const int64_t o = i * problem.stride[0] - problem.padding[0] + k * problem.dilation[0];
+      if (o >= 0 && o < problem.output_size(0)) terms.insert({i, k, static_cast<int>(o)});
+    }
+  }
+  return terms;
+}
+
+// What a kernel visits along one axis: phases, positions, taps. `source_is_input` tells the forward from the input
+// gradient.
+std::vector<Term> visited_terms(const AxisMap& axis, bool source_is_input) {
+  std::vector<Term> terms;
+  for (int index = 0; index < axis.phases; ++index) {
+    const AxisPhase phase = axis_phase(axis, index);
+    for (int u = 0; u < phase.extent; ++u) {
+      const int destination = u * axis.dst_step + phase.residue;
+      for (int j = 0; j < phase.tap_count; ++j) {
+        const int tap = phase.first_tap + j * axis.tap_step;
+        const int source = u * axis.src_step + phase.first_offset + j * axis.offset_step;
+        if (source < 0 || source >= axis.src_size) continue;
+        terms.push_back(source_is_input ? Term{source, tap, destination} : Term{destination, tap, source});
+      }
+    }
+  }
+  return terms;
+}
+
+void check_terms(const Problem& problem) {
+  const std::set<Term> expected = defined_terms(problem);
+  for (const bool forward : {true, false}) {
+    const AxisMap axis = forward ? forward_axis(problem, 0) : input_grad_axis(problem, 0);
+    const std::vector<Term> visited = visited_terms(axis, forward);
+    const std::set<Term> unique(visited.begin(), visited.end());
+    expect(unique.size() == visited.size(), "a term is visited once", problem);
+    expect(unique == expected, forward ? "forward visits the defined terms" : "input gradient visits the defined terms",
+           problem);
+  }
+  // Every output that is in no phase with taps must be covered by the fill.
+  const AxisMap axis = forward_axis(problem, 0);
+  std::set<int> written;
+  for (int index = 0; index < axis.phases; ++index) {
+    const AxisPhase phase = axis_phase(axis, index);
+    for (int u = 0; u < phase.extent; ++u) {
+      const int o = u * axis.dst_step + phase.residue;
+      expect(o < problem.output_size(0), "a phase stays inside the output", problem);
+      expect(written.insert(o).second, "phases do not overlap", problem);
+    }
+  }
+  const bool complete = static_cast<int64_t>(written.size()) == problem.output_size(0);
+  expect(complete || plan_forward(problem, DataType::kFloat32).has_empty_phase, "outputs without a tap are filled",
+         problem);
+}
+
+void check_plans(const Problem& problem) {
+  for (const DataType dtype : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16}) {
+    const bool is_double = dtype == DataType::kFloat64;
+    for (const CorrelationPlan& plan : {plan_forward(problem, dtype), plan_input_grad(problem, dtype)}) {
+      const TileExtent tile = tile_extent(plan.tile, is_double);
+      expect(plan.tiles_n * tile.n >= plan.n_channels && plan.n_padded == plan.tiles_n * tile.n, "N is covered",
+             problem);
+      expect(plan.k_padded >= plan.k_channels && plan.k_padded % tile.k == 0, "K is whole tiles", problem);
+      for (int index = 0; index < plan.axis[0].phases; ++index) {
+        int64_t positions = plan.batch * axis_phase(plan.axis[0], index).extent;
+        for (int i = 1; i < 3; ++i) positions *= axis_phase(plan.axis[i], 0).extent;
+        expect(plan.tiles_m * tile.m >= positions, "M is covered", problem);
+      }
+      expect(plan.packed_weight_elements == problem.groups * problem.taps() * plan.k_padded * plan.n_padded,
+             "packed weight", problem);
+    }
+    const WeightGradPlan plan = plan_weight_grad(problem, dtype);
+    const TileExtent tile = tile_extent(plan.tile, is_double);
+    expect(plan.tiles_m * tile.m >= plan.rows && plan.tiles_n * tile.n >= plan.n_channels, "weight gradient tiles",
+           problem);
+    expect(plan.splits * plan.split_positions >= plan.positions &&
+               (plan.splits - 1) * plan.split_positions < plan.positions,
+           "splits cover the positions and none is empty", problem);
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::mt19937 random(7);
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  int problems = 0;
+  while (problems < 4000) {
+    Problem problem;
+    problem.batch = draw(1, 3);
+    problem.groups = draw(1, 3);
+    problem.in_channels = problem.groups * draw(1, 70);
+    problem.out_channels = problem.groups * draw(1, 70);
+    for (int axis = 0; axis < 3; ++axis) {
+      problem.input_size[axis] = draw(1, 9);
+      problem.kernel_size[axis] = draw(1, 7);
+      problem.stride[axis] = draw(1, 6);
+      problem.dilation[axis] = draw(1, 6);
+      problem.padding[axis] = draw(0, 7);
+      problem.output_padding[axis] =
+          draw(0, static_cast<int>(std::max(problem.stride[axis], problem.dilation[axis])) - 1);
+    }
+    if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
+    ++problems;
+    check_terms(problem);
+    check_plans(problem);
+  }
+  std::printf("%d problems, %d failures\n", problems, failures);
+  return failures == 0 ? 0 : 1;
+}
