@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,6 +14,9 @@ from convt3d.benchmark import calls, records
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import Layer, parse_layer, select_layers, suite
 from convt3d.benchmark.timing import Repetitions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Work (GFLOP) and limits (ms in fp32, tf32, fp16, bf16) as published with the suite, rounded there.
 PUBLISHED = {

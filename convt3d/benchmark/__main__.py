@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +16,9 @@ from .layers import LAYOUTS, PASSES, PRECISIONS, Layer, select_layers
 from .measure import measure
 from .progress import progress, write
 from .timing import QUICK, Repetitions, Timer, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _EPILOG = """\
 times: ms, medians of device events around CUDA-graph replays with a cold L2

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import shutil
 import subprocess
+from typing import TYPE_CHECKING
 
 import torch
 
-from .records import Meta
+if TYPE_CHECKING:
+    from .records import Meta
 
 
 def current_meta() -> Meta:
@@ -20,7 +22,7 @@ def current_meta() -> Meta:
         "cudnn": _cudnn_version(),
         "driver": _output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
         or "unknown",
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": dt.datetime.now(dt.timezone.utc).date().isoformat(),
         "csrc_tree": source_tree("csrc", "CONVT3D_CSRC_TREE"),
         "python_tree": source_tree("convt3d", "CONVT3D_PYTHON_TREE"),
     }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 PASSES = ("forward", "backward_input", "backward_weight")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")

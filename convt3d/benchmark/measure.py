@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,9 +17,13 @@ from .calls import (
     precision_switches,
     random_operands,
 )
-from .layers import Layer
-from .records import Record
-from .timing import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .layers import Layer
+    from .records import Record
+    from .timing import Timer
 
 # No precision rounds this badly: a peer beyond it computes something else and has no time worth comparing with.
 _WRONG = 0.02

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Item = TypeVar("Item")
 

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# One call that checks convt3d on a machine with a GPU: installs the wheel beside everything else, runs the GPU tests,
+# compute-sanitizer over the tests marked `sanitizer`, and the benchmark. Needs no network. `--help` lists the options.
+set -uo pipefail
+
+usage() {
+  cat <<'EOF'
+usage: scripts/gpu_check.sh [--wheel FILE] [--out FOLDER] [--stages LIST] [--workers N] [--total SECONDS]
+                            [--limit STAGE=SECONDS]... [--pytest ARGS] [--benchmark ARGS]
+
+  --wheel FILE      the wheel to check; default: $WHEEL, else the newest in dist/, else convt3d as PYTHON has it installed
+  --out FOLDER      logs, record.json and summary.txt go here; default: $OUT, else gpu_check_out
+  --stages LIST     comma-separated, run in this order; default: install,tests,sanitizer,benchmark
+                    (sanitizer: memcheck,racecheck,initcheck)
+  --workers N       test processes, with pytest-xdist; default: 0, all in one process
+  --total SECONDS   time for everything (590); a stage never gets more than what is left of it
+  --limit STAGE=S   time for one stage: install=60 tests=300 memcheck=120 racecheck=120 initcheck=90 benchmark=240
+  --pytest ARGS     more arguments for pytest in the tests stage, split at spaces
+  --benchmark ARGS  arguments for python -m convt3d.benchmark, split at spaces; default: --layer seed* --precision fp32
+
+PYTHON (default python3) names the interpreter; it needs torch with CUDA, pytest and hypothesis.
+Every stage is run even where an earlier one failed. Exit code: 0 when all passed, 1 when one failed, 2 for bad arguments.
+EOF
+}
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+python=${PYTHON:-python3}
+wheel=${WHEEL:-}
+out=${OUT:-gpu_check_out}
+stages=install,tests,sanitizer,benchmark
+workers=0
+total=590
+pytest_args=()
+benchmark_args=(--layer 'seed*' --precision fp32)
+declare -A limit=([install]=60 [tests]=300 [memcheck]=120 [racecheck]=120 [initcheck]=90 [benchmark]=240)
+
+fail_usage() {
+  printf 'gpu_check: %s\n' "$1" >&2
+  usage >&2
+  exit 2
+}
+
+while (($#)); do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --*) (($# > 1)) || fail_usage "$1 is unknown or needs a value" ;;&
+    --wheel) wheel=$2 ;;
+    --out) out=$2 ;;
+    --stages) stages=$2 ;;
+    --workers) workers=$2 ;;
+    --total) total=$2 ;;
+    --limit)
+      [[ -v limit[${2%%=*}] && ${2#*=} =~ ^[0-9]+$ ]] || fail_usage "--limit must be STAGE=SECONDS with a known stage, got $2"
+      limit[${2%%=*}]=${2#*=}
+      ;;
+    --pytest) read -ra pytest_args <<<"$2" ;;
+    --benchmark) read -ra benchmark_args <<<"$2" ;;
+    *) fail_usage "unknown argument $1" ;;
+  esac
+  shift 2
+done
+IFS=, read -ra stage_list <<<"${stages/sanitizer/memcheck,racecheck,initcheck}"
+for stage in "${stage_list[@]}"; do
+  [[ -v limit[$stage] ]] || fail_usage "unknown stage $stage; known: install tests memcheck racecheck initcheck benchmark sanitizer"
+done
+
+if [[ -z $wheel ]]; then
+  wheel=$(find "$repo/dist" -name 'convt3d-*.whl' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2-)
+fi
+[[ -z $wheel ]] || wheel=$(realpath "$wheel")
+mkdir -p "$out" && out=$(realpath "$out") || exit 2
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export PYTHONPATH="$scratch/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+export TORCHINDUCTOR_CACHE_DIR="$scratch/inductor" TRITON_CACHE_DIR="$scratch/triton"
+export HYPOTHESIS_STORAGE_DIRECTORY="$scratch/hypothesis"
+# Python never starts in the repository's root, where it would import the source folder and not the installed package.
+cd "$repo/tests" || exit 2
+
+# The stages: each a function, called by its name, whose commands run `within` its time.
+# shellcheck disable=SC2329
+
+within() { timeout --kill-after=10 "$seconds" "$@" </dev/null; }
+
+install() {
+  if [[ -n $wheel ]]; then
+    within "$python" -m pip install --quiet --no-deps --no-index --no-compile --target "$scratch/site" "$wheel" || return
+  else
+    echo "no wheel in $repo/dist: checking convt3d as $python has it installed"
+  fi
+  within "$python" "$repo/scripts/first_call.py"
+}
+
+tests() {
+  local parallel=()
+  ((workers == 0)) || parallel=(-n "$workers")
+  within "$python" -m pytest -p no:cacheprovider -ra --durations=10 -m cuda "${parallel[@]}" "${pytest_args[@]}"
+}
+
+sanitize() {
+  local tool=$1 sanitizer
+  shift
+  sanitizer=$(PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/cuda/bin" type -P compute-sanitizer) ||
+    { echo 'compute-sanitizer is neither on PATH nor in the CUDA toolkit' && return 1; }
+  # With caching, a tensor is a part of a larger block, and an access past its end would go unseen.
+  PYTORCH_NO_CUDA_MEMORY_CACHING=1 within "$sanitizer" --tool "$tool" --error-exitcode 99 --print-limit 20 "$@" \
+    "$python" -m pytest -p no:cacheprovider -ra -m sanitizer
+}
+
+# torch asks the driver for things that may be absent; such answers are no errors of ours.
+memcheck() { sanitize memcheck --report-api-errors no --kernel-name kns=convt3d; }
+racecheck() { sanitize racecheck --kernel-name kns=convt3d; }
+# Every kernel is watched here: what torch's kernels wrote would count as uninitialized otherwise.
+initcheck() { sanitize initcheck; }
+
+benchmark() {
+  # Records of the same build and machine are completed, not replaced.
+  [[ -f $out/record.json ]] || cp "$repo/benchmarks/results/h200.json" "$out/record.json" 2>/dev/null
+  within "$python" -m convt3d.benchmark "${benchmark_args[@]}" --json "$out/record.json"
+}
+
+# The line of a stage's log that says most.
+detail() {
+  local line=''
+  case $1 in
+    tests) line=$(grep -E '^=+ .*(passed|failed|error|no tests|deselected)' "$2" | tr -d '=') ;;
+    memcheck | racecheck | initcheck) line=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$2" | tr -d '=') ;;
+    benchmark) line=$(grep -cE '^(forward|backward_)' "$2" | sed '/^0$/d; s/$/ records/') ;;
+  esac
+  tail -n 1 <<<"${line:-$(tail -n 1 "$2")}"
+}
+
+failures=0
+summary=()
+for stage in "${stage_list[@]}"; do
+  log=$out/$stage.log
+  seconds=$((total - SECONDS < limit[$stage] ? total - SECONDS : limit[$stage]))
+  begin=$SECONDS
+  if ((seconds < 5)); then
+    echo 'no time left for this stage' >"$log"
+    result=skipped
+  else
+    printf '\n==== %s (at most %d s) ====\n' "$stage" "$seconds"
+    "$stage" 2>&1 | tee "$log"
+    case ${PIPESTATUS[0]} in
+      0) result=ok ;;
+      124 | 137) result='timed out' ;;
+      *) result=FAILED ;;
+    esac
+  fi
+  [[ $result == ok ]] || failures=$((failures + 1))
+  summary+=("$(printf '%-10s %-9s %4d s  %.120s' "$stage" "$result" "$((SECONDS - begin))" "$(detail "$stage" "$log")")")
+done
+
+{
+  printf '\n==== summary: %d of %d stages failed, %d s ====\n' "$failures" "${#stage_list[@]}" "$SECONDS"
+  printf '%s\n' "${summary[@]}"
+} | tee "$out/summary.txt"
+exit $((failures > 0))
