@@ -1,4 +1,4 @@
-"""Says which convt3d, torch and GPU are at hand, and runs the operator once on the GPU; fails where one of them is missing."""
+"""Says which convt3d, torch and GPU are at hand and runs the operator once; fails where one is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # One call that checks convt3d on a machine with a GPU: installs the wheel beside everything else, runs the GPU tests,
 # compute-sanitizer over the tests marked `sanitizer`, and the benchmark. Needs no network. `--help` lists the options.
+# The stages are functions called by their names:
+# shellcheck disable=SC2329
 set -uo pipefail
 
 usage() {
@@ -78,8 +80,7 @@ export HYPOTHESIS_STORAGE_DIRECTORY="$scratch/hypothesis"
 # Python never starts in the repository's root, where it would import the source folder and not the installed package.
 cd "$repo/tests" || exit 2
 
-# The stages: each a function, called by its name, whose commands run `within` its time.
-# shellcheck disable=SC2329
+# The stages: each a function whose commands run `within` its time.
 
 within() { timeout --kill-after=10 "$seconds" "$@" </dev/null; }
 
