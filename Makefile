@@ -6,7 +6,9 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 # Test processes. One on a machine with a GPU, where tests that fill its memory must not meet.
 TEST_WORKERS ?= $(if $(GPU_ARCHS),0,2)
+# More arguments for pytest and for scripts/gpu_check.sh.
 PYTEST_ARGS ?=
+GPU_CHECK_ARGS ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,7 +28,7 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
 PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
 CPP_SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
 
-# Stamps: each names what it leaves in VENV.
+# Stamps: each says that VENV has something.
 TORCH_STAMP := $(VENV)/.torch-$(shell tr -c 'A-Za-z0-9.\n' _ <<< '$(TORCH)')
 PACKAGE_STAMP := $(VENV)/.convt3d
 DEV_STAMP := $(VENV)/.dev
@@ -63,8 +65,8 @@ format: $(if $(VENV),$(DEV_STAMP))  ## Format Python and C++
 	$(TOOLS) clang-format -i $(CPP_SOURCES)
 
 .PHONY: gpu-check
-gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## Run the GPU tests, also under compute-sanitizer (needs a GPU)
-	PYTHON='$(PY)' scripts/gpu_check.sh
+gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## GPU tests, compute-sanitizer and benchmark (needs a GPU; gpu_check_out/)
+	PYTHON='$(PY)' scripts/gpu_check.sh --stages tests,sanitizer,benchmark $(GPU_CHECK_ARGS)
 
 .PHONY: clean
 clean:  ## Remove builds, caches and output/ (not the environment)
@@ -90,12 +92,14 @@ endif
 	@$(PIP_INSTALL) --quiet 'setuptools>=77.0.3,<82' wheel ninja numpy
 	@touch $@
 
-# build/lib* would carry modules that were deleted since, and a library that was built for another torch.
+# For the GPU at hand, else for the CPU only: kernels for all architectures take long to compile, and nothing here would run
+# them. build/lib* would carry modules that were deleted since, and a library that was built for another torch.
+BUILD_FOR := $(if $(CONVT3D_CUDA_ARCHS),,$(if $(GPU_ARCHS),CONVT3D_CUDA_ARCHS='$(GPU_ARCHS)',CONVT3D_CPU_ONLY=1))
+
 $(PACKAGE_STAMP): $(TORCH_STAMP) setup.py pyproject.toml $(filter convt3d/%,$(PYTHON_SOURCES)) $(filter csrc/%,$(CPP_SOURCES))
 	@rm -rf build/lib* build/bdist*
-	@echo 'building and installing convt3d$(if $(GPU_ARCHS), (GPU: $(GPU_ARCHS)))'
-	@$(if $(GPU_ARCHS),CONVT3D_CUDA_ARCHS="$${CONVT3D_CUDA_ARCHS:-$(GPU_ARCHS)}") \
-	    $(PIP_INSTALL) --quiet --no-build-isolation '.[demo,test]'
+	@echo 'building and installing convt3d $(BUILD_FOR)'
+	@$(BUILD_FOR) $(PIP_INSTALL) --quiet --no-build-isolation '.[demo,test]'
 	@touch $@
 
 $(DEV_STAMP): $(PACKAGE_STAMP)

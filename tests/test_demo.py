@@ -12,9 +12,9 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "demo"))
-from mri_superresolution import data, figure  # noqa: E402
-from mri_superresolution.model import SuperResolution  # noqa: E402
-from mri_superresolution.train import train  # noqa: E402
+from mri_superresolution import data, figure
+from mri_superresolution.model import SuperResolution
+from mri_superresolution.train import train
 
 
 @pytest.fixture(scope="module")

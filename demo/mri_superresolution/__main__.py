@@ -1,4 +1,4 @@
-"""Command line of the demo: train, compare with trilinear interpolation, draw, and run the trained model in every way."""
+"""Command line of the demo: train, compare with trilinear interpolation, draw, run the trained model in every way."""
 
 import argparse
 import sys
@@ -18,14 +18,25 @@ from .train import train
 SHOWN_SLICE = 4  # of the held-out slices
 
 
+def default_device() -> str:
+    """Cuda where there is a GPU and convt3d was built with its CUDA kernels, else cpu."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    if convt3d.build_info().cuda is None:
+        print("There is a GPU, but convt3d was built without CUDA kernels (nvcc or a CUDA build of torch was missing).")
+        return "cpu"
+    return "cuda"
+
+
 def main() -> int:
+    """Runs the demo; returns 1 if the network does not beat interpolation or a comparison fails, else 0."""
     parser = argparse.ArgumentParser(prog="mri_superresolution", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the picture and the models")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", help="default: cuda where possible, else cpu")
     parser.add_argument("--steps", type=int, default=600, help="training steps")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    device = torch.device(arguments.device)
+    device = torch.device(arguments.device or default_device())
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"convt3d {convt3d.__version__}, torch {torch.__version__}, {name}")
 

@@ -1,7 +1,7 @@
 """The MRI volume, its low-resolution version and the error measure.
 
-The volume is the one that nibabel carries for its own tests: an EPI scan of a head, 24 axial slices of 96 x 128 voxels, about
-2 mm on a side. There is no low-resolution scan of that head, so the low-resolution volume is made from the true one.
+The volume is the one that nibabel carries for its own tests: an EPI scan of a head, 24 axial slices of 96 x 128 voxels,
+about 2 mm on a side. There is no low-resolution scan of that head: the low-resolution volume is made from the true one.
 """
 
 from importlib.resources import as_file, files
@@ -29,7 +29,7 @@ def split(volume: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def low_resolution(volume: Tensor) -> Tensor:
-    """[N, C, D, H, W] -> [N, C, D/2, H/2, W/2]: the mean of every 2 x 2 x 2 voxels (averaging is the anti-aliasing filter)."""
+    """[N, C, D, H, W] -> [N, C, D/2, H/2, W/2]: the mean of every 2 x 2 x 2 voxels, which is its anti-aliasing."""
     return F.avg_pool3d(volume, kernel_size=2)
 
 
@@ -44,7 +44,7 @@ def psnr(estimate: Tensor, truth: Tensor) -> float:
 
 
 def random_crops(volume: Tensor, count: int, size: tuple[int, int, int], generator: torch.Generator) -> Tensor:
-    """[count, 1, *size]: crops of a [1, 1, D, H, W] volume at random places, each mirrored along a random set of axes."""
+    """[count, 1, *size]: crops of [1, 1, D, H, W] at random places, each mirrored along a random set of axes."""
     crops = []
     for _ in range(count):
         crop = volume[0]  # [1, D, H, W]

@@ -1,4 +1,4 @@
-"""The trained model scripted, saved, loaded in a new process, compiled and exported: does every way give the same output?"""
+"""The trained model scripted, compiled, exported, and loaded in a new process: is the output always the same?"""
 
 import subprocess
 import sys
@@ -21,6 +21,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
+        """Whether the difference is within TOLERANCE."""
         return self.difference <= TOLERANCE  # False for NaN
 
 

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")  # no display needed
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -21,6 +18,7 @@ def save_figure(path: Path, panels: dict[str, Tensor], caption: str) -> None:
         panels: title -> slice [96, 128] with values in [0, 1], from left to right.
         caption: one line below the pictures.
     """
+    plt.switch_backend("Agg")  # needs no display
     brightest = max(float(panel[ROWS, COLUMNS].max()) for panel in panels.values()) * 0.85
     with plt.style.context("dark_background"):
         figure, axes = plt.subplots(

@@ -10,13 +10,13 @@ import convt3d.nn
 class SuperResolution(nn.Module):
     """[N, 1, D, H, W] -> [N, 1, 2D, 2H, 2W].
 
-    Interpolation is itself a transposed convolution with stride 2. Its weight starts as trilinear interpolation and the last
-    layer of the correction starts at zero: an untrained network *is* trilinear interpolation, and training can only depart from it.
+    Interpolation is itself a transposed convolution with stride 2. Its weight starts as trilinear interpolation and the
+    last layer of the correction starts at zero: an untrained network *is* trilinear interpolation.
     """
 
     def __init__(self, channels: int = 32) -> None:
         super().__init__()
-        # Padding 3 = 1, so that the output is twice the input, + 2 for the voxel that forward() repeats at every border.
+        # Padding 3 = 1, for an output of twice the input, + 2 for the voxel that forward() repeats at every border.
         self.interpolation = convt3d.nn.ConvTranspose3d(1, 1, kernel_size=4, stride=2, padding=3, bias=False)
         self.features = nn.Sequential(
             nn.Conv3d(1, channels, kernel_size=3, padding=1),
@@ -39,5 +39,6 @@ class SuperResolution(nn.Module):
                 nn.init.zeros_(self.correction.bias)
 
     def forward(self, low: Tensor) -> Tensor:
+        """Doubles the resolution of `low`."""
         bordered = F.pad(low, (1, 1, 1, 1, 1, 1), mode="replicate")
         return self.interpolation(bordered) + self.correction(self.upsampling(self.features(low)))

@@ -9,6 +9,7 @@ import convt3d  # noqa: F401  (registers the operators that the saved model call
 
 
 def main() -> None:
+    """Loads the model, runs it on the input and saves the output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("script", "export"))
     parser.add_argument("model", type=Path)
