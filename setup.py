@@ -17,6 +17,7 @@ Environment variables:
 
 import ast
 import os
+import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -33,9 +34,9 @@ except ImportError as error:
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "convt3d"
 
-# Machine code for every architecture the kernels are tuned for (9.0 with its own instructions, hence 90a), and PTX of the
-# newest, which later GPUs compile at load time. PTX of an older one would reach nothing more: the machine code for
-# 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 already covers every discrete GPU from Ampere on, minor revisions included.
+# Machine code for every architecture from Ampere on (9.0 with its own instructions, hence 90a), and PTX of the newest,
+# which later GPUs compile at load time. PTX of an older one would reach no other discrete GPU: machine code also runs
+# on later minor revisions of its architecture, so that these six cover 8.x, 9.0, 10.x and 12.x.
 RELEASE_ARCHS = "80;86;89;90a;100;120+PTX"
 
 # Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
@@ -60,8 +61,17 @@ def why_no_cuda() -> str | None:
     return None
 
 
+def static_runtime_folders() -> list[str]:
+    """Where the toolkit keeps libcudart_static.a. nvcc is asked itself, as the one on PATH may be a wrapper script."""
+    nvcc = Path(cpp_extension.CUDA_HOME, "bin", "nvcc")
+    dry_run = subprocess.run([nvcc, "--dryrun", "-x", "cu", os.devnull], capture_output=True, text=True, check=True)
+    roots = [line.split("TOP=", 1)[1].strip() for line in dry_run.stderr.splitlines() if "TOP=" in line]
+    folders = [Path(root, folder) for root in roots for folder in ("lib64", "lib", "targets/x86_64-linux/lib")]
+    return [str(folder.resolve()) for folder in folders if (folder / "libcudart_static.a").exists()]
+
+
 def gencode_flags(archs: list[str]) -> list[str]:
-    """nvcc's -gencode flags for architectures such as ["80", "90a", "120+PTX"]."""
+    """The -gencode flags of nvcc for architectures such as ["80", "90a", "120+PTX"]."""
     flags = []
     for arch in archs:
         number = arch.removesuffix("+PTX")
@@ -78,6 +88,14 @@ def arch_names(archs: list[str]) -> str:
     return " ".join([f"sm_{number}" for number in numbers] + ptx)
 
 
+def cuda_library_dirs() -> list[str]:
+    """Where the static CUDA runtime is, asked of nvcc itself: toolkits differ in their layout, and nvcc may be a wrapper."""
+    nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
+    command = [str(nvcc), "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull]
+    steps = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    return [path for line in steps.splitlines() if "LIBRARIES=" in line for path in re.findall(r'"-L([^"]+)"', line)]
+
+
 def extension() -> Extension:
     """The compiled library, with the CUDA kernels where they can be built."""
     without_cuda = why_no_cuda()
@@ -91,12 +109,13 @@ def extension() -> Extension:
 
     macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]
     hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fPIC"]
-    device = "cpu" if without_cuda is not None else "cuda"
-    # As system headers, torch's do not warn.
-    torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths(device)]
-    host_flags = ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", f"-ffile-prefix-map={ROOT}=.", *hidden, *torch_headers]
-    compile_args = {"cxx": host_flags}
+    # As system headers, torch's do not warn. No host code includes CUDA's.
+    torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths("cpu")]
+    host_flags = ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", f"-ffile-prefix-map={ROOT}=.", *hidden]
+    compile_args = {"cxx": [*host_flags, *torch_headers]}
     # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
+    library_dirs = cpp_extension.library_paths(device)
+    library_dirs = cpp_extension.library_paths("cpu")
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
     if without_cuda is None:
         archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
@@ -120,6 +139,8 @@ def extension() -> Extension:
             *gencode_flags(archs),
         ]
         # The static runtime: the library loads where there is no CUDA at all, and beside any version of it.
+        library_dirs += static_runtime_folders()
+        library_dirs += cuda_library_dirs()
         link_args += ["-lcudart_static", "-lrt", "-lpthread", "-ldl"]
     else:
         print(f"convt3d: building a CPU-only library, without CUDA kernels: {without_cuda}")
@@ -128,7 +149,7 @@ def extension() -> Extension:
         f"{PACKAGE}._C",
         [str(source.relative_to(ROOT)) for source in sources],
         include_dirs=[str(csrc)],
-        library_dirs=cpp_extension.library_paths(device),
+        library_dirs=library_dirs,
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,

@@ -1,10 +1,16 @@
 """Finds and loads the compiled library, which registers the operators ``torch.ops.convt3d.*``."""
 
+from __future__ import annotations
+
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LIBRARY_PATH = Path(__file__).resolve().with_name("_C.abi3.so")
 MINIMUM_TORCH = (2, 10)
@@ -41,18 +47,19 @@ def load() -> None:
         return
     if not LIBRARY_PATH.exists():
         raise ImportError(
-            f"convt3d: the compiled library {LIBRARY_PATH} is missing; install a convt3d wheel or, in a source checkout, "
-            "run `python setup.py build_ext --inplace`"
+            f"convt3d: the compiled library {LIBRARY_PATH} is missing; install a convt3d wheel or, in a source "
+            "checkout, run `python setup.py build_ext --inplace`"
         )
     # A second registration of the same schemas aborts the process from C++, past any exception handler.
     if torch._C._dispatch_has_kernel("convt3d::conv_transpose3d"):
         others = sorted(str(path) for path in loaded if path.name.startswith("_C.") and path.parent.name == "convt3d")
         raise ImportError(
-            f"convt3d: cannot load {LIBRARY_PATH}: the operators torch.ops.convt3d.* are already registered by another "
-            f"copy of the library ({', '.join(others) or 'of unknown path'}); use one installation of convt3d per process"
+            f"convt3d: cannot load {LIBRARY_PATH}: the operators torch.ops.convt3d.* are already registered by "
+            f"another copy of the library ({', '.join(others) or 'of unknown path'}); use one per process"
         )
+    load_library: Callable[[str], None] = torch.ops.load_library
     try:
-        torch.ops.load_library(LIBRARY_PATH)
+        load_library(str(LIBRARY_PATH))
     except OSError as error:
         raise ImportError(f"convt3d: cannot load {LIBRARY_PATH} with torch {torch.__version__}: {error}") from error
 
