@@ -17,6 +17,7 @@ Environment variables:
 
 import ast
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -63,11 +64,11 @@ def why_no_cuda() -> str | None:
 
 def static_runtime_folders() -> list[str]:
     """Where the toolkit keeps libcudart_static.a. nvcc is asked itself, as the one on PATH may be a wrapper script."""
-    nvcc = Path(cpp_extension.CUDA_HOME, "bin", "nvcc")
-    dry_run = subprocess.run([nvcc, "--dryrun", "-x", "cu", os.devnull], capture_output=True, text=True, check=True)
-    roots = [line.split("TOP=", 1)[1].strip() for line in dry_run.stderr.splitlines() if "TOP=" in line]
-    folders = [Path(root, folder) for root in roots for folder in ("lib64", "lib", "targets/x86_64-linux/lib")]
-    return [str(folder.resolve()) for folder in folders if (folder / "libcudart_static.a").exists()]
+    nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull]
+    dry_run = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = [line for line in dry_run.stderr.splitlines() if "LIBRARIES=" in line]
+    return [folder for line in lines for folder in re.findall(r'"-L([^"]+)"', line)]
 
 
 def gencode_flags(archs: list[str]) -> list[str]:
@@ -88,14 +89,6 @@ def arch_names(archs: list[str]) -> str:
     return " ".join([f"sm_{number}" for number in numbers] + ptx)
 
 
-def cuda_library_dirs() -> list[str]:
-    """Where the static CUDA runtime is, asked of nvcc itself: toolkits differ in their layout, and nvcc may be a wrapper."""
-    nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
-    command = [str(nvcc), "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull]
-    steps = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-    return [path for line in steps.splitlines() if "LIBRARIES=" in line for path in re.findall(r'"-L([^"]+)"', line)]
-
-
 def extension() -> Extension:
     """The compiled library, with the CUDA kernels where they can be built."""
     without_cuda = why_no_cuda()
@@ -113,9 +106,8 @@ def extension() -> Extension:
     torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths("cpu")]
     host_flags = ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", f"-ffile-prefix-map={ROOT}=.", *hidden]
     compile_args = {"cxx": [*host_flags, *torch_headers]}
-    # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
-    library_dirs = cpp_extension.library_paths(device)
     library_dirs = cpp_extension.library_paths("cpu")
+    # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
     if without_cuda is None:
         archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
@@ -140,7 +132,6 @@ def extension() -> Extension:
         ]
         # The static runtime: the library loads where there is no CUDA at all, and beside any version of it.
         library_dirs += static_runtime_folders()
-        library_dirs += cuda_library_dirs()
         link_args += ["-lcudart_static", "-lrt", "-lpthread", "-ldl"]
     else:
         print(f"convt3d: building a CPU-only library, without CUDA kernels: {without_cuda}")
