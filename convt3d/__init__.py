@@ -1,0 +1,11 @@
+"""convt3d: fast 3D transposed convolution for PyTorch.
+
+Importing the package registers the operators `torch.ops.convt3d.*`; `convt3d.conv_transpose3d` is equivalent to
+`torch.nn.functional.conv_transpose3d`, `convt3d.nn.ConvTranspose3d` to `torch.nn.ConvTranspose3d`.
+"""
+
+from convt3d import nn
+from convt3d._version import __version__
+from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
+
+__all__ = ["__version__", "conv_transpose3d", "conv_transpose3d_relu", "nn"]

@@ -1,0 +1,329 @@
+"""Fake kernels: shape, dtype, device and strides of each result, without data.
+
+They serve FakeTensor (compile, export) and meta tensors. Sizes may be symbolic. The checks are those of
+csrc/ops/checks.cpp that say whether the result exists; overflow of sizes is left to the real kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from convt3d._memory_format import result_memory_format
+from convt3d._registry import library
+from convt3d._symbolic import holds
+
+_check: Any = torch._check  # untyped in PyTorch
+
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_ACTIVATION = "5-D (N, C, D, H, W)"
+_WEIGHT = "5-D (C_in, C_out/groups, kD, kH, kW)"
+_AXES = ("depth", "height", "width")
+
+
+def _format(values: Sequence[Any]) -> str:
+    return f"({', '.join(str(value) for value in values)})"
+
+
+class _Checks:
+    """Raises RuntimeError naming the operator, like the compiled checks."""
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+
+    def that(self, condition: Any, message: Callable[[], str]) -> None:
+        _check(condition, lambda: f"{self.op}: {message()}")
+
+    def tensor(self, name: str, tensor: Tensor, rank: int, shape: str) -> None:
+        self.that(
+            tensor.layout == torch.strided,
+            lambda: f"{name} must be a dense (strided) tensor, got another layout (sparse or opaque)",
+        )
+        self.that(
+            tensor.dim() == rank,
+            lambda: f"{name} must be {shape}, got {tensor.dim()}-D of shape {_format(tensor.shape)}",
+        )
+
+    def dtype(self, name: str, tensor: Tensor) -> None:
+        self.that(
+            tensor.dtype in _DTYPES,
+            lambda: f"{name} must be of dtype float32, float64, float16 or bfloat16, got {_dtype_name(tensor)}",
+        )
+
+    def same_kind(self, name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
+        self.that(
+            tensor.device == first.device,
+            lambda: f"{name} must be on the device of {first_name}, {first.device}, got {tensor.device}",
+        )
+        self.that(
+            tensor.dtype == first.dtype,
+            lambda: f"{name} must have the dtype of {first_name}, {_dtype_name(first)}, got {_dtype_name(tensor)}",
+        )
+
+    def relu_output(self, relu_output: Tensor | None, grad_output: Tensor) -> None:
+        if relu_output is None:
+            return
+        self.tensor("relu_output", relu_output, 5, _ACTIVATION)
+        self.same_kind("relu_output", relu_output, "grad_output", grad_output)
+        for size, expected in zip(relu_output.shape, grad_output.shape, strict=True):
+            self.that(
+                size == expected,
+                lambda: (
+                    f"relu_output must have the shape of grad_output, {_format(grad_output.shape)}, "
+                    f"got {_format(relu_output.shape)}"
+                ),
+            )
+
+    def triple(self, name: str, values: Sequence[Any], minimum: int) -> tuple[Any, ...]:
+        self.that(
+            len(values) in (1, 3),
+            lambda: f"{name} must be an int or 3 ints (depth, height, width), got {_format(values)}",
+        )
+        valid = "non-negative" if minimum == 0 else "positive"
+        for value in values:
+            self.that(value >= minimum, lambda: f"{name} must be {valid}, got {_format(values)}")
+        return tuple(values) * 3 if len(values) == 1 else tuple(values)
+
+    def spatial(self, name: str, tensor: Tensor) -> None:
+        if holds(tensor.shape[0] == 0, when_unknown=False):
+            return  # an empty batch has no voxel to be missing
+        for size in tensor.shape[2:]:
+            self.that(
+                size >= 1,
+                lambda: f"{name} must have a depth, height and width of at least 1, got shape {_format(tensor.shape)}",
+            )
+
+    def weight(self, weight: Tensor, groups: Any) -> None:
+        for size in weight.shape:
+            self.that(
+                size >= 1, lambda: f"weight must not be empty in any dimension, got shape {_format(weight.shape)}"
+            )
+        self.that(
+            weight.shape[0] % groups == 0,
+            lambda: (
+                f"weight must have a first dimension (C_in) divisible by groups = {groups}, "
+                f"got shape {_format(weight.shape)}"
+            ),
+        )
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+class _Geometry(NamedTuple):
+    stride: tuple[Any, ...]
+    padding: tuple[Any, ...]
+    output_padding: tuple[Any, ...]
+    groups: Any
+    dilation: tuple[Any, ...]
+
+    @classmethod
+    def checked(
+        cls, checks: _Checks, stride: Any, padding: Any, output_padding: Any, groups: Any, dilation: Any
+    ) -> _Geometry:
+        geometry = cls(
+            checks.triple("stride", stride, 1),
+            checks.triple("padding", padding, 0),
+            checks.triple("output_padding", output_padding, 0),
+            groups,
+            checks.triple("dilation", dilation, 1),
+        )
+        checks.that(groups >= 1, lambda: f"groups must be positive, got {groups}")
+        for extra, step, spread in zip(geometry.output_padding, geometry.stride, geometry.dilation, strict=True):
+            checks.that(
+                extra < max(step, spread),
+                lambda: (
+                    "output_padding must be smaller than stride or dilation in every dimension, got "
+                    f"output_padding {_format(geometry.output_padding)} with stride {_format(geometry.stride)} "
+                    f"and dilation {_format(geometry.dilation)}"
+                ),
+            )
+        return geometry
+
+    def offset(self, kernel_size: Sequence[Any], axis: int) -> Any:
+        """output size - (input size - 1) * stride"""
+        reach = self.dilation[axis] * (kernel_size[axis] - 1)
+        return reach + 1 + self.output_padding[axis] - 2 * self.padding[axis]
+
+    def output_size(self, input_size: Sequence[Any], kernel_size: Sequence[Any]) -> list[Any]:
+        return [(input_size[axis] - 1) * self.stride[axis] + self.offset(kernel_size, axis) for axis in range(3)]
+
+    def describe(self, kernel_size: Sequence[Any]) -> str:
+        return (
+            f"kernel size {_format(kernel_size)}, stride {_format(self.stride)}, padding {_format(self.padding)}, "
+            f"output_padding {_format(self.output_padding)} and dilation {_format(self.dilation)}"
+        )
+
+
+def _empty(shape: Sequence[Any], operand: Tensor, other: Tensor) -> Tensor:
+    memory_format = result_memory_format(operand, other)
+    return torch.empty(shape, dtype=operand.dtype, device=operand.device, memory_format=memory_format)
+
+
+_ONE, _ZERO = (1, 1, 1), (0, 0, 0)
+
+
+def _forward_kernel(name: str) -> Callable[..., Tensor]:
+    checks = _Checks(name)
+
+    def fake(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = _ONE,
+        padding: Any = _ZERO,
+        output_padding: Any = _ZERO,
+        groups: Any = 1,
+        dilation: Any = _ONE,
+    ) -> Tensor:
+        checks.tensor("input", input, 5, _ACTIVATION)
+        checks.tensor("weight", weight, 5, _WEIGHT)
+        checks.dtype("input", input)
+        checks.same_kind("weight", weight, "input", input)
+        geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
+        checks.weight(weight, groups)
+        in_channels, out_channels, kernel_size = weight.shape[0], weight.shape[1] * groups, weight.shape[2:]
+        if bias is not None:
+            checks.tensor("bias", bias, 1, "1-D (C_out)")
+            checks.same_kind("bias", bias, "input", input)
+            checks.that(
+                bias.shape[0] == out_channels,
+                lambda: f"bias must have C_out = {out_channels} elements, got shape {_format(bias.shape)}",
+            )
+        checks.that(
+            input.shape[1] == in_channels,
+            lambda: (
+                f"input must have C_in = {in_channels} channels (the first dimension of weight, of shape "
+                f"{_format(weight.shape)}), got shape {_format(input.shape)}"
+            ),
+        )
+        checks.spatial("input", input)
+        output_size = geometry.output_size(input.shape[2:], kernel_size)
+        for size in output_size:
+            checks.that(
+                size >= 1,
+                lambda: (
+                    f"the output size must be positive, got {_format(output_size)} from input size "
+                    f"{_format(input.shape[2:])}, {geometry.describe(kernel_size)}"
+                ),
+            )
+        return _empty([input.shape[0], out_channels, *output_size], input, weight)
+
+    return fake
+
+
+def _input_grad_kernel(
+    grad_output: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None = None,
+    stride: Any = _ONE,
+    padding: Any = _ZERO,
+    output_padding: Any = _ZERO,
+    groups: Any = 1,
+    dilation: Any = _ONE,
+) -> Tensor:
+    checks = _Checks("conv_transpose3d_input_grad")
+    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks.tensor("weight", weight, 5, _WEIGHT)
+    checks.dtype("grad_output", grad_output)
+    checks.same_kind("weight", weight, "grad_output", grad_output)
+    checks.relu_output(relu_output, grad_output)
+    geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
+    checks.weight(weight, groups)
+    in_channels, out_channels, kernel_size = weight.shape[0], weight.shape[1] * groups, weight.shape[2:]
+    checks.that(
+        grad_output.shape[1] == out_channels,
+        lambda: (
+            f"grad_output must have C_out = {out_channels} channels (the second dimension of weight, of shape "
+            f"{_format(weight.shape)}, times groups = {groups}), got shape {_format(grad_output.shape)}"
+        ),
+    )
+    checks.spatial("grad_output", grad_output)
+    minimum = 0 if holds(grad_output.shape[0] == 0, when_unknown=False) else 1
+    input_size = []
+    for axis in range(3):
+        steps = grad_output.shape[axis + 2] - geometry.offset(kernel_size, axis)
+        size = steps // geometry.stride[axis] + 1
+
+        def message(axis: int = axis) -> str:
+            return (
+                "grad_output must have the size of an output, (size-1)*stride - 2*padding + dilation*(kernel_size-1) + "
+                f"output_padding + 1 for some input size >= {minimum}, got {_AXES[axis]} {grad_output.shape[axis + 2]} "
+                f"with {geometry.describe(kernel_size)}"
+            )
+
+        checks.that(steps % geometry.stride[axis] == 0, message)
+        checks.that(size >= minimum, message)
+        input_size.append(size)
+    return _empty([grad_output.shape[0], in_channels, *input_size], grad_output, weight)
+
+
+def _weight_grad_kernel(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: Any,
+    relu_output: Tensor | None = None,
+    stride: Any = _ONE,
+    padding: Any = _ZERO,
+    output_padding: Any = _ZERO,
+    groups: Any = 1,
+    dilation: Any = _ONE,
+) -> Tensor:
+    checks = _Checks("conv_transpose3d_weight_grad")
+    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks.tensor("input", input, 5, _ACTIVATION)
+    checks.dtype("grad_output", grad_output)
+    checks.same_kind("input", input, "grad_output", grad_output)
+    checks.relu_output(relu_output, grad_output)
+    geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
+    kernel_size = checks.triple("kernel_size", kernel_size, 1)
+    in_channels, out_channels = input.shape[1], grad_output.shape[1]
+    for name, tensor, label in (("input", input, "C_in"), ("grad_output", grad_output, "C_out")):
+        channels = tensor.shape[1]
+
+        def message(name: str = name, tensor: Tensor = tensor, label: str = label) -> str:
+            return (
+                f"{name} must have a positive number of channels ({label}) divisible by groups = {groups}, "
+                f"got shape {_format(tensor.shape)}"
+            )
+
+        checks.that(channels >= 1, message)
+        checks.that(channels % groups == 0, message)
+    checks.spatial("input", input)
+    expected = [input.shape[0], out_channels, *geometry.output_size(input.shape[2:], kernel_size)]
+    for got, size in zip(grad_output.shape, expected, strict=True):
+        checks.that(
+            got == size,
+            lambda: (
+                f"grad_output must have the shape of the output, {_format(expected)} for input of shape "
+                f"{_format(input.shape)}, {geometry.describe(kernel_size)}, got {_format(grad_output.shape)}"
+            ),
+        )
+    return _empty([in_channels, out_channels // groups, *kernel_size], grad_output, input)
+
+
+def _bias_grad_kernel(grad_output: Tensor, relu_output: Tensor | None = None) -> Tensor:
+    checks = _Checks("conv_transpose3d_bias_grad")
+    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks.dtype("grad_output", grad_output)
+    checks.relu_output(relu_output, grad_output)
+    return grad_output.new_empty([grad_output.shape[1]])
+
+
+def _register() -> None:
+    kernels: dict[str, Callable[..., Tensor]] = {
+        "conv_transpose3d": _forward_kernel("conv_transpose3d"),
+        "conv_transpose3d_relu": _forward_kernel("conv_transpose3d_relu"),
+        "conv_transpose3d_input_grad": _input_grad_kernel,
+        "conv_transpose3d_weight_grad": _weight_grad_kernel,
+        "conv_transpose3d_bias_grad": _bias_grad_kernel,
+    }
+    for name, kernel in kernels.items():
+        torch.library.register_fake(f"convt3d::{name}", kernel, lib=library)
+
+
+_register()

@@ -1,0 +1,96 @@
+"""The private parts of PyTorch that this package uses, all in one place.
+
+`torch.library.register_autograd` cannot express what the Autograd kernels of `convt3d._autograd` do (compose with
+`torch.func.grad`, carry forward-mode tangents), so these reach one level deeper. PyTorch may move any of it:
+`AVAILABLE` tells whether this release has it all; where it is False, `convt3d._autograd` falls back to the public one.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+# As Any: PyTorch's annotations of these differ from release to release, or are missing.
+_C: Any = torch._C
+_forward_ad: Any = forward_ad
+_function: Any = torch.autograd.function
+try:
+    from torch._functorch import utils
+
+    _functorch_utils: Any = utils
+except ImportError:
+    _functorch_utils = None
+
+
+def _has(module: Any, *names: str) -> bool:
+    return all(hasattr(module, name) for name in names)
+
+
+AVAILABLE = (
+    _has(_C, "_after_autograd_keyset", "_any_requires_grad", "_AutoDispatchBelowAutograd", "_functorch")
+    and _has(_C._functorch, "peek_interpreter_stack")
+    and _has(_forward_ad, "_current_level", "_set_fwd_grad_enabled")
+    and _has(_function, "_SingleLevelFunction")
+    and _has(_functorch_utils, "enable_single_level_autograd_function")
+    and _has(torch._ops.OpOverload, "redispatch")
+)
+
+# An autograd.Function that acts on one level only: under functorch each level runs its own Autograd kernel.
+SingleLevelFunction: Any = getattr(_function, "_SingleLevelFunction", torch.autograd.Function)
+
+
+def in_function_transform() -> bool:
+    """Whether a `torch.func` transform is being interpreted."""
+    return _C._functorch.peek_interpreter_stack() is not None
+
+
+def records_derivatives(args: tuple[Any, ...]) -> bool:
+    """Whether a call with these arguments must be seen by reverse- or forward-mode differentiation."""
+    return (
+        (torch.is_grad_enabled() and _C._any_requires_grad(*args))
+        or _forward_ad._current_level >= 0
+        or in_function_transform()
+    )
+
+
+def redispatch_below_autograd(op: Any, keyset: Any, args: tuple[Any, ...]) -> Tensor:
+    """Calls the next kernel of `op` under the Autograd key."""
+    with _C._AutoDispatchBelowAutograd():
+        output: Tensor = op.redispatch(keyset & _C._after_autograd_keyset, *args)
+    return output
+
+
+def redispatch_to_next_level(op: Any, keyset: Any, args: tuple[Any, ...]) -> Tensor:
+    """The same from inside `SingleLevelFunction.forward`, around which both modes of differentiation are switched off:
+    right for the level at hand, wrong for the levels of a function transform further out."""
+    if not in_function_transform():
+        return redispatch_below_autograd(op, keyset, args)
+    with torch.enable_grad(), outer_tangents_kept():
+        return redispatch_below_autograd(op, keyset, args)
+
+
+def apply(function: Any, args: tuple[Any, ...]) -> Tensor:
+    """Applies a `SingleLevelFunction`, also under a function transform."""
+    output: Tensor
+    if in_function_transform():
+        with _functorch_utils.enable_single_level_autograd_function():
+            output = function.apply(*args)
+    else:
+        output = function.apply(*args)
+    return output
+
+
+def outer_tangents_kept() -> AbstractContextManager[None]:
+    """Context for the body of `jvp`, around which PyTorch switches forward mode off: right for the level at hand, wrong
+    for those further out. With `primals` in place of the saved tensors, nothing is left to switch off here."""
+    context: AbstractContextManager[None] = _forward_ad._set_fwd_grad_enabled(True)
+    return context
+
+
+def primals(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """The tensors without their tangents at the level at hand."""
+    return tuple(None if tensor is None else _forward_ad.unpack_dual(tensor, level=0).primal for tensor in tensors)

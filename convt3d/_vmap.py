@@ -1,0 +1,138 @@
+"""`torch.vmap` of the five operators.
+
+Where all slices share the weight, the mapped dimension joins the batch; where each has its own, as in the weight's
+gradient, it multiplies the groups. One call of the operator does the whole map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from convt3d._registry import library, ops
+
+_Dim = int | None  # the mapped dimension of an argument
+_Mapped = tuple[Tensor, int]  # a result and its mapped dimension
+_GEOMETRY_DEFAULTS = ((1, 1, 1), (0, 0, 0), (0, 0, 0), 1, (1, 1, 1))
+
+
+def _mapped_first(tensor: Tensor, dim: _Dim, size: int) -> Tensor:
+    return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
+def _into_first(tensor: Tensor | None, dim: _Dim, size: int) -> Tensor | None:
+    """[A, ...] -> [size * A, ...]"""
+    return None if tensor is None else _mapped_first(tensor, dim, size).flatten(0, 1)
+
+
+def _into_second(tensor: Tensor | None, dim: _Dim, size: int) -> Tensor | None:
+    """[A, B, ...] -> [A, size * B, ...]"""
+    return None if tensor is None else _mapped_first(tensor, dim, size).movedim(0, 1).flatten(1, 2)
+
+
+def _split(result: Tensor, dim: int, size: int) -> Tensor:
+    split: Tensor = cast(Any, result).unflatten(dim, (size, result.shape[dim] // size))
+    return split
+
+
+def _geometry(given: tuple[Any, ...], factor: int) -> tuple[Any, ...]:
+    """stride, padding, output_padding, groups * factor, dilation"""
+    stride, padding, output_padding, groups, dilation = given + _GEOMETRY_DEFAULTS[len(given) :]
+    return stride, padding, output_padding, groups * factor, dilation
+
+
+def _forward_rule(op: Any) -> Callable[..., _Mapped]:
+    def rule(
+        info: Any, in_dims: tuple[_Dim, ...], input: Tensor, weight: Tensor, bias: Tensor | None = None, *geometry: Any
+    ) -> _Mapped:
+        size = info.batch_size
+        input_dim, weight_dim, bias_dim = (*in_dims, None)[:3]
+        if weight_dim is None and bias_dim is None:
+            output = op(_into_first(input, input_dim, size), weight, bias, *geometry)
+            return _split(output, 0, size), 0
+        output = op(
+            _into_second(input, input_dim, size),
+            _into_first(weight, weight_dim, size),
+            _into_first(bias, bias_dim, size),
+            *_geometry(geometry, size),
+        )
+        return _split(output, 1, size), 1
+
+    return rule
+
+
+def _input_grad_rule(
+    info: Any,
+    in_dims: tuple[_Dim, ...],
+    grad_output: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None = None,
+    *geometry: Any,
+) -> _Mapped:
+    size = info.batch_size
+    grad_output_dim, weight_dim, relu_output_dim = (*in_dims, None)[:3]
+    if weight_dim is None:
+        grad_input = ops.conv_transpose3d_input_grad(
+            _into_first(grad_output, grad_output_dim, size),
+            weight,
+            _into_first(relu_output, relu_output_dim, size),
+            *geometry,
+        )
+        return _split(grad_input, 0, size), 0
+    grad_input = ops.conv_transpose3d_input_grad(
+        _into_second(grad_output, grad_output_dim, size),
+        _into_first(weight, weight_dim, size),
+        _into_second(relu_output, relu_output_dim, size),
+        *_geometry(geometry, size),
+    )
+    return _split(grad_input, 1, size), 1
+
+
+def _weight_grad_rule(
+    info: Any,
+    in_dims: tuple[_Dim, ...],
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: Any,
+    relu_output: Tensor | None = None,
+    *geometry: Any,
+) -> _Mapped:
+    size = info.batch_size
+    grad_output_dim, input_dim, _, relu_output_dim = (*in_dims, None)[:4]
+    grad_weight = ops.conv_transpose3d_weight_grad(
+        _into_second(grad_output, grad_output_dim, size),
+        _into_second(input, input_dim, size),
+        kernel_size,
+        _into_second(relu_output, relu_output_dim, size),
+        *_geometry(geometry, size),
+    )
+    return _split(grad_weight, 0, size), 0
+
+
+def _bias_grad_rule(
+    info: Any, in_dims: tuple[_Dim, ...], grad_output: Tensor, relu_output: Tensor | None = None
+) -> _Mapped:
+    size = info.batch_size
+    grad_output_dim, relu_output_dim = (*in_dims, None)[:2]
+    grad_bias = ops.conv_transpose3d_bias_grad(
+        _into_second(grad_output, grad_output_dim, size), _into_second(relu_output, relu_output_dim, size)
+    )
+    return _split(grad_bias, 0, size), 0
+
+
+def _register() -> None:
+    rules: dict[str, Callable[..., _Mapped]] = {
+        "conv_transpose3d": _forward_rule(ops.conv_transpose3d),
+        "conv_transpose3d_relu": _forward_rule(ops.conv_transpose3d_relu),
+        "conv_transpose3d_input_grad": _input_grad_rule,
+        "conv_transpose3d_weight_grad": _weight_grad_rule,
+        "conv_transpose3d_bias_grad": _bias_grad_rule,
+    }
+    for name, rule in rules.items():
+        torch.library.register_vmap(f"convt3d::{name}", rule, lib=library)
+
+
+_register()
