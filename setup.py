@@ -104,8 +104,9 @@ def extension() -> Extension:
     hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fPIC"]
     # As system headers, torch's do not warn. No host code includes CUDA's.
     torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths("cpu")]
-    host_flags = ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", f"-ffile-prefix-map={ROOT}=.", *hidden]
-    compile_args = {"cxx": [*host_flags, *torch_headers]}
+    # The library names source files in registrations and errors; where this machine keeps them is nobody's business.
+    no_paths = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={Path(torch.__file__).parent}=torch"]
+    compile_args = {"cxx": ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", *hidden, *no_paths, *torch_headers]}
     library_dirs = cpp_extension.library_paths("cpu")
     # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
