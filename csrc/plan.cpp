@@ -19,7 +19,7 @@ constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 TileShape choose_tile(int64_t m, int64_t n, bool is_double) {
   TileShape best = TileShape::kNarrow;
   int64_t best_cost = INT64_MAX;
-  for (const TileShape shape : {TileShape::kNarrow, TileShape::kMedium, TileShape::kWide}) {
+  for (const TileShape shape : {TileShape::kNarrow, TileShape::kSlim, TileShape::kMedium, TileShape::kWide}) {
     const TileExtent tile = tile_extent(shape, is_double);
     const int64_t cost = ceil_div(m, tile.m) * tile.m * ceil_div(n, tile.n) * (tile.n + 8);
     if (cost <= best_cost) {
@@ -112,6 +112,8 @@ std::string to_string(TileShape tile) {
   switch (tile) {
     case TileShape::kNarrow:
       return "narrow";
+    case TileShape::kSlim:
+      return "slim";
     case TileShape::kMedium:
       return "medium";
     case TileShape::kWide:

@@ -20,8 +20,7 @@ namespace convt3d {
 enum class Operator : int { kForward, kInputGrad, kWeightGrad };
 
 // The tile of C that one block computes; kernels/tile.h gives each its threads and registers.
-enum class TileShape : int { kNarrow, kMedium, kWide };
-constexpr int kTileShapes = 3;
+enum class TileShape : int { kNarrow, kSlim, kMedium, kWide };
 
 struct TileExtent {
   int32_t m;
@@ -32,6 +31,8 @@ CONVT3D_HOST_DEVICE constexpr TileExtent tile_extent(TileShape shape, bool is_do
   switch (shape) {
     case TileShape::kNarrow:
       return {is_double ? 256 : 512, 8, 8};
+    case TileShape::kSlim:
+      return {256, 16, 8};
     case TileShape::kMedium:
       return {128, 32, 8};
     case TileShape::kWide:
@@ -85,7 +86,7 @@ struct BiasGradPlan {
   int64_t splits;
 };
 constexpr int kBiasGradThreads = 256;
-// Values that one thread adds in its own precision before they join a float64 sum.
+// Values that one thread adds.
 constexpr int kBiasGradRun = 64;
 
 CorrelationPlan plan_forward(const Problem& problem, DataType dtype);

@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(kBiasGradThreads)
     const int64_t channel = block % params.channel_blocks * lanes + threadIdx.x % lanes;
     const int64_t split = block / params.channel_blocks;
     const int64_t first = split * split_positions + threadIdx.x / lanes;
-    Accumulator<T> sum = 0;
+    // In double: a channel's values may cancel, and memory is the limit anyway.
+    double sum = 0;
     if (channel < params.channels && first < params.positions) {
       Position position = params.grid.at(first);
       int64_t left = params.positions - first;

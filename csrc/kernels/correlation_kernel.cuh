@@ -7,14 +7,9 @@
 
 namespace convt3d {
 
-template <TileShape kShape>
-constexpr int kCorrelationMinBlocks = kShape == TileShape::kNarrow   ? 2
-                                      : kShape == TileShape::kMedium ? 3
-                                                                     : 2;
-
 template <typename T, TileShape kShape, bool kMasked>
 __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
-                                  sizeof(T) == 8 ? 1 : kCorrelationMinBlocks<kShape>)
+                                  min_blocks(Operator::kForward, kShape, sizeof(T)))
     convt3d_correlation(const __grid_constant__ CorrelationParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
   __shared__ union {

@@ -53,7 +53,8 @@ template <typename Tile, typename T, bool kMasked>
 class CorrelationOperands {
   using Acc = typename Tile::Acc;
   static constexpr int kPositions = Tile::kM > Tile::kThreads ? Tile::kM / Tile::kThreads : 1;
-  static constexpr int kQuads = Tile::kM * Tile::kK / kQuad / Tile::kThreads / kPositions;  // of A, at each position
+  static constexpr int kQuads = Tile::kM * Tile::kK / kQuad / Tile::kThreads / kPositions;    // of A, at each position
+  static constexpr int kSharers = Tile::kThreads > Tile::kM ? Tile::kThreads / Tile::kM : 1;  // of one position
   static constexpr int kRowQuadsB = Tile::kN / kQuad;
   static_assert(kPositions * kQuads * Tile::kThreads * kQuad == Tile::kM * Tile::kK, "threads cover A exactly");
   static_assert(kRowQuadsB * Tile::kK <= Tile::kThreads, "one quad of B a thread is enough");
@@ -64,8 +65,14 @@ class CorrelationOperands {
                                                  int first_n)
       : params_(params), phase_(phase) {
     const int thread = static_cast<int>(threadIdx.x);
-    first_quad_ = thread / Tile::kM * kQuads;
-    column_ = thread % Tile::kM;
+    if (params.source.quads) {
+      // Threads that share a position side by side: together they read whole sectors of its channels.
+      column_ = thread / kSharers;
+      first_quad_ = thread % kSharers * kQuads;
+    } else {
+      column_ = thread % Tile::kM;
+      first_quad_ = thread / Tile::kM * kQuads;
+    }
     const Position base = grid.at(first_position);
 #pragma unroll
     for (int p = 0; p < kPositions; ++p) {

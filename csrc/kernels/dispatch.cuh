@@ -16,6 +16,8 @@ void with_tile(TileShape shape, Function&& function) {
   switch (shape) {
     case TileShape::kNarrow:
       return function(ShapeConstant<TileShape::kNarrow>());
+    case TileShape::kSlim:
+      return function(ShapeConstant<TileShape::kSlim>());
     case TileShape::kMedium:
       return function(ShapeConstant<TileShape::kMedium>());
     case TileShape::kWide:

@@ -9,6 +9,22 @@
 
 namespace convt3d {
 
+// Blocks that must fit an SM, for __launch_bounds__: as many as leave every kernel the registers it needs.
+constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes) {
+  if (element_bytes == 8) return 1;
+  switch (shape) {
+    case TileShape::kNarrow:
+      return 2;
+    case TileShape::kSlim:
+      return 2;
+    case TileShape::kMedium:
+      return 3;
+    case TileShape::kWide:
+      return op == Operator::kWeightGrad ? 1 : 2;
+  }
+  return 1;
+}
+
 template <TileShape kShape, typename Acc_>
 struct Tile {
   using Acc = Acc_;
@@ -18,7 +34,7 @@ struct Tile {
   static constexpr int kK = kExtent.k;
 
   static constexpr int kTM = kShape == TileShape::kNarrow ? 4 : 8;  // C elements of a thread along M
-  static constexpr int kTN = kShape == TileShape::kNarrow ? 8 : 4;  // ... and along N
+  static constexpr int kTN = kShape == TileShape::kNarrow && sizeof(Acc) == 4 ? 8 : 4;  // ... and along N
   static constexpr int kThreads = (kM / kTM) * (kN / kTN);
   static constexpr int kLanesN = kN / kTN < 4 ? kN / kTN : 4;  // lanes of a warp along N
   static constexpr int kLanesM = 32 / kLanesN;

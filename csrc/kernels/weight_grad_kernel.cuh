@@ -11,14 +11,9 @@ namespace convt3d {
 // levels of the mainloop stay short, at the cost of one pass over C in a thousand.
 constexpr int kSegmentTiles = 1024;
 
-template <TileShape kShape>
-constexpr int kWeightGradMinBlocks = kShape == TileShape::kNarrow   ? 2
-                                     : kShape == TileShape::kMedium ? 3
-                                                                    : 1;
-
 template <typename T, TileShape kShape, bool kMasked>
 __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
-                                  sizeof(T) == 8 ? 1 : kWeightGradMinBlocks<kShape>)
+                                  min_blocks(Operator::kWeightGrad, kShape, sizeof(T)))
     convt3d_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
   __shared__ typename BlockTile::Stage stages[2];

@@ -296,6 +296,7 @@ void check_bias_grad(const char* op, const Tensor& grad_output, const std::optio
   check_tensor(op, "grad_output", grad_output, 5, kActivationShape);
   check_dtype(op, "grad_output", grad_output);
   check_relu_output(op, relu_output, grad_output);
+  check_spatial(op, "grad_output", sizes_of(grad_output));
 }
 
 }  // namespace convt3d

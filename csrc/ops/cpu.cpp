@@ -55,13 +55,13 @@ Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFo
   return result;
 }
 
-// grad_output where relu_output > 0, else zero. ATen's own ReLU backward takes a Scalar, which the stable ABI cannot
-// pass.
+// Zero where relu_output <= 0, else grad_output (so that a NaN passes, as in ATen's own ReLU backward, which takes a
+// Scalar and cannot be called through the stable ABI).
 Tensor mask(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
   if (!relu_output) return grad_output;
   const Tensor zero = zeroed(allocate_vector(op, 1, grad_output));
-  const Tensor positive = call_aten<1>(op, "aten::gt", "Tensor", *relu_output, zero)[0];
-  return call_aten<1>(op, "aten::where", "self", positive, grad_output, zero)[0];
+  const Tensor blocked = call_aten<1>(op, "aten::le", "Tensor", *relu_output, zero)[0];
+  return call_aten<1>(op, "aten::where", "self", blocked, zero, grad_output)[0];
 }
 
 }  // namespace
