@@ -1,7 +1,5 @@
 """`torch.autocast` for the two forward operators: PyTorch's lower-precision list, which holds its own convolutions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

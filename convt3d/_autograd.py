@@ -12,8 +12,6 @@ reverse or forward, needs no further kernel:
 `relu_output` only says where `grad_output` counts; as an indicator it has derivative zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -113,7 +111,7 @@ class _ForwardDerivatives:
 
 
 class _InputGradDerivatives:
-    """conv_transpose3d_input_grad(grad_output, weight, relu_output)"""
+    """conv_transpose3d_input_grad(grad_output, weight, relu_output)."""
 
     defaults = (None, *_GEOMETRY_DEFAULTS)
 
@@ -150,7 +148,7 @@ class _InputGradDerivatives:
 
 
 class _WeightGradDerivatives:
-    """conv_transpose3d_weight_grad(grad_output, input, kernel_size, relu_output)"""
+    """conv_transpose3d_weight_grad(grad_output, input, kernel_size, relu_output)."""
 
     defaults = (None, *_GEOMETRY_DEFAULTS)
 
@@ -186,7 +184,7 @@ class _WeightGradDerivatives:
 
 
 class _BiasGradDerivatives:
-    """conv_transpose3d_bias_grad(grad_output, relu_output)"""
+    """conv_transpose3d_bias_grad(grad_output, relu_output)."""
 
     defaults = (None,)
 

@@ -1,7 +1,5 @@
 """Errors of the compiled library as Python's callers expect them."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -4,8 +4,6 @@ They serve FakeTensor (compile, export) and meta tensors. Sizes may be symbolic.
 csrc/ops/checks.cpp that say whether the result exists; overflow of sizes is left to the real kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -124,7 +122,7 @@ class _Geometry(NamedTuple):
     @classmethod
     def checked(
         cls, checks: _Checks, stride: Any, padding: Any, output_padding: Any, groups: Any, dilation: Any
-    ) -> _Geometry:
+    ) -> "_Geometry":
         geometry = cls(
             checks.triple("stride", stride, 1),
             checks.triple("padding", padding, 0),
@@ -145,7 +143,7 @@ class _Geometry(NamedTuple):
         return geometry
 
     def offset(self, kernel_size: Sequence[Any], axis: int) -> Any:
-        """output size - (input size - 1) * stride"""
+        """Output size less (input size - 1) * stride."""
         reach = self.dilation[axis] * (kernel_size[axis] - 1)
         return reach + 1 + self.output_padding[axis] - 2 * self.padding[axis]
 

@@ -5,8 +5,6 @@ float64, else contiguous. "Such strides" is what `Tensor.suggest_memory_format` 
 does not offer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The operators of the compiled library, and the handle through which Python adds kernels to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

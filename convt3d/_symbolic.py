@@ -1,7 +1,5 @@
 """Conditions on sizes that may be symbolic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -5,8 +5,6 @@
 `AVAILABLE` tells whether this release has it all; where it is False, `convt3d._autograd` falls back to the public one.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -57,6 +55,17 @@ def records_derivatives(args: tuple[Any, ...]) -> bool:
     )
 
 
+def call(op: Any, args: tuple[Any, ...]) -> Tensor:
+    """Calls `op`; where nothing records derivatives, past its Autograd kernel, which saves a way through Python."""
+    output: Tensor
+    if AVAILABLE and not torch.compiler.is_compiling() and not records_derivatives(args):
+        with _C._AutoDispatchBelowAutograd():
+            output = op(*args)
+    else:
+        output = op(*args)
+    return output
+
+
 def redispatch_below_autograd(op: Any, keyset: Any, args: tuple[Any, ...]) -> Tensor:
     """Calls the next kernel of `op` under the Autograd key."""
     with _C._AutoDispatchBelowAutograd():
@@ -65,8 +74,11 @@ def redispatch_below_autograd(op: Any, keyset: Any, args: tuple[Any, ...]) -> Te
 
 
 def redispatch_to_next_level(op: Any, keyset: Any, args: tuple[Any, ...]) -> Tensor:
-    """The same from inside `SingleLevelFunction.forward`, around which both modes of differentiation are switched off:
-    right for the level at hand, wrong for the levels of a function transform further out."""
+    """The same from inside `SingleLevelFunction.forward`.
+
+    PyTorch switches both modes of differentiation off around it: right for the level at hand, wrong for the levels of a
+    function transform further out.
+    """
     if not in_function_transform():
         return redispatch_below_autograd(op, keyset, args)
     with torch.enable_grad(), outer_tangents_kept():
@@ -85,8 +97,11 @@ def apply(function: Any, args: tuple[Any, ...]) -> Tensor:
 
 
 def outer_tangents_kept() -> AbstractContextManager[None]:
-    """Context for the body of `jvp`, around which PyTorch switches forward mode off: right for the level at hand, wrong
-    for those further out. With `primals` in place of the saved tensors, nothing is left to switch off here."""
+    """Context for the body of `SingleLevelFunction.jvp`.
+
+    PyTorch switches forward mode off around it: right for the level at hand, wrong for those further out. With
+    `primals` in place of the saved tensors, nothing is left to switch off at this level.
+    """
     context: AbstractContextManager[None] = _forward_ad._set_fwd_grad_enabled(True)
     return context
 

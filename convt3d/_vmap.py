@@ -4,10 +4,8 @@ Where all slices share the weight, the mapped dimension joins the batch; where e
 gradient, it multiplies the groups. One call of the operator does the whole map.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,22 +22,22 @@ def _mapped_first(tensor: Tensor, dim: _Dim, size: int) -> Tensor:
 
 
 def _into_first(tensor: Tensor | None, dim: _Dim, size: int) -> Tensor | None:
-    """[A, ...] -> [size * A, ...]"""
+    """[A, ...] -> [size * A, ...]."""
     return None if tensor is None else _mapped_first(tensor, dim, size).flatten(0, 1)
 
 
 def _into_second(tensor: Tensor | None, dim: _Dim, size: int) -> Tensor | None:
-    """[A, B, ...] -> [A, size * B, ...]"""
+    """[A, B, ...] -> [A, size * B, ...]."""
     return None if tensor is None else _mapped_first(tensor, dim, size).movedim(0, 1).flatten(1, 2)
 
 
 def _split(result: Tensor, dim: int, size: int) -> Tensor:
-    split: Tensor = cast(Any, result).unflatten(dim, (size, result.shape[dim] // size))
-    return split
+    shape = result.shape
+    return result.reshape(*shape[:dim], size, shape[dim] // size, *shape[dim + 1 :])
 
 
 def _geometry(given: tuple[Any, ...], factor: int) -> tuple[Any, ...]:
-    """stride, padding, output_padding, groups * factor, dilation"""
+    """The five parameters, with `factor` times the groups."""
     stride, padding, output_padding, groups, dilation = given + _GEOMETRY_DEFAULTS[len(given) :]
     return stride, padding, output_padding, groups * factor, dilation
 

@@ -1,14 +1,12 @@
 """Functions of the package: `torch.nn.functional.conv_transpose3d` and the same with ReLU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from convt3d import _autocast, _autograd, _fake, _vmap  # noqa: F401  (each registers its kernels)
+from convt3d import _autocast, _autograd, _fake, _torch_internals, _vmap  # noqa: F401  (each registers its kernels)
 from convt3d._errors import raise_if_out_of_memory
 from convt3d._registry import ops
 
@@ -84,8 +82,8 @@ def _call(
     if unbatched:
         input = input.unsqueeze(0)
     try:
-        output: Tensor = op(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    except RuntimeError as error:  # in inference mode no kernel of ours stands between here and the compiled library
+        output = _torch_internals.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
+    except RuntimeError as error:
         raise_if_out_of_memory(error)
         raise
     return output.squeeze(0) if unbatched else output

@@ -2,10 +2,6 @@
 # (PyTorch's annotations of its own modules do not fit each other, and TorchScript takes no casts)
 """Modules of the package: `torch.nn.ConvTranspose3d` on the kernels of convt3d, without and with ReLU."""
 
-from __future__ import annotations
-
-from typing import List, Optional  # noqa: UP035  (TorchScript reads the annotations of `forward`)
-
 import torch
 from torch import Tensor
 
@@ -27,21 +23,20 @@ class ConvTranspose3d(torch.nn.ConvTranspose3d):
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
 
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:  # noqa: UP006, UP045
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """The transposed convolution of `input`; `output_size` (D', H', W') replaces the module's output_padding."""
         output_padding = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
         )
-        if torch.jit.is_scripting():
-            batch = input.unsqueeze(0) if input.dim() == 4 else input
-            output = torch.ops.convt3d.conv_transpose3d(
-                batch, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-            )
-            return output.squeeze(0) if input.dim() == 4 else output
-        else:
+        if not torch.jit.is_scripting():
             return functional.conv_transpose3d(
                 input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
             )
+        batch = input.unsqueeze(0) if input.dim() == 4 else input
+        output = torch.ops.convt3d.conv_transpose3d(
+            batch, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+        )
+        return output.squeeze(0) if input.dim() == 4 else output
 
 
 class ConvTranspose3dReLU(ConvTranspose3d):
@@ -50,21 +45,20 @@ class ConvTranspose3dReLU(ConvTranspose3d):
     The state_dict is that of the convolution alone, so that weights of `Sequential(ConvTranspose3d(...), ReLU())` fit.
     """
 
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:  # noqa: UP006, UP045
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """ReLU of the transposed convolution of `input`; `output_size` (D', H', W') replaces the output_padding."""
         output_padding = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
         )
-        if torch.jit.is_scripting():
-            batch = input.unsqueeze(0) if input.dim() == 4 else input
-            output = torch.ops.convt3d.conv_transpose3d_relu(
-                batch, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-            )
-            return output.squeeze(0) if input.dim() == 4 else output
-        else:
+        if not torch.jit.is_scripting():
             return functional.conv_transpose3d_relu(
                 input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
             )
+        batch = input.unsqueeze(0) if input.dim() == 4 else input
+        output = torch.ops.convt3d.conv_transpose3d_relu(
+            batch, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+        )
+        return output.squeeze(0) if input.dim() == 4 else output
 
 
 class LazyConvTranspose3d(torch.nn.LazyConvTranspose3d, ConvTranspose3d):
