@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # What pip installs where neither VENV nor PYTHON has torch >= 2.10. Given explicitly, it is installed in any case.
 TORCH ?= torch==2.13.0
-# Test processes. One on a machine with a GPU, where tests that fill its memory must not meet.
-TEST_WORKERS ?= $(if $(GPU_ARCHS),0,2)
+# Test processes; 0: all in one, as on a machine with a GPU, where tests that fill its memory must not meet.
+TEST_WORKERS ?= $(if $(GPU_ARCHS),0,$(shell n=$$(nproc); echo $$((n < 8 ? n : 8))))
 # More arguments for pytest and for scripts/gpu_check.sh.
 PYTEST_ARGS ?=
 GPU_CHECK_ARGS ?=
@@ -15,8 +15,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# convt3d is never imported in the root of the repository: Python would find the source folder there, not the installed package.
-PY := $(if $(VENV),$(abspath $(VENV))/bin/python,$(shell command -v $(PYTHON)))
+# Nothing below imports convt3d in the root of the repository, where Python would find the source folder and not the
+# installed package.
+PY := $(if $(VENV),$(abspath $(VENV))/bin/python,$(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(shell command -v $(PYTHON))))
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check
 TOOLS := PATH="$(dir $(PY)):$$PATH"
 
@@ -27,6 +28,9 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
 
 PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
 CPP_SOURCES := $(shell find csrc tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
+
+# Threads of several test processes would wait for each other.
+TEST_THREADS = $(if $(filter-out 0,$(TEST_WORKERS)),OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1})
 
 # Stamps: each says that VENV has something.
 TORCH_STAMP := $(VENV)/.torch-$(shell tr -c 'A-Za-z0-9.\n' _ <<< '$(TORCH)')
@@ -44,7 +48,7 @@ demo: $(if $(VENV),$(PACKAGE_STAMP))  ## Set up, then double the resolution of a
 .PHONY: test
 test: $(if $(VENV),$(PACKAGE_STAMP))  ## Set up, then run the tests that this machine can run
 	@cd tests && $(PY) -c 'import convt3d, torch; print("testing", convt3d.__file__, "with torch", torch.__version__)'
-	cd tests && $(PY) -m pytest -n $(TEST_WORKERS) $(PYTEST_ARGS)
+	cd tests && $(TEST_THREADS) $(PY) -m pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: build
 build: $(if $(VENV),$(TORCH_STAMP))  ## Build a wheel into dist/ (CONVT3D_CUDA_ARCHS picks the architectures)
@@ -78,7 +82,7 @@ clean:  ## Remove builds, caches and output/ (not the environment)
 $(TORCH_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo 'convt3d needs Python >= 3.10; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
-	@test -x $(PY) || \
+	@$(PY) -m pip --version >/dev/null 2>&1 || \
 	    if $(PYTHON) -c 'import sys; assert sys.prefix == sys.base_prefix; $(HAS_TORCH)' 2>/dev/null; then \
 	      echo 'creating $(VENV), which shares the torch of $(PYTHON)'; $(PYTHON) -m venv --system-site-packages $(VENV); \
 	    else \

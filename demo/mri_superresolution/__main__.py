@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 import convt3d
+from convt3d._library import build_info
 
 from .data import TRAINING_SLICES, load_volume, low_resolution, psnr, split, trilinear
 from .deploy import TOLERANCE, compare_ways
@@ -22,7 +23,7 @@ def default_device() -> str:
     """Cuda where there is a GPU and convt3d was built with its CUDA kernels, else cpu."""
     if not torch.cuda.is_available():
         return "cpu"
-    if convt3d.build_info().cuda is None:
+    if build_info().cuda is None:
         print("There is a GPU, but convt3d was built without CUDA kernels (nvcc or a CUDA build of torch was missing).")
         return "cpu"
     return "cuda"
