@@ -126,10 +126,7 @@ void set_weight(const char* op, const Int5& weight, Problem& problem) {
     fail(op, "weight must have a first dimension (C_in) divisible by groups = ", problem.groups, ", got shape ",
          format(weight));
   }
-  if (__builtin_mul_overflow(weight[1], problem.groups, &problem.out_channels)) {
-    fail(op, "weight must have a second dimension whose product with groups = ", problem.groups,
-         " is less than 2^63, got shape ", format(weight));
-  }
+  problem.out_channels = weight[1] * problem.groups;  // at most weight[0] * weight[1], so it cannot overflow
   problem.kernel_size = spatial(weight);
   for (int64_t size : problem.kernel_size) {
     if (size >= kSizeLimit) fail(op, "weight must have a kernel size less than 2^31, got shape ", format(weight));
@@ -281,7 +278,7 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
   check_extent(op, "input", problem);
   if (sizes != output_shape(problem)) {
     fail(op, "grad_output must have the shape of the output, ", format(output_shape(problem)), " for input of shape ",
-         format(input_sizes), ", kernel_size ", format(problem.kernel_size), ", stride ", format(problem.stride),
+         format(input_sizes), ", kernel size ", format(problem.kernel_size), ", stride ", format(problem.stride),
          ", padding ", format(problem.padding), ", output_padding ", format(problem.output_padding), " and dilation ",
          format(problem.dilation), ", got ", format(sizes));
   }
