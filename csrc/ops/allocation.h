@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/memory_format.h"
 #include "ops/tensor_info.h"
@@ -18,6 +19,6 @@ Tensor allocate_vector(const char* op, int64_t size, const Tensor& like);
 // `bytes` of uninitialized memory on the device of `like`, aligned to 256 bytes on a CUDA device.
 Tensor allocate_workspace(const char* op, int64_t bytes, const Tensor& like);
 
-[[noreturn]] void throw_out_of_memory(const char* op, int64_t bytes, const Device& device);
+[[noreturn]] void throw_out_of_memory(const char* op, int64_t bytes, const Device& device, const std::string& details);
 
 }  // namespace convt3d

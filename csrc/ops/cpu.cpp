@@ -8,6 +8,7 @@
 
 #include "ops/allocation.h"
 #include "ops/backend.h"
+#include "ops/torch_error.h"
 
 namespace convt3d {
 namespace {
@@ -27,8 +28,9 @@ std::array<Tensor, results> call_aten(const char* op, const char* aten_op, const
   static_assert(sizeof...(arguments) >= results, "the dispatcher returns the results in the arguments' places");
   std::array<StableIValue, sizeof...(arguments)> stack{from(arguments)...};
   if (torch_call_dispatcher(aten_op, overload, stack.data(), TORCH_ABI_VERSION) != TORCH_SUCCESS) {
-    throw std::runtime_error(std::string(op) + ": " + aten_op +
-                             " failed on the CPU; PyTorch has written the reason to stderr");
+    const std::string reason = torch_error();
+    throw std::runtime_error(std::string(op) + ": " + aten_op + " failed on the CPU: " +
+                             (reason.empty() ? "PyTorch has written the reason to stderr" : reason));
   }
   if constexpr (results == 1) {
     return {to<Tensor>(stack[0])};

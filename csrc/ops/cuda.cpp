@@ -32,24 +32,40 @@ MutableTensor mutable_view(const Tensor& tensor) { return {tensor.mutable_data_p
 
 DataType kernel_dtype(const Tensor& tensor) { return *data_type(dtype_of(tensor)); }
 
-// PyTorch prints a backtrace when its allocator fails under the stable ABI. What can never fit is refused here instead,
-// in silence; asking the driver is left to requests large enough to be in doubt.
+// Before torch 2.13, PyTorch prints a backtrace when its allocator fails under the stable ABI. What can never fit is
+// refused here instead, in silence; asking the driver is left to requests large enough to be in doubt.
 void check_fits_device(const char* op, int64_t bytes, const Tensor& like) {
   constexpr int64_t kAlwaysFits = int64_t{1} << 30;
-  if (bytes > kAlwaysFits && bytes > device_total_memory()) throw_out_of_memory(op, bytes, device_of(like));
+  if (bytes <= kAlwaysFits) return;
+  const int64_t total = device_total_memory();
+  if (bytes > total) {
+    throw_out_of_memory(op, bytes, device_of(like), "the device has " + std::to_string(total) + " bytes");
+  }
+}
+
+// A failed allocation can also be the first sign of an earlier kernel's fault: then the driver, asked anything, names
+// it.
+template <typename Allocate>
+Tensor allocate_or_explain(Allocate&& allocate_tensor) {
+  try {
+    return allocate_tensor();
+  } catch (const std::runtime_error&) {
+    device_total_memory();
+    throw;
+  }
 }
 
 Tensor allocate_result(const char* op, const Int5& sizes, MemoryFormat format, const Tensor& like) {
   int64_t bytes = element_size(kernel_dtype(like));
   for (int64_t size : sizes) bytes *= size;
   check_fits_device(op, bytes, like);
-  return allocate(op, sizes, format, like);
+  return allocate_or_explain([&] { return allocate(op, sizes, format, like); });
 }
 
 // Freed on return: PyTorch reuses the memory only for work that comes later on the same stream.
 Tensor allocate_scratch(const char* op, int64_t bytes, const Tensor& like) {
   check_fits_device(op, bytes, like);
-  return allocate_workspace(op, bytes, like);
+  return allocate_or_explain([&] { return allocate_workspace(op, bytes, like); });
 }
 
 void zero(const Tensor& tensor) { TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor.get())); }
