@@ -21,7 +21,13 @@ import re
 import subprocess
 from pathlib import Path
 
+import setuptools
 from setuptools import Extension, setup
+
+if int(setuptools.__version__.split(".")[0]) < 77:  # pip does not look at [build-system] without build isolation
+    raise SystemExit(
+        f"Building convt3d needs setuptools >= 77 (got {setuptools.__version__}): pip install -U setuptools"
+    )
 
 try:
     import torch
