@@ -11,12 +11,17 @@ import torch
 import torch.nn.functional as F
 
 from convt3d.benchmark import calls, records
+from convt3d.benchmark import measure as measuring
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import Layer, parse_layer, select_layers, suite
+from convt3d.benchmark.measure import measure
 from convt3d.benchmark.timing import Repetitions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from torch import Tensor
 
 # Work (GFLOP) and limits (ms in fp32, tf32, fp16, bf16) as published with the suite, rounded there.
 PUBLISHED = {
@@ -145,6 +150,55 @@ def test_every_peer_and_the_reference_compute_what_autograd_does(
     spoiled = expected.clone()
     spoiled[0, 0, 0, 0, 0] = float("nan")
     assert not reference.error(spoiled) < 1
+
+
+class FixedTimes:
+    """Calls once and says 2 ms for convt3d, 4 ms for everything else."""
+
+    device = torch.device("cpu")
+
+    def time(self, call: calls.Call) -> tuple[float, torch.Tensor]:
+        return (2.0 if "convt3d_call" in call.__qualname__ else 4.0), call()
+
+
+@pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
+def test_measure_gives_a_record_for_each_layout(pass_: str) -> None:
+    found = measure(STRIDE_ONE, pass_, "bf16", ["NCDHW", "NDHWC"], FixedTimes())
+    assert [entry["layout"] for entry in found] == ["NCDHW", "NDHWC"]
+    for entry in found:
+        assert (entry["layer"], entry["pass"], entry["precision"]) == ("stride_one", pass_, "bf16")
+        assert entry["convt3d_ms"] == 2.0
+        assert entry["peers_ms"] == {peer.name: 4.0 for peer in calls.peers(STRIDE_ONE, pass_)}
+        assert entry["peers_absent"] == {}
+        assert 1e-4 < entry["error"] < 1e-2  # rounding to bf16, measured against float64
+        assert entry["cudnn_error"] == pytest.approx(entry["error"], rel=0.2)
+
+
+def test_peer_that_fails_or_is_wrong_is_absent_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(layer: Layer, operands: calls.Operands) -> calls.Call:
+        raise RuntimeError("not today\nand a second line")
+
+    def wrong(function: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
+        return lambda product, bias: function(product, bias) * 1.1
+
+    monkeypatch.setattr(calls, "conv3d_flipped_call", unsupported)
+    monkeypatch.setattr(calls, "compile_once", wrong)
+    (entry,) = measure(STRIDE_ONE, "forward", "fp32", ["NDHWC"], FixedTimes())
+    assert entry["peers_absent"] == {f"conv3d_flipped_{layout}": "RuntimeError: not today" for layout in calls.LAYOUTS}
+    (entry,) = measure(KERNEL_IS_STRIDE, "forward", "fp32", ["NDHWC"], FixedTimes())
+    assert entry["peers_absent"] == {"matmul_shuffle": "wrong result: relative error 0.1"}
+    assert set(entry["peers_ms"]) == {"cudnn_NCDHW", "cudnn_NDHWC"}
+
+
+def test_wrong_result_of_convt3d_is_an_error_not_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = calls.convt3d_call
+
+    def wrong(layer: Layer, pass_: str, operands: calls.Operands) -> calls.Call:
+        return lambda: exact(layer, pass_, operands)() + float("nan")
+
+    monkeypatch.setattr(measuring, "convt3d_call", wrong)
+    with pytest.raises(measuring.WrongResultError, match="NDHWC: wrong result, relative error nan"):
+        measure(ASYMMETRIC, "forward", "fp32", ["NDHWC"], FixedTimes(), with_peers=False)
 
 
 def test_peers_are_those_that_apply() -> None:

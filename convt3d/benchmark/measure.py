@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -21,12 +22,23 @@ from .calls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import Tensor
+
+    from .calls import Call
     from .layers import Layer
     from .records import Record
-    from .timing import Timer
 
 # No precision rounds this badly: a peer beyond it computes something else and has no time worth comparing with.
 _WRONG = 0.02
+
+
+class Stopwatch(Protocol):
+    """What :class:`~convt3d.benchmark.timing.Timer` is to this module."""
+
+    device: torch.device
+
+    def time(self, call: Call) -> tuple[float, Tensor]:
+        """Milliseconds of one call, and its result."""
 
 
 class WrongResultError(RuntimeError):
@@ -34,28 +46,26 @@ class WrongResultError(RuntimeError):
 
 
 def measure(
-    layer: Layer, pass_: str, precision: str, layouts: Sequence[str], timer: Timer, *, with_peers: bool = True
+    layer: Layer, pass_: str, precision: str, layouts: Sequence[str], timer: Stopwatch, *, with_peers: bool = True
 ) -> list[Record]:
     """Records of convt3d in each of ``layouts``, all with the same peers.
 
     A peer that fails is recorded as absent with its reason. Raises what convt3d's operator raises, and
     :class:`WrongResultError` where its result is wrong.
     """
-    operands = random_operands(layer, precision, torch.device("cuda"))
+    operands = random_operands(layer, precision, timer.device)
     reference = Reference(layer, pass_, operands)
-    peers_ms: dict[str, float] = {}
-    peers_absent: dict[str, str] = {}
-    peers_error: dict[str, float] = {}
+    compared = _Peers()
     records: list[Record] = []
     with precision_switches(precision), torch.no_grad():
         if with_peers:
             with exhaustive_cudnn():
-                _measure_peers(layer, pass_, operands, reference, timer, peers_ms, peers_absent, peers_error)
+                compared = _measure_peers(layer, pass_, operands, reference, timer)
         for layout in layouts:
             milliseconds, result = timer.time(convt3d_call(layer, pass_, operands.in_layout(layout)))
             error = reference.error(result)
             if not error < _WRONG:
-                raise WrongResultError(f"{layer.name} {pass_} {precision} {layout}: relative error {error:.3g}")
+                raise WrongResultError(f"{layout}: wrong result, relative error {error:.3g}")
             records.append(
                 {
                     "layer": layer.name,
@@ -63,39 +73,41 @@ def measure(
                     "precision": precision,
                     "layout": layout,
                     "convt3d_ms": _round(milliseconds),
-                    "peers_ms": peers_ms,
-                    "peers_absent": peers_absent,
+                    "peers_ms": compared.milliseconds,
+                    "peers_absent": compared.absent,
                     "limit_ms": _round(layer.limit_ms(precision)),
                     "error": _round(error, 3),
-                    "cudnn_error": peers_error.get(f"cudnn_{layout}"),
+                    "cudnn_error": compared.error.get(f"cudnn_{layout}"),
                     "engine": ENGINE,
                 }
             )
     return records
 
 
-def _measure_peers(
-    layer: Layer,
-    pass_: str,
-    operands: Operands,
-    reference: Reference,
-    timer: Timer,
-    peers_ms: dict[str, float],
-    peers_absent: dict[str, str],
-    peers_error: dict[str, float],
-) -> None:
+@dataclass
+class _Peers:
+    """By name: times and errors of the peers that computed the result, and why the others did not."""
+
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    error: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+def _measure_peers(layer: Layer, pass_: str, operands: Operands, reference: Reference, timer: Stopwatch) -> _Peers:
+    found = _Peers()
     for peer in peers(layer, pass_):
         try:
             milliseconds, result = timer.time(peer.prepare(operands.in_layout(peer.layout)))
             error = reference.error(result)
         except Exception as failure:  # any library may be the one that gives up; the reason is recorded
-            peers_absent[peer.name] = _reason(failure)
+            found.absent[peer.name] = _reason(failure)
             continue
         if error < _WRONG:
-            peers_ms[peer.name] = _round(milliseconds)
-            peers_error[peer.name] = _round(error, 3)
+            found.milliseconds[peer.name] = _round(milliseconds)
+            found.error[peer.name] = _round(error, 3)
         else:
-            peers_absent[peer.name] = f"wrong result: relative error {error:.3g}"
+            found.absent[peer.name] = f"wrong result: relative error {error:.3g}"
+    return found
 
 
 def _reason(failure: Exception) -> str:

@@ -37,11 +37,12 @@ class Timer:
     """Times calls on the current CUDA device. Holds the buffer whose writing evicts everything else from the L2."""
 
     def __init__(self, repetitions: Repetitions) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device())
         self._repetitions = repetitions
-        l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        l2_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
         # Four times the L2: the write also takes long enough for the host to queue the replay behind it, so that no
         # launch latency falls between the events.
-        self._flush = torch.empty(4 * max(l2_bytes, 32 << 20), dtype=torch.int8, device="cuda")
+        self._flush = torch.empty(4 * max(l2_bytes, 32 << 20), dtype=torch.int8, device=self.device)
 
     def time(self, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
         """Milliseconds of one call, and what its last replay wrote into an output that held NaN beforehand.
@@ -83,11 +84,11 @@ def warm_up(seconds: float = 0.5) -> None:
 def _capture(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(stream):  # also puts the current stream back where a capture fails
         for _ in range(2):  # algorithm search, compilation and lazy loading happen here, outside the capture
             call()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            output = call()
     torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = call()
     return graph, output
