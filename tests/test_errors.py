@@ -384,8 +384,10 @@ def test_accepts_exactly_what_pytorch_accepts(kernel: int) -> None:
     assert disagreements == []
 
 
-def pytorch_error_inputs() -> list[Any]:
+def pytorch_error_inputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """PyTorch's own: of conv_transpose3d where it has any, and of conv3d, which differs only in padding by name."""
+    # The import would forbid the whole process to change torch.backends' switches, as other tests do.
+    monkeypatch.setattr(torch.backends, "disable_global_flags", lambda: None)
     from torch.testing._internal.common_methods_invocations import op_db
 
     names = ("nn.functional.conv_transpose3d", "nn.functional.conv3d")
@@ -394,8 +396,8 @@ def pytorch_error_inputs() -> list[Any]:
     return [each for each in inputs if not isinstance(each.sample_input.kwargs.get("padding"), str)]
 
 
-def test_pytorch_error_inputs() -> None:
-    error_inputs = pytorch_error_inputs()
+def test_pytorch_error_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    error_inputs = pytorch_error_inputs(monkeypatch)
     assert len(error_inputs) >= 6
     for error_input in error_inputs:
         sample = error_input.sample_input
@@ -450,11 +452,13 @@ def test_allocation_larger_than_the_device(through: str, capfd: pytest.CaptureFi
 
 @pytest.mark.cuda
 def test_allocation_larger_than_what_is_free() -> None:
-    input = torch.ones(1, 1, 2, 2, 2, device="cuda")
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     taken = torch.empty(max(0, free - total // 4), dtype=torch.uint8, device="cuda")
-    width = int(0.6 * total) // 16
+    input = torch.ones(1, 1, 2, 2, 2, device="cuda")
+    channels, voxels = 64, 2 * 2
+    width = int(0.6 * total) // (4 * channels * voxels)
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
-        convt3d.conv_transpose3d(input, torch.ones(1, 1, 1, 1, 2, device="cuda"), dilation=(1, 1, width))
+        convt3d.conv_transpose3d(input, torch.ones(1, channels, 1, 1, 2, device="cuda"), dilation=(1, 1, width))
     del taken
     torch.testing.assert_close(convt3d.conv_transpose3d(input, input).sum().cpu(), torch.tensor(64.0))
