@@ -161,7 +161,7 @@ def matmul_shuffle_call(layer: Layer, operands: Operands, compiler: Compiler) ->
         return output if bias is None else output + bias.view(1, -1, 1, 1, 1)
 
     compiled = compiler(shuffle)
-    matrix = operands.weight.reshape(in_channels, -1).t().contiguous().expand(batch, -1, -1)  # [N, C_out*kD*kH*kW, C_in]
+    matrix = operands.weight.reshape(in_channels, -1).t().contiguous().expand(batch, -1, -1)  # [N, C_out*taps, C_in]
     columns = operands.input.reshape(batch, in_channels, -1)  # [N, C_in, D*H*W]
     return lambda: compiled(torch.bmm(matrix, columns), operands.bias)
 
