@@ -1,0 +1,292 @@
+"""What the tests compare with: PyTorch's own operator in float64, on problems whose parameters all differ."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from hypothesis import strategies as st
+from torch import Tensor
+
+import convt3d
+
+Int3 = tuple[int, int, int]
+
+LAYOUTS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
+
+# Relative norm error that the arithmetic itself may cost, and the unit roundoff of the accumulation and of the result.
+NORM_FLOOR = {torch.float64: 1e-15, torch.float32: 3e-7, torch.float16: 3e-4, torch.bfloat16: 2.5e-3}
+ACCUMULATION = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-24}
+ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes and parameters of one 3D transposed convolution."""
+
+    name: str
+    batch: int
+    in_channels: int
+    out_channels: int
+    input_size: Int3
+    kernel_size: Int3
+    stride: Int3 = (1, 1, 1)
+    padding: Int3 = (0, 0, 0)
+    output_padding: Int3 = (0, 0, 0)
+    dilation: Int3 = (1, 1, 1)
+    groups: int = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "stride": self.stride,
+            "padding": self.padding,
+            "output_padding": self.output_padding,
+            "groups": self.groups,
+            "dilation": self.dilation,
+        }
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.batch, self.in_channels, *self.input_size)
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        return (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        spatial = (
+            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
+            for size, stride, padding, dilation, kernel, extra in zip(
+                self.input_size,
+                self.stride,
+                self.padding,
+                self.dilation,
+                self.kernel_size,
+                self.output_padding,
+                strict=True,
+            )
+        )
+        return (self.batch, self.out_channels, *spatial)
+
+    @property
+    def forward_terms(self) -> int:
+        """Most products in an element of the output."""
+        return self.in_channels // self.groups * math.prod(self.kernel_size)
+
+    @property
+    def input_grad_terms(self) -> int:
+        """Most products in an element of the input's gradient."""
+        return self.out_channels // self.groups * math.prod(self.kernel_size)
+
+    @property
+    def weight_grad_terms(self) -> int:
+        """Most products in an element of the weight's gradient."""
+        return self.batch * math.prod(self.input_size)
+
+    def tensors(
+        self,
+        dtype: torch.dtype,
+        device: str,
+        layout: str = "NCDHW",
+        *,
+        integers: bool = False,
+        requires_grad: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Input, weight and bias; `integers` makes every sum of products exact."""
+        shapes = (self.input_shape, self.weight_shape, (self.out_channels,))
+        input, weight, bias = (random_tensor(shape, dtype, device, integers=integers) for shape in shapes)
+        if not integers:
+            weight = weight / math.sqrt(self.forward_terms)  # so that the output is of order 1 in every dtype
+        input, weight = (tensor.to(memory_format=LAYOUTS[layout]) for tensor in (input, weight))
+        return tuple(tensor.detach().requires_grad_(requires_grad) for tensor in (input, weight, bias))  # type: ignore[return-value]
+
+    def grad_output(
+        self, dtype: torch.dtype, device: str, layout: str = "NCDHW", *, integers: bool = False
+    ) -> Tensor:
+        tensor = random_tensor(self.output_shape, dtype, device, integers=integers)
+        return tensor.to(memory_format=LAYOUTS[layout])
+
+
+def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, device: str, *, integers: bool = False) -> Tensor:
+    if integers:
+        return torch.randint(-2, 3, shape, device=device).to(dtype)
+    return torch.randn(shape, device=device, dtype=torch.float32).to(dtype)
+
+
+PROBLEMS = [
+    Problem("all_different", 2, 6, 9, (3, 4, 5), (3, 2, 4), (2, 3, 1), (1, 0, 2), (1, 2, 0), (1, 2, 3), 3),
+    Problem("kernel_is_stride", 2, 5, 7, (3, 5, 2), (2, 3, 2), (2, 3, 2)),
+    Problem("stride_one", 1, 4, 6, (5, 3, 4), (3, 5, 1), (1, 1, 1), (1, 2, 0)),
+    Problem("phases_without_tap", 2, 4, 6, (3, 4, 5), (3, 3, 2), (2, 2, 4), (1, 0, 1), (1, 0, 1), (2, 4, 2)),
+    Problem("stride_beyond_kernel", 2, 3, 5, (4, 3, 2), (1, 2, 1), (3, 4, 5), (0, 1, 0), (2, 1, 4)),
+    Problem("padding_beyond_kernel", 1, 4, 8, (5, 6, 7), (3, 2, 1), (2, 1, 1), (3, 2, 3)),
+    Problem("output_padding_by_dilation", 1, 3, 2, (4, 2, 3), (2, 3, 2), (1, 1, 2), (0, 1, 1), (2, 1, 3), (3, 2, 4)),
+    Problem("depthwise", 2, 6, 12, (3, 5, 4), (3, 2, 3), (2, 1, 2), (1, 0, 1), (0, 0, 1), (1, 2, 1), 6),
+    Problem("pointwise", 3, 7, 5, (2, 5, 3), (1, 1, 1)),
+    Problem("one_voxel", 1, 3, 4, (1, 1, 1), (2, 3, 4), (2, 1, 3), (0, 1, 1)),
+    Problem("one_channel", 2, 1, 1, (3, 4, 6), (3, 2, 5), (2, 2, 1), (1, 0, 2), (1, 1, 0)),
+    Problem("channels_past_a_tile", 1, 35, 67, (3, 4, 9), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0)),
+    Problem("row_past_a_tile", 1, 3, 2, (2, 3, 139), (2, 1, 3), (1, 2, 2), (1, 0, 1), (0, 1, 1)),
+    Problem("grouped_past_a_tile", 2, 24, 40, (3, 5, 17), (3, 3, 3), (2, 2, 2), (3, 1, 0), (1, 0, 1), (1, 1, 1), 4),
+]
+
+# The parameters of the five systems that the project grew from, on small volumes and at full size.
+SYSTEMS_SMALL = [
+    Problem("seed0", 2, 32, 32, (3, 4, 5), (3, 5, 7), (2, 2, 2), (1, 2, 3), (1, 1, 1), groups=4),
+    Problem("seed1", 2, 32, 64, (5, 6, 5), (3, 3, 3), (2, 2, 2), (3, 3, 3), groups=4),
+    Problem("seed2", 2, 32, 64, (3, 4, 5), (3, 5, 5)),
+    Problem("seed3", 2, 64, 128, (3, 2, 4), (3, 3, 3)),
+    Problem("seed4", 2, 32, 64, (3, 5, 4), (3, 3, 3), (2, 2, 2), (1, 1, 1), dilation=(2, 2, 2)),
+]
+SYSTEMS = [
+    Problem("seed0", 16, 32, 32, (16, 32, 64), (3, 5, 7), (2, 2, 2), (1, 2, 3), (1, 1, 1), groups=4),
+    Problem("seed1", 16, 32, 64, (16, 32, 32), (3, 3, 3), (2, 2, 2), (3, 3, 3), groups=4),
+    Problem("seed2", 16, 32, 64, (64, 64, 64), (3, 5, 5)),
+    Problem("seed3", 16, 64, 128, (32, 32, 32), (3, 3, 3)),
+    Problem("seed4", 16, 32, 64, (16, 32, 32), (3, 3, 3), (2, 2, 2), (1, 1, 1), dilation=(2, 2, 2)),
+]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Any small valid problem."""
+
+    def three(low: int, high: int) -> Int3:
+        first, second, third = (draw(st.integers(low, high)) for _ in range(3))
+        return first, second, third
+
+    groups = draw(st.integers(1, 3))
+    size, kernel, stride, dilation = three(1, 4), three(1, 4), three(1, 3), three(1, 3)
+    output_padding, padding = [], []
+    for axis in range(3):
+        output_padding.append(draw(st.integers(0, max(stride[axis], dilation[axis]) - 1)))
+        unpadded = (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
+        padding.append(draw(st.integers(0, (unpadded - 1) // 2)))
+    return Problem(
+        "random",
+        draw(st.integers(0, 3)),
+        groups * draw(st.integers(1, 5)),
+        groups * draw(st.integers(1, 5)),
+        size,
+        kernel,
+        stride,
+        tuple(padding),  # type: ignore[arg-type]
+        tuple(output_padding),  # type: ignore[arg-type]
+        dilation,
+        groups,
+    )
+
+
+def _reference_device(problem: Problem, tensor: Tensor) -> torch.device:
+    """The CPU, where no algorithm by transforms makes sums of integers inexact, unless that would take seconds."""
+    products = math.prod(problem.output_shape) * problem.forward_terms
+    return tensor.device if products > 2e8 else torch.device("cpu")
+
+
+def forward(problem: Problem, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The output in float64."""
+    device = _reference_device(problem, input)
+    wide = (None if tensor is None else tensor.detach().to(device).double() for tensor in (input, weight, bias))
+    return F.conv_transpose3d(*wide, **problem.parameters).to(input.device)
+
+
+def gradients(
+    problem: Problem, grad_output: Tensor, input: Tensor, weight: Tensor, relu_output: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of input, weight and bias in float64; grad_output counts where relu_output > 0."""
+    device = _reference_device(problem, input)
+    grad = grad_output.detach().to(device).double()
+    if relu_output is not None:
+        grad = torch.where(relu_output.detach().to(device) > 0, grad, 0)
+    wide = (tensor.detach().to(device).double() for tensor in (input, weight))
+    by_input, by_weight, _ = torch.ops.aten.convolution_backward(
+        grad,
+        *wide,
+        None,
+        problem.stride,
+        problem.padding,
+        problem.dilation,
+        True,
+        problem.output_padding,
+        problem.groups,
+        [True, True, False],
+    )
+    by_bias = grad.sum((0, 2, 3, 4))
+    return by_input.to(input.device), by_weight.to(input.device), by_bias.to(input.device)
+
+
+def norm_error(actual: Tensor, expected: Tensor) -> float:
+    """Relative error in the norm."""
+    norm = expected.norm().item()
+    difference = (actual.detach().double() - expected).norm().item()
+    return difference / norm if norm else difference
+
+
+def assert_accurate(
+    actual: Tensor, expected: Tensor, magnitude: Tensor, terms: int, *, pytorch: Tensor | None = None
+) -> None:
+    """Holds `actual` to what its dtype allows.
+
+    Its relative norm error is at most 1.2 times the larger of the dtype's own and that of `pytorch`, the same result by
+    PyTorch in the same dtype. Beside it, so that no local error hides in the norm, each element is off by at most the
+    result's rounding and by what a sum of `terms` products accumulates at random (8 standard deviations), where
+    `magnitude` is the sum of the products' absolute values.
+    """
+    assert actual.shape == expected.shape
+    allowed = NORM_FLOOR[actual.dtype]
+    if pytorch is not None:
+        allowed = max(allowed, norm_error(pytorch, expected))
+    error = norm_error(actual, expected)
+    assert error <= 1.2 * allowed, f"relative norm error {error:.3g}, allowed 1.2 * {allowed:.3g}"
+
+    tiny = torch.finfo(actual.dtype).tiny
+    # on the CPU ATen computes, which may round 16-bit sums at every step
+    roundoff = (ACCUMULATION if actual.is_cuda else ROUNDING)[actual.dtype]
+    accumulated = 8 * math.sqrt(max(terms, 1)) * roundoff * magnitude
+    bound = 2 * ROUNDING[actual.dtype] * expected.abs() + accumulated + tiny
+    excess = (actual.detach().double() - expected).abs() / bound
+    if excess.numel():
+        worst = excess.argmax()
+        assert excess.flatten()[worst] <= 1, (
+            f"element {tuple(int(index) for index in torch.unravel_index(worst, excess.shape))}: "
+            f"{actual.detach().flatten()[worst].item()} for {expected.flatten()[worst].item()}, "
+            f"{excess.flatten()[worst].item():.3g} times the bound"
+        )
+
+
+def poison(*shapes: tuple[int, ...]) -> None:
+    """Leaves NaN in the free blocks of the CUDA allocator that the next results and workspaces will come from."""
+    if not torch.cuda.is_available():
+        return
+    bytes_of_blocks = [1 << power for power in range(9, 25)]
+    bytes_of_blocks += [math.prod(shape) * size for shape in shapes for size in (2, 4, 8)]
+    blocks = [torch.full((max(count // 8, 1),), math.nan, device="cuda", dtype=torch.float64) for count in bytes_of_blocks]
+    del blocks
+
+
+def run_python(program: str, *args: str) -> str:
+    """What a new Python process prints that runs `program` with the convt3d under test."""
+    package = Path(convt3d.__file__).resolve().parents[1]
+    with tempfile.TemporaryDirectory() as elsewhere:  # so that a checkout in the working directory does not come first
+        result = subprocess.run(
+            [sys.executable, "-c", program, *args],
+            capture_output=True,
+            text=True,
+            cwd=elsewhere,
+            env={**os.environ, "PYTHONPATH": str(package)},
+        )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()

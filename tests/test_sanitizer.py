@@ -1,0 +1,39 @@
+"""Every operator on tiny tensors, for compute-sanitizer, under which a kernel takes 50 times as long:
+compute-sanitizer --tool memcheck python -m pytest -m sanitizer tests
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from reference import LAYOUTS, Problem, forward, gradients
+
+pytestmark = [pytest.mark.cuda, pytest.mark.sanitizer]
+ops = torch.ops.convt3d
+
+TINY = [
+    Problem("odd", 1, 3, 5, (2, 3, 5), (3, 2, 1), (2, 1, 3), (1, 0, 0), (1, 0, 2), (1, 2, 1)),
+    Problem("grouped", 2, 6, 9, (1, 3, 7), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), (1, 1, 2), 3),
+    Problem("channels_past_a_fragment", 1, 17, 33, (2, 2, 9), (2, 1, 3), (1, 1, 1), (0, 0, 1)),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("problem", TINY, ids=str)
+def test_every_operator(problem: Problem, dtype: torch.dtype, layout: str) -> None:
+    input, weight, bias = problem.tensors(dtype, "cuda", layout, integers=True)
+    grad_output = problem.grad_output(dtype, "cuda", layout, integers=True)
+    parameters = problem.parameters
+    expected = forward(problem, input, weight, bias)
+    assert torch.equal(ops.conv_transpose3d(input, weight, bias, **parameters), expected.to(dtype))
+    relu_output = ops.conv_transpose3d_relu(input, weight, bias, **parameters)
+    assert torch.equal(relu_output, expected.relu().to(dtype))
+    for mask in (None, relu_output):
+        actual = (
+            ops.conv_transpose3d_input_grad(grad_output, weight, mask, **parameters),
+            ops.conv_transpose3d_weight_grad(grad_output, input, problem.kernel_size, mask, **parameters),
+            ops.conv_transpose3d_bias_grad(grad_output, mask),
+        )
+        for result, wanted in zip(actual, gradients(problem, grad_output, input, weight, mask), strict=True):
+            assert torch.equal(result, wanted.to(dtype))
