@@ -1,7 +1,5 @@
 """What all tests share: devices, seeds, caches of their own, and how the skipped GPU tests are counted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -9,14 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-# Before torch reads them. Compiled code must not outlive a change of the kernels' registrations; workers share one cache.
-_WORKER = "PYTEST_XDIST_WORKER" in os.environ
-if not _WORKER:
-    _CACHE = Path(tempfile.mkdtemp(prefix="convt3d-tests-"))
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_CACHE / "inductor")
-    os.environ["TRITON_CACHE_DIR"] = str(_CACHE / "triton")
-
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -33,24 +23,26 @@ settings.register_profile(
 settings.load_profile("convt3d")
 
 _NEEDS_CUDA = "needs a CUDA device"
+_WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its worker processes
 
 
 def _why_no_cuda() -> str | None:
     if not torch.cuda.is_available():
-        return f"{_NEEDS_CUDA}"
+        return _NEEDS_CUDA
     if _library.build_info().cuda is None:
         return f"{_NEEDS_CUDA} and a build of convt3d with CUDA kernels"
     return None
 
 
-def pytest_configure() -> None:
-    if _WORKER:
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiled code must not outlive a change of the kernels' registrations; the workers of a run share one cache."""
+    if _WORKER in os.environ:
         torch.set_num_threads(1)
-
-
-def pytest_unconfigure() -> None:
-    if not _WORKER:
-        shutil.rmtree(_CACHE, ignore_errors=True)
+        return
+    cache = Path(tempfile.mkdtemp(prefix="convt3d-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache / "inductor")
+    os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,10 +71,8 @@ def device(request: pytest.FixtureRequest) -> str:
 def reproducible() -> Iterator[None]:
     """The same random numbers in every test, and PyTorch's own convolutions in full float32."""
     torch.manual_seed(0)
-    allow_tf32 = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = allow_tf32
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Derivatives of any order and kind: gradcheck, torch.func, forward mode, checkpointing, the public fallback."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +21,9 @@ SMALL = [
     Problem("phases_without_tap", 1, 2, 3, (2, 1, 3), (2, 3, 2), (2, 2, 4), (0, 1, 1), (1, 0, 3), (2, 4, 2)),
 ]
 # PyTorch's own double backward of a transposed convolution rejects output_padding, so where it is the reference:
-NO_OUTPUT_PADDING = Problem("no_output_padding", 2, 4, 6, (2, 3, 2), (3, 2, 2), (2, 1, 3), (1, 0, 1), (0, 0, 0), (1, 2, 1), 2)
+NO_OUTPUT_PADDING = Problem(
+    "no_output_padding", 2, 4, 6, (2, 3, 2), (3, 2, 2), (2, 1, 3), (1, 0, 1), (0, 0, 0), (1, 2, 1), 2
+)
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -93,7 +93,11 @@ def test_gradcheck_of_the_gradients(problem: Problem, has_relu: bool, device: st
     def by_bias(grad_output: Tensor) -> Tensor:
         return ops.conv_transpose3d_bias_grad(grad_output, relu_output)
 
-    for function, leaves in ((by_input, (grad_output, weight)), (by_weight, (grad_output, input)), (by_bias, (grad_output,))):
+    for function, leaves in (
+        (by_input, (grad_output, weight)),
+        (by_weight, (grad_output, input)),
+        (by_bias, (grad_output,)),
+    ):
         assert gradcheck(function, leaves, check_forward_ad=True, check_batched_grad=True, fast_mode=True)
         assert gradgradcheck(function, leaves, check_fwd_over_rev=True, fast_mode=True)
 

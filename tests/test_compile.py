@@ -1,7 +1,5 @@
 """torch.compile: whole graphs, forward and backward, static and dynamic shapes."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -59,7 +57,9 @@ class _Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.before = nn.Conv3d(2, 6, 3, padding=1)
-        self.up = convt3d.nn.ConvTranspose3d(6, 8, (2, 3, 2), stride=2, padding=(0, 1, 0), output_padding=(0, 1, 0), groups=2)
+        self.up = convt3d.nn.ConvTranspose3d(
+            6, 8, (2, 3, 2), stride=2, padding=(0, 1, 0), output_padding=(0, 1, 0), groups=2
+        )
         self.norm = nn.GroupNorm(4, 8)
         self.up_relu = convt3d.nn.ConvTranspose3dReLU(8, 4, 3, stride=(1, 2, 2), padding=1, output_padding=(0, 1, 1))
         self.after = nn.Conv3d(4, 1, 1)

@@ -1,6 +1,6 @@
 """What only a GPU shows: streams, graphs, a second device, memory, sizes past 32 bits."""
 
-from __future__ import annotations
+import copy
 
 import pytest
 import torch
@@ -69,21 +69,20 @@ def test_graph_of_a_training_step(problem: Problem, dtype: torch.dtype) -> None:
 
 def test_graphed_module() -> None:
     module = convt3d.nn.ConvTranspose3dReLU(8, 6, (3, 2, 4), stride=2, groups=2, device="cuda")
+    # A copy: a backward on the default stream would tie the parameters' accumulation to it, and a capture may not wait there.
+    eager = copy.deepcopy(module)
     sample = torch.randn(2, 8, 5, 4, 6, device="cuda", requires_grad=True)
-    plain = torch.nn.Module.__call__
-    input = torch.randn_like(sample)
-    expected = plain(module, input)
+    input = torch.randn_like(sample).requires_grad_()
+    expected = eager(input)
     expected.sum().backward()
-    gradients_expected = [parameter.grad for parameter in module.parameters()]
-    module.zero_grad()
     graphed = torch.cuda.make_graphed_callables(module, (sample,))
     output = graphed(input)
     output.sum().backward()
     assert torch.equal(output, expected)
-    for parameter, wanted in zip(module.parameters(), gradients_expected, strict=True):
+    for parameter, wanted in zip(module.parameters(), eager.parameters(), strict=True):
         assert parameter.grad is not None
-        assert wanted is not None
-        assert torch.equal(parameter.grad, wanted)
+        assert wanted.grad is not None
+        assert torch.equal(parameter.grad, wanted.grad)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second CUDA device")
@@ -106,11 +105,9 @@ def test_out_of_memory(way: str) -> None:
     input = torch.randn(1, 1, 64, 64, 64, device="cuda")
     weight = torch.randn(1, 64, 1, 1, 1, device="cuda")
     before = torch.cuda.memory_allocated()
+    operator = ops.conv_transpose3d if way == "operator" else convt3d.conv_transpose3d
     with torch.inference_mode(way == "inference"), pytest.raises(torch.OutOfMemoryError, match="out of memory"):
-        if way == "operator":
-            ops.conv_transpose3d(input, weight, None, 16)  # 263 GB
-        else:
-            convt3d.conv_transpose3d(input, weight, None, 16)
+        operator(input, weight, None, 16)  # 263 GB
     assert torch.cuda.memory_allocated() == before
     small = convt3d.conv_transpose3d(input[..., :3, :3, :3], weight, None, 2)
     torch.testing.assert_close(small, F.conv_transpose3d(input[..., :3, :3, :3], weight, None, 2))
@@ -131,7 +128,7 @@ def test_tf32_switch_is_read_at_every_call(allowed: bool) -> None:
 
 @pytest.mark.slow
 def test_more_than_two_billion_elements() -> None:
-    """Input, output and their gradients each past 2**31 elements; a kernel of depth 1 lets the reference go by slabs."""
+    """Input, output and their gradients past 2**31 elements; a kernel of depth 1 lets the reference go by slabs."""
     problem = Problem("", 2, 3, 3, (560, 800, 810), (1, 2, 3), padding=(0, 1, 1))
     input, weight, bias = problem.tensors(torch.bfloat16, "cuda", integers=True)
     assert input.numel() > 2**31
@@ -141,17 +138,21 @@ def test_more_than_two_billion_elements() -> None:
     def slab(tensor: Tensor, image: int, depth: int) -> Tensor:
         return tensor[image : image + 1, :, depth : depth + 2]
 
+    def rounded(exact: Tensor) -> Tensor:
+        """Sums of integers, whatever algorithm PyTorch took to get near them."""
+        return exact.round().bfloat16()
+
     places = [(0, 0), (0, 557), (1, 0), (1, 200), (1, 558)]
     for image, depth in places:
         part = slab(input, image, depth)
         expected = F.conv_transpose3d(part.double(), weight.double(), bias.double(), **problem.parameters).relu()
-        assert torch.equal(slab(output, image, depth), expected.bfloat16())
+        assert torch.equal(slab(output, image, depth), rounded(expected))
 
     grad_input = ops.conv_transpose3d_input_grad(output, weight, output, **problem.parameters)
     for image, depth in places:
         parts = (slab(tensor, image, depth) for tensor in (output, input))
         wanted = gradients(problem, *parts, weight, slab(output, image, depth))[0]
-        assert torch.equal(slab(grad_input, image, depth), wanted.bfloat16())
+        assert torch.equal(slab(grad_input, image, depth), rounded(wanted))
     del grad_input
 
     grad_weight = ops.conv_transpose3d_weight_grad(output, input, problem.kernel_size, output, **problem.parameters)

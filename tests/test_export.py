@@ -1,7 +1,5 @@
 """torch.export and AOTInductor packages."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The three gradient operators, and what reaches them through autograd."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable
@@ -56,9 +54,7 @@ def test_accuracy(problem: Problem, dtype: torch.dtype, layout: str, has_relu: b
     terms = (problem.input_grad_terms, problem.weight_grad_terms, grad_output[:, 0].numel())
     for index in range(3):
         assert actual[index].dtype == dtype
-        assert_accurate(
-            actual[index], expected[index], magnitude[index], terms[index], pytorch=baselines[index]
-        )
+        assert_accurate(actual[index], expected[index], magnitude[index], terms[index], pytorch=baselines[index])
 
 
 @pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
@@ -325,7 +321,10 @@ def test_errors_of_the_input_gradient_are_those_of_its_fake_kernel(changes: dict
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input": random_tensor((1, 3, 2, 3, 4), torch.float32, "cpu")}, "grad_output must have the shape of the output"),
+        (
+            {"input": random_tensor((1, 3, 2, 3, 4), torch.float32, "cpu")},
+            "grad_output must have the shape of the output",
+        ),
         ({"groups": 2}, r"input must have a positive number of channels \(C_in\) divisible by groups = 2"),
         ({"kernel_size": (1, 0, 1)}, "kernel_size must be positive"),
     ],

@@ -1,7 +1,5 @@
 """The modules: drop-in replacements of torch.nn's."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import io
@@ -22,7 +20,10 @@ ARGUMENTS = [
 ]
 PAIRS = [
     (convt3d.nn.ConvTranspose3d, lambda *args, **kwargs: nn.ConvTranspose3d(*args, **kwargs)),
-    (convt3d.nn.ConvTranspose3dReLU, lambda *args, **kwargs: nn.Sequential(nn.ConvTranspose3d(*args, **kwargs), nn.ReLU())),
+    (
+        convt3d.nn.ConvTranspose3dReLU,
+        lambda *args, **kwargs: nn.Sequential(nn.ConvTranspose3d(*args, **kwargs), nn.ReLU()),
+    ),
 ]
 MODULES = [ours for ours, _ in PAIRS]
 

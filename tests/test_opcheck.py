@@ -1,7 +1,5 @@
 """PyTorch's own checks of an operator's registrations, on all five operators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -27,9 +25,7 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 
 @pytest.mark.parametrize("has_bias", [False, True], ids=["no_bias", "bias"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_forward(
-    layout: str, has_bias: bool, dtype: torch.dtype, operator_name: str, device: str
-) -> None:
+def test_forward(layout: str, has_bias: bool, dtype: torch.dtype, operator_name: str, device: str) -> None:
     problem = ALL_DIFFERENT
     input, weight, bias = problem.tensors(dtype, device, layout, requires_grad=True)
     args = (input, weight, bias) if has_bias else (input, weight)

@@ -1,7 +1,5 @@
 """PyTorch's own sample inputs and error inputs for nn.functional.conv_transpose3d, which its wheel carries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ TOLERANCE = {
 @pytest.fixture(scope="module")
 def catalogue() -> dict[str, Any]:
     """PyTorch's catalogue of operators for its own tests, by name."""
+    pytest.importorskip("expecttest", reason="PyTorch's test catalogue needs it")
     # Importing it would forbid the whole process to set flags such as torch.backends.cudnn.allow_tf32.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.backends.m, "disable_global_flags", lambda: None)

@@ -2,8 +2,6 @@
 compute-sanitizer --tool memcheck python -m pytest -m sanitizer tests
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference import LAYOUTS, Problem, forward, gradients

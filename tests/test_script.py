@@ -1,7 +1,5 @@
 """TorchScript: scripted and traced models, trained, saved and loaded in a new process."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 
@@ -45,7 +43,7 @@ def test_scripted_training_equals_eager(device: str) -> None:
             optimizer.zero_grad()
             outputs.append(model(leaf))
             outputs[-1].square().mean().backward()
-        assert torch.equal(outputs[0], outputs[1])
+        torch.testing.assert_close(outputs[1], outputs[0])
         assert inputs[0].grad is not None
         torch.testing.assert_close(inputs[1].grad, inputs[0].grad)
         for mine, theirs in zip(other.parameters(), network.parameters(), strict=True):
@@ -63,10 +61,10 @@ model, case = sys.argv[1:]
 network = torch.jit.load(model)
 input, expected, gradients = torch.load(case)
 output = network(input)
-assert torch.equal(output, expected)
-output.square().sum().backward()
-torch.testing.assert_close([parameter.grad for parameter in network.parameters()], gradients)
-print("equal")
+torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
+output.square().mean().backward()
+torch.testing.assert_close([parameter.grad for parameter in network.parameters()], gradients, rtol=1e-4, atol=1e-5)
+print("close")
 """
 
 
@@ -77,10 +75,10 @@ def test_saved_and_loaded_in_a_new_process(how: str, device: str, tmp_path: Path
     module = torch.jit.script(network) if how == "script" else torch.jit.trace(network, (input,))
     module.save(tmp_path / "network.pt")
     output = network(input)
-    output.square().sum().backward()
+    output.square().mean().backward()
     gradients = [parameter.grad for parameter in network.parameters()]
     torch.save((input, output.detach(), gradients), tmp_path / "case.pt")
-    assert run_python(LOADED, str(tmp_path / "network.pt"), str(tmp_path / "case.pt")) == "equal"
+    assert run_python(LOADED, str(tmp_path / "network.pt"), str(tmp_path / "case.pt")) == "close"
 
 
 def test_traced_for_another_size(device: str) -> None:
@@ -89,7 +87,7 @@ def test_traced_for_another_size(device: str) -> None:
     kinds = {node.kind() for node in traced.up.graph.nodes()}
     assert "convt3d::conv_transpose3d" in kinds
     other = torch.randn(3, 4, 5, 2, 4, device=device)
-    assert torch.equal(traced(other), network(other))
+    torch.testing.assert_close(traced(other), network(other))
 
 
 def test_frozen(device: str) -> None:
@@ -121,7 +119,14 @@ def test_scripted_call_of_every_operator(device: str) -> None:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         output = torch.ops.convt3d.conv_transpose3d(input, weight, bias, [2, 3, 1], [1, 0, 2], [1, 2, 0], 3, [1, 2, 3])
         relu = torch.ops.convt3d.conv_transpose3d_relu(
-            input, weight, bias, groups=3, stride=[2, 3, 1], padding=[1, 0, 2], output_padding=[1, 2, 0], dilation=[1, 2, 3]
+            input,
+            weight,
+            bias,
+            groups=3,
+            stride=[2, 3, 1],
+            padding=[1, 0, 2],
+            output_padding=[1, 2, 0],
+            dilation=[1, 2, 3],
         )
         by_input = torch.ops.convt3d.conv_transpose3d_input_grad(
             grad_output, weight, relu, [2, 3, 1], [1, 0, 2], [1, 2, 0], 3, [1, 2, 3]
