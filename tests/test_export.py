@@ -76,6 +76,7 @@ def test_run_decompositions_keeps_the_operators(network: nn.Module, device: str)
 LOADED_PACKAGE = """
 import sys
 import torch
+import torch._inductor.codecache  # torch 2.10 uses it while loading, but does not import it
 import convt3d
 
 package, cases = sys.argv[1:]
