@@ -56,10 +56,12 @@ def _sum(*terms: Tensor | None) -> Tensor | None:
     return total
 
 
-def _where_positive(relu_output: Tensor | None, value: Tensor | None) -> Tensor | None:
+def _masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
+    """`value` where `relu_output` let it through, by PyTorch's rule for ReLU, which a NaN in the output passes."""
     if relu_output is None or value is None:
         return value
-    return torch.where(relu_output > 0, value, 0)
+    masked: Tensor = torch.ops.aten.threshold_backward(value, relu_output, 0)
+    return masked
 
 
 def _constant(tensor: Tensor | None) -> Tensor | None:
@@ -107,7 +109,7 @@ class _ForwardDerivatives:
         if bias_tangent is not None:
             by_bias = bias_tangent.reshape(1, -1, 1, 1, 1).expand(output.shape)
         tangent = _sum(by_input, by_weight, by_bias)
-        return _where_positive(_constant(output), tangent) if self.has_relu else tangent
+        return _masked(tangent, _constant(output)) if self.has_relu else tangent
 
 
 class _InputGradDerivatives:
@@ -130,7 +132,7 @@ class _InputGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_weight = None
         if needs_grad_output_grad:
-            by_grad_output = _where_positive(mask, _conv_transpose3d(grad, weight, None, *ctx.geometry))
+            by_grad_output = _masked(_conv_transpose3d(grad, weight, None, *ctx.geometry), mask)
         if needs_weight_grad:
             by_weight = _weight_grad(grad_output, grad, ctx.kernel_size, mask, *ctx.geometry)
         return by_grad_output, by_weight, None, *_NO_GEOMETRY_GRADIENT
@@ -166,7 +168,7 @@ class _WeightGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_input = None
         if needs_grad_output_grad:
-            by_grad_output = _where_positive(mask, _conv_transpose3d(input, grad, None, *ctx.geometry))
+            by_grad_output = _masked(_conv_transpose3d(input, grad, None, *ctx.geometry), mask)
         if needs_input_grad:
             by_input = _input_grad(grad_output, grad, mask, *ctx.geometry)
         return by_grad_output, by_input, None, None, *_NO_GEOMETRY_GRADIENT
@@ -197,7 +199,7 @@ class _BiasGradDerivatives:
     def backward(self, ctx: Any, grad: Tensor) -> Gradients:
         (relu_output,) = ctx.saved_tensors
         spread = grad.reshape(1, -1, 1, 1, 1).expand(ctx.grad_output_shape)
-        return _where_positive(_constant(relu_output), spread), None
+        return _masked(spread, _constant(relu_output)), None
 
     def jvp(self, ctx: Any, saved: Saved, tangents: Saved) -> Tensor | None:
         (relu_output,) = saved

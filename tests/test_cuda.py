@@ -69,7 +69,7 @@ def test_graph_of_a_training_step(problem: Problem, dtype: torch.dtype) -> None:
 
 def test_graphed_module() -> None:
     module = convt3d.nn.ConvTranspose3dReLU(8, 6, (3, 2, 4), stride=2, groups=2, device="cuda")
-    # A copy: a backward on the default stream would tie the parameters' accumulation to it, and a capture may not wait there.
+    # A copy: a backward on the default stream ties the accumulation to it, and a capture may not wait there.
     eager = copy.deepcopy(module)
     sample = torch.randn(2, 8, 5, 4, 6, device="cuda", requires_grad=True)
     input = torch.randn_like(sample).requires_grad_()

@@ -99,6 +99,22 @@ def test_relu_passes_nothing_where_the_output_is_zero(device: str) -> None:
         assert torch.count_nonzero(result) == 0
 
 
+def test_nan_in_the_output_passes_as_in_pytorch(device: str) -> None:
+    problem = ALL_DIFFERENT
+    tensors = problem.tensors(torch.float32, device, requires_grad=True)
+    with torch.no_grad():
+        tensors[0][0, 0, 0, 0, 0] = torch.nan
+    output = _apply("conv_transpose3d_relu", problem, *tensors)
+    reference = [tensor.detach().cpu().requires_grad_() for tensor in tensors]
+    expected = F.conv_transpose3d(*reference, **problem.parameters).relu()
+    torch.testing.assert_close(output.cpu(), expected, equal_nan=True, rtol=1e-4, atol=1e-5)
+    assert expected.isnan().any()
+    for result, wanted in zip(
+        torch.autograd.grad(output.sum(), tensors), torch.autograd.grad(expected.sum(), reference), strict=True
+    ):
+        torch.testing.assert_close(result.cpu(), wanted, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
 # ---- memory formats and strides ----
 
 
