@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from convt3d import _autocast, _autograd, _fake, _torch_internals, _vmap  # noqa: F401  (each registers its kernels)
 from convt3d._errors import raise_if_out_of_memory
@@ -60,6 +61,7 @@ def _output_padding_for(
 
 
 def _call(
+    function: Any,
     op: Any,
     input: Tensor,
     weight: Tensor,
@@ -71,6 +73,23 @@ def _call(
     dilation: Ints,
     output_size: Sequence[int] | None,
 ) -> Tensor:
+    if has_torch_function_variadic(
+        input, weight, bias
+    ):  # a subclass, a mode or torch.fx wants to see the function itself
+        overridden: Tensor = handle_torch_function(
+            function,
+            (input, weight, bias),
+            input,
+            weight,
+            bias,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            groups=groups,
+            dilation=dilation,
+            output_size=output_size,
+        )
+        return overridden
     if input.dim() not in (4, 5):
         raise RuntimeError(
             f"{op.__name__}: input must be 5-D (N, C, D, H, W) or 4-D (C, D, H, W), "
@@ -127,6 +146,7 @@ def conv_transpose3d(
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
     return _call(
+        conv_transpose3d,
         ops.conv_transpose3d,
         input,
         weight,
@@ -156,6 +176,7 @@ def conv_transpose3d_relu(
     Arguments, result and errors are those of :func:`conv_transpose3d`.
     """
     return _call(
+        conv_transpose3d_relu,
         ops.conv_transpose3d_relu,
         input,
         weight,

@@ -11,6 +11,7 @@ from reference import LAYOUTS, PROBLEMS, Problem, assert_accurate, forward, pois
 from torch import Tensor
 
 import convt3d
+from convt3d import _torch_internals
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ALL_DIFFERENT = PROBLEMS[0]
@@ -263,6 +264,34 @@ def test_parameter_count(operator_name: str) -> None:
         _operator(operator_name)(
             torch.zeros(1, 2, 1, 1, 1), torch.zeros(2, 1, 1, 1, 1), stride=(1, 2), output_size=[1, 1, 1]
         )
+
+
+class _Volume(Tensor):
+    """A subclass as medical imaging libraries have: plain data that stays what it is through any function."""
+
+
+def test_tensor_subclass(operator_name: str, device: str) -> None:
+    problem = ALL_DIFFERENT
+    input, weight, bias = problem.tensors(torch.float32, device, integers=True)
+    output = _operator(operator_name)(input.as_subclass(_Volume), weight, bias, **problem.parameters)
+    assert isinstance(output, _Volume)
+    assert torch.equal(output.as_subclass(Tensor), _operator(operator_name)(input, weight, bias, **problem.parameters))
+
+
+@pytest.mark.parametrize("way", ["function", "operator", "gradient"])
+def test_out_of_memory_is_pytorchs(way: str, operator_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled library can only throw a RuntimeError that says so."""
+
+    def fail(*args: object) -> Tensor:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 3.00 GiB")
+
+    for name in ("call", "redispatch_below_autograd", "redispatch_to_next_level"):
+        if name != "call" or way == "function":
+            monkeypatch.setattr(_torch_internals, name, fail)
+    tensors = ALL_DIFFERENT.tensors(torch.float32, "cpu", requires_grad=way == "gradient")
+    operator = getattr(convt3d if way == "function" else torch.ops.convt3d, operator_name)
+    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 3.00 GiB"):
+        operator(*tensors, **ALL_DIFFERENT.parameters)
 
 
 # ---- tensors without data ----

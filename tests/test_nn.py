@@ -162,6 +162,15 @@ def test_parametrizations(parametrization: object, index: int, device: str) -> N
     torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
+def test_symbolic_trace() -> None:
+    """torch.fx sees the layer as one call of the package's function."""
+    module = nn.Sequential(convt3d.nn.ConvTranspose3dReLU(4, 6, (3, 2, 4), stride=2, groups=2))
+    traced = torch.fx.symbolic_trace(module)
+    assert convt3d.conv_transpose3d_relu in [node.target for node in traced.graph.nodes]
+    input = torch.randn(2, 4, 3, 4, 5)
+    assert torch.equal(traced(input), module(input))
+
+
 def test_on_the_meta_device() -> None:
     module = convt3d.nn.ConvTranspose3dReLU(4, 6, (3, 2, 4), stride=2, groups=2, device="meta")
     assert module(torch.empty(2, 4, 3, 4, 5, device="meta")).shape == (2, 6, 7, 8, 12)
