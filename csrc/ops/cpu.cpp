@@ -45,14 +45,26 @@ Tensor zeroed(Tensor tensor) {
   return tensor;
 }
 
-// ATen's result may be larger than `sizes` at the end of each dimension, and in another memory format.
-Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFormat format) {
-  if (sizes_of(tensor) == sizes && strides_of(tensor) == dense_strides(sizes, format)) return tensor;
+// What ATen is given to convolve: 16-bit tensors as float32. oneDNN's own 16-bit convolutions in three dimensions go
+// wrong on processors with AMX for some strides, paddings and dilations, up to NaN and crashes
+// (pytorch/pytorch#169688); and so a sum is rounded once, as on a GPU.
+Tensor computable(const Tensor& tensor) {
+  if (element_size(*data_type(dtype_of(tensor))) > 2) return tensor;
+  return torch::stable::to(tensor, torch::headeronly::ScalarType::Float);
+}
+
+// ATen's result as the operator's: it may be of a wider dtype, larger than `sizes` at the end of each dimension, and in
+// another memory format. The operand `like` has the dtype.
+Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFormat format, const Tensor& like) {
+  if (dtype_of(tensor) == dtype_of(like) && sizes_of(tensor) == sizes &&
+      strides_of(tensor) == dense_strides(sizes, format)) {
+    return tensor;
+  }
   Tensor source = tensor;
   for (int dim = 0; dim < 5; ++dim) {
     if (source.size(dim) != sizes[dim]) source = torch::stable::narrow(source, dim, 0, sizes[dim]);
   }
-  Tensor result = allocate(op, sizes, format, tensor);
+  Tensor result = allocate(op, sizes, format, like);
   torch::stable::copy_(result, source);
   return result;
 }
@@ -74,11 +86,12 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
   const Int5 sizes = {problem.batch, problem.out_channels, size[0], size[1], size[2]};
   const MemoryFormat format = result_format(input, weight);
   if (problem.batch == 0) return allocate(op, sizes, format, input);
-  Tensor output =
-      call_aten<1>(op, "aten::convolution", "", input, weight, bias, list(problem.stride), list(problem.padding),
-                   list(problem.dilation), /*transposed=*/true, list(problem.output_padding), problem.groups)[0];
+  const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(*bias)) : std::nullopt;
+  Tensor output = call_aten<1>(op, "aten::convolution", "", computable(input), computable(weight), computable_bias,
+                               list(problem.stride), list(problem.padding), list(problem.dilation), /*transposed=*/true,
+                               list(problem.output_padding), problem.groups)[0];
   if (activation == Activation::kRelu) output = call_aten<1>(op, "aten::relu_", "", output)[0];
-  return conform(op, output, sizes, format);
+  return conform(op, output, sizes, format, input);
 }
 
 Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
@@ -90,10 +103,10 @@ Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tens
   // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
   // (which a larger dilation allows) gives that convolution room for more positions than the input had.
   const Tensor grad_input =
-      call_aten<1>(op, "aten::convolution", "", mask(op, grad_output, relu_output), weight, std::optional<Tensor>(),
-                   list(problem.stride), list(problem.padding), list(problem.dilation), /*transposed=*/false,
-                   list(Int3{0, 0, 0}), problem.groups)[0];
-  return conform(op, grad_input, sizes, format);
+      call_aten<1>(op, "aten::convolution", "", computable(mask(op, grad_output, relu_output)), computable(weight),
+                   std::optional<Tensor>(), list(problem.stride), list(problem.padding), list(problem.dilation),
+                   /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
+  return conform(op, grad_input, sizes, format, grad_output);
 }
 
 Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
@@ -102,15 +115,16 @@ Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Ten
   const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
   const MemoryFormat format = result_format(grad_output, input);
   if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
+  const Tensor computable_input = computable(input);
   // ATen reads only the size of this weight: its gradient does not depend on its value.
-  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, input));
+  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, computable_input));
   const std::array<bool, 3> output_mask = {false, true, false};
   const Tensor grad_weight =
-      call_aten<3>(op, "aten::convolution_backward", "", mask(op, grad_output, relu_output), input, weight,
-                   std::optional<IntHeaderOnlyArrayRef>(), list(problem.stride), list(problem.padding),
-                   list(problem.dilation), /*transposed=*/true, list(problem.output_padding), problem.groups,
-                   HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
-  return conform(op, grad_weight, sizes, format);
+      call_aten<3>(op, "aten::convolution_backward", "", computable(mask(op, grad_output, relu_output)),
+                   computable_input, weight, std::optional<IntHeaderOnlyArrayRef>(), list(problem.stride),
+                   list(problem.padding), list(problem.dilation), /*transposed=*/true, list(problem.output_padding),
+                   problem.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
+  return conform(op, grad_weight, sizes, format, input);
 }
 
 Tensor CpuBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
