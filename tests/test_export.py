@@ -80,8 +80,9 @@ import torch._inductor.codecache  # torch 2.10 uses it while loading, but does n
 import convt3d
 
 package, cases = sys.argv[1:]
+pairs = torch.load(cases)  # first: torch 2.11 crashes where it loads a CUDA package before CUDA is in use
 model = torch._inductor.aoti_load_package(package)
-for input, expected in torch.load(cases):
+for input, expected in pairs:
     torch.testing.assert_close(model(input), expected)
 print("close")
 """
