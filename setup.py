@@ -103,7 +103,7 @@ def extension() -> Extension:
         sources = sorted([*csrc.rglob("*.cpp"), *csrc.rglob("*.cu")])
         sources.remove(csrc / "ops" / "cuda_absent.cpp")
     else:
-        sources = sorted([csrc / "bindings.cpp", *(csrc / "ops").glob("*.cpp")])
+        sources = sorted([*csrc.glob("*.cpp"), *(csrc / "ops").glob("*.cpp")])
         sources.remove(csrc / "ops" / "cuda.cpp")
 
     macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]

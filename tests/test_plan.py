@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from convt3d.benchmark.engine import forward_plan
+from convt3d.benchmark.layers import Layer
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -17,8 +20,24 @@ def test_plans_follow_the_definition(tmp_path: Path) -> None:
     if compiler is None:
         pytest.skip("no C++ compiler")
     program = tmp_path / "plan_test"
-    sources = ["tests/cpp/plan_test.cpp", "csrc/plan.cpp", "csrc/phase_map.cpp"]
+    sources = ["tests/cpp/plan_test.cpp", "csrc/plan.cpp", "csrc/halo_plan.cpp", "csrc/phase_map.cpp"]
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-Icsrc"]
     subprocess.run([compiler, *flags, *sources, "-o", str(program)], cwd=ROOT, check=True)
     result = subprocess.run([str(program)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_wgmma", "expected"),
+    [("tf32", True, "halo_wgmma"), ("bf16", True, "halo_wgmma"), ("fp32", True, "simt"), ("bf16", False, "simt")],
+)
+def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> None:
+    layer = Layer("", 2, 24, 40, (5, 6, 17), (3, 2, 4), (2, 1, 2), (1, 0, 1), groups=2)
+    plan = forward_plan(layer, precision, "NCDHW", has_wgmma=has_wgmma)
+    assert plan.startswith(f"{expected}: ")
+    assert "tile=" in plan
+
+
+def test_engine_of_a_large_stride() -> None:
+    layer = Layer("", 1, 16, 16, (3, 3, 3), (3, 3, 3), (3, 1, 1))
+    assert forward_plan(layer, "bf16", "NDHWC", has_wgmma=True).startswith("simt: ")

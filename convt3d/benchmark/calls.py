@@ -19,9 +19,6 @@ Compiler = Callable[[Callable[[Tensor, Tensor | None], Tensor]], Callable[[Tenso
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 MEMORY_FORMATS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
 
-# The kind of kernel that convt3d's operators run, as the records name it.
-ENGINE = "simt"
-
 
 @dataclass(frozen=True)
 class Operands:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from .calls import (
-    ENGINE,
     Operands,
     Reference,
     convt3d_call,
@@ -18,6 +17,7 @@ from .calls import (
     precision_switches,
     random_operands,
 )
+from .engine import engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def measure(
                     "limit_ms": _round(layer.limit_ms(precision)),
                     "error": _round(error, 3),
                     "cudnn_error": compared.error.get(f"cudnn_{layout}"),
-                    "engine": ENGINE,
+                    "engine": engine(layer, pass_, precision, layout),
                 }
             )
     return records

@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "forward_plan.h"
 #include "kernels/engine.h"
 #include "kernels/launch.cuh"
 
@@ -29,16 +30,29 @@ void with_type(DataType dtype, Function&& function) {
   }
 }
 
-}  // namespace
-
-int64_t forward_workspace_bytes(const Problem& problem, DataType dtype) {
-  return plan_forward(problem, dtype).packed_weight_elements * element_size(dtype);
+DeviceTraits current_device() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for the device");
+  static const bool built = compiled_architectures().find("sm_90a") != std::string::npos;
+  return {built && major == 9 && minor == 0};
 }
 
-void forward(const Problem& problem, DataType dtype, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, void* workspace, Stream stream) {
+}  // namespace
+
+int64_t forward_workspace_bytes(const Problem& problem, DataType dtype, Float32Mode mode, MutableTensor output) {
+  return choose_forward(problem, dtype, mode, output.stride[1] == 1, current_device()).workspace_bytes;
+}
+
+void forward(const Problem& problem, DataType dtype, Float32Mode mode, ConstTensor input, ConstTensor weight,
+             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
+  const ForwardPlan plan = choose_forward(problem, dtype, mode, output.stride[1] == 1, current_device());
   with_type(dtype, [&](auto tag) {
-    Engine<typename decltype(tag)::Type>::forward(problem, input, weight, bias, activation, output, workspace, stream);
+    Engine<typename decltype(tag)::Type>::forward(problem, plan, input, weight, bias, activation, output, workspace,
+                                                  stream);
   });
 }
 

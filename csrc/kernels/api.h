@@ -40,10 +40,13 @@ struct ConstVector {
 
 enum class Activation : int { kNone, kRelu };
 
+// What float32 may be rounded to on its way into the tensor cores; other types do not look at it.
+enum class Float32Mode : int { kIeee, kTf32 };
+
 // output = activation(conv_transpose3d(input, weight) + bias)
-int64_t forward_workspace_bytes(const Problem& problem, DataType dtype);
-void forward(const Problem& problem, DataType dtype, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, void* workspace, Stream stream);
+int64_t forward_workspace_bytes(const Problem& problem, DataType dtype, Float32Mode mode, MutableTensor output);
+void forward(const Problem& problem, DataType dtype, Float32Mode mode, ConstTensor input, ConstTensor weight,
+             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
 
 // In the three gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts
 // only where relu_output > 0.

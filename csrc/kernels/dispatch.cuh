@@ -3,7 +3,9 @@
 
 #include "kernels/bias_grad_kernel.cuh"
 #include "kernels/correlation_kernel.cuh"
+#include "kernels/halo_kernel.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/pack_halo_weight.cuh"
 #include "kernels/weight_grad_kernel.cuh"
 
 namespace convt3d {
@@ -42,6 +44,18 @@ void run_correlation(TileShape shape, const CorrelationParams<T>& params, Stream
              Tile<tile(), Accumulator<T>>::kThreads, stream, params);
     });
   });
+}
+
+template <typename T>
+void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
+  const int64_t blocks = (params.plan.packed_bytes / 16 + kPackHaloThreads - 1) / kPackHaloThreads;
+  launch("weight packing", convt3d_pack_halo_weight<T>, blocks, kPackHaloThreads, stream, params);
+}
+
+template <typename T>
+void run_halo_forward(const HaloParams<T>& params, Stream stream) {
+  auto* kernel = params.plan.warpgroup_n_tiles == 2 ? convt3d_halo_forward<T, 2> : convt3d_halo_forward<T, 4>;
+  launch("tensor-core forward", kernel, params.plan.blocks(), kHaloThreads, stream, params, params.plan.shared_bytes);
 }
 
 template <typename T>

@@ -24,11 +24,19 @@ inline Strides to_strides(const std::array<int64_t, 5>& stride) {
   return {stride[0], stride[1], stride[2], stride[3], stride[4]};
 }
 
-// Channels are contiguous, and at every position each quad of a group's channels is whole and aligned.
+// Channels are contiguous, and at every position each `size` of a group's channels is whole and aligned.
+template <typename T>
+bool has_pieces(const void* data, const std::array<int64_t, 5>& stride, int64_t channels_per_group, int64_t size) {
+  for (const int i : {0, 2, 3, 4}) {
+    if (stride[i] % size != 0) return false;
+  }
+  return stride[1] == 1 && channels_per_group % size == 0 &&
+         reinterpret_cast<uintptr_t>(data) % std::min<size_t>(16, size * sizeof(T)) == 0;
+}
+
 template <typename T>
 bool has_quads(const void* data, const std::array<int64_t, 5>& stride, int64_t channels_per_group) {
-  return stride[1] == 1 && channels_per_group % kQuad == 0 && stride[0] % kQuad == 0 && stride[2] % kQuad == 0 &&
-         stride[3] % kQuad == 0 && stride[4] % kQuad == 0 && reinterpret_cast<uintptr_t>(data) % alignof(Quad<T>) == 0;
+  return has_pieces<T>(data, stride, channels_per_group, kQuad);
 }
 
 template <typename T>
@@ -39,6 +47,7 @@ Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, in
   source.stride = to_strides(tensor.stride);
   source.mask_stride = to_strides(mask.stride);
   for (int i = 0; i < 3; ++i) source.size[i] = static_cast<int32_t>(size[i]);
+  source.pieces = has_pieces<T>(tensor.data, tensor.stride, channels_per_group, 16 / sizeof(T));
   source.quads = has_quads<T>(tensor.data, tensor.stride, channels_per_group) &&
                  (mask.data == nullptr || has_quads<T>(mask.data, mask.stride, channels_per_group));
   return source;
@@ -93,9 +102,44 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Sourc
 }
 
 template <typename T>
-void Engine<T>::forward(const Problem& problem, ConstTensor input, ConstTensor weight, ConstVector bias,
-                        Activation activation, MutableTensor output, void* workspace, Stream stream) {
-  const CorrelationPlan plan = plan_forward(problem, kDataType<T>);
+void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
+                  Activation activation, MutableTensor output, void* workspace, Stream stream) {
+  PackHaloWeightParams<T> pack{};
+  pack.plan = plan;
+  pack.weight = static_cast<const T*>(weight.data);
+  pack.stride = to_strides(weight.stride);
+  pack.packed = static_cast<unsigned char*>(workspace);
+  run_halo_packing(pack, stream);
+
+  HaloParams<T> params{};
+  params.plan = plan;
+  params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.weight = pack.packed;
+  params.bias = static_cast<const T*>(bias.data);
+  params.bias_stride = bias.stride;
+  params.destination = static_cast<T*>(output.data);
+  params.destination_stride = to_strides(output.stride);
+  params.destination_channels_contiguous = output.stride[1] == 1;
+  // A fragment's four neighbours are channels, or outputs of one row along the width that the phases fill without a
+  // gap.
+  const bool whole_quads = params.destination_channels_contiguous
+                               ? problem.out_channels_per_group() % kQuad == 0
+                               : problem.output_size(2) % kQuad == 0 && (plan.pair_width || problem.stride[2] == 1);
+  params.destination_vectors = whole_quads && reinterpret_cast<uintptr_t>(output.data) % alignof(Quad<T>) == 0;
+  params.relu = activation == Activation::kRelu;
+  run_halo_forward(params, stream);
+}
+
+template <typename T>
+void Engine<T>::forward(const Problem& problem, const ForwardPlan& forward_plan, ConstTensor input, ConstTensor weight,
+                        ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
+  if constexpr (!std::is_same_v<T, double>) {
+    if (forward_plan.engine == ForwardEngine::kHaloWgmma) {
+      forward_halo<T>(problem, forward_plan.halo, input, weight, bias, activation, output, workspace, stream);
+      return;
+    }
+  }
+  const CorrelationPlan& plan = forward_plan.simt;
   const bool relu = activation == Activation::kRelu;
   if (plan.has_empty_phase) {
     const Int3 size = problem.output_size();

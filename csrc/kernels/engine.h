@@ -2,6 +2,7 @@
 // compile side by side.
 #pragma once
 
+#include "forward_plan.h"
 #include "kernels/api.h"
 #include "plan.h"
 
@@ -9,8 +10,8 @@ namespace convt3d {
 
 template <typename T>
 struct Engine {
-  static void forward(const Problem& problem, ConstTensor input, ConstTensor weight, ConstVector bias,
-                      Activation activation, MutableTensor output, void* workspace, Stream stream);
+  static void forward(const Problem& problem, const ForwardPlan& plan, ConstTensor input, ConstTensor weight,
+                      ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
   static void input_grad(const Problem& problem, ConstTensor grad_output, ConstTensor relu_output, ConstTensor weight,
                          MutableTensor grad_input, void* workspace, Stream stream);
   static void weight_grad(const Problem& problem, ConstTensor grad_output, ConstTensor relu_output, ConstTensor input,

@@ -32,13 +32,19 @@ inline void check_cuda(cudaError_t error, const char* what) {
 
 // `blocks` past the largest grid are taken by the kernels' own loops over their tiles.
 template <typename Params>
-void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream,
-            const Params& params) {
+void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream, const Params& params,
+            int64_t shared_bytes = 0) {
   if (blocks == 0) return;
+  const void* function = reinterpret_cast<const void*>(kernel);
+  if (shared_bytes > 0) {
+    check_cuda(
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+        name);
+  }
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, INT_MAX)));
   void* arguments[] = {const_cast<Params*>(&params)};
-  check_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, dim3(static_cast<unsigned>(threads)),
-                              arguments, 0, static_cast<cudaStream_t>(stream)),
+  check_cuda(cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(threads)), arguments,
+                              static_cast<size_t>(shared_bytes), static_cast<cudaStream_t>(stream)),
              name);
 }
 

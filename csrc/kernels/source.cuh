@@ -23,6 +23,7 @@ struct Source {
   Strides stride;
   Strides mask_stride;
   int32_t size[3];  // D, H, W
+  bool pieces;      // channels are contiguous, and every 16 bytes of them aligned and whole
   bool quads;       // channels are contiguous and every quad of them is aligned and whole, in data and mask
 
   __device__ __forceinline__ bool contains(int32_t d, int32_t h, int32_t w) const {

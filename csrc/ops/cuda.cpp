@@ -8,6 +8,7 @@
 #include "kernels/api.h"
 #include "ops/allocation.h"
 #include "ops/backend.h"
+#include "ops/float32_mode.h"
 
 // Absent from CPU builds of PyTorch. A weak reference lets this library load there too, where nothing calls it.
 #pragma weak aoti_torch_get_current_cuda_stream
@@ -80,8 +81,10 @@ Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor
                                   result_format(input, weight), input);
   if (problem.batch == 0) return output;
   const DataType dtype = kernel_dtype(input);
-  const Tensor workspace = allocate_scratch(op, forward_workspace_bytes(problem, dtype), input);
-  convt3d::forward(problem, dtype, view(input), view(weight), view_vector(bias), activation, mutable_view(output),
+  const Float32Mode mode = float32_mode();
+  const int64_t bytes = forward_workspace_bytes(problem, dtype, mode, mutable_view(output));
+  const Tensor workspace = allocate_scratch(op, bytes, input);
+  convt3d::forward(problem, dtype, mode, view(input), view(weight), view_vector(bias), activation, mutable_view(output),
                    workspace.mutable_data_ptr(), current_stream(input));
   return output;
 }

@@ -1,6 +1,7 @@
 // The phase map and the plans against the operator's definition, term by term. Built by tests/test_plan.py with a plain
 // C++ compiler: no torch, no CUDA.
 #include "plan.h"
+#include "halo_plan.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -110,6 +111,51 @@ void check_plans(const Problem& problem) {
   }
 }
 
+// What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
+void check_halo(const Problem& problem) {
+  for (const int element_bytes : {2, 4}) {
+    for (const bool channels_last : {false, true}) {
+      for (const HaloPlan& plan : halo_candidates(problem, element_bytes, channels_last)) {
+        const HaloAxis& axis = plan.axis[0];
+        std::vector<Term> visited;
+        for (int outer = 0; outer < axis.outer; ++outer) {
+          const HaloTaps& taps = axis.taps[outer];
+          for (int j = 0; j < taps.count; ++j) {
+            expect(taps.offset[j] >= axis.low && taps.offset[j] <= axis.high, "offsets are inside the halo", problem);
+            for (int m = 0; m < axis.in_m; ++m) {
+              if (taps.tap[j][m] < 0) continue;
+              for (int u = 0; u < axis.positions; ++u) {
+                const int source = u + taps.offset[j];
+                const int destination = u * axis.stride + (axis.in_m > 1 ? m : outer);
+                if (source < 0 || source >= axis.src_size || destination >= axis.dst_size) continue;
+                visited.push_back({source, taps.tap[j][m], destination});
+              }
+            }
+          }
+        }
+        const std::set<Term> unique(visited.begin(), visited.end());
+        expect(unique.size() == visited.size() && unique == defined_terms(problem),
+               "the tensor-core engine visits the defined terms", problem);
+        for (int i = 0; i < 3; ++i) {
+          expect(plan.tiles[i] * plan.tile[i] >= plan.axis[i].positions, "tiles cover the positions", problem);
+          expect(plan.halo[i] == plan.tile[i] + plan.axis[i].high - plan.axis[i].low, "the halo is the offsets' range",
+                 problem);
+        }
+        expect(plan.tile[1] == kHaloRows &&
+                   plan.tile[0] * plan.tile[2] / 8 == plan.warpgroup_n_tiles * (plan.block_m_tiles == 2 ? 1 : 2),
+               "the tile is whole instructions", problem);
+        expect(plan.planes % plan.chunk_planes == 0 && plan.chunk_planes % 2 == 0 &&
+                   plan.planes * 16 >= plan.in_channels * element_bytes,
+               "planes hold the channels", problem);
+        expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
+                   plan.channel_slabs * plan.slab_channels >= plan.out_channels,
+               "slabs hold the output channels", problem);
+        expect(plan.shared_bytes <= 227 * 1024, "shared memory suffices", problem);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -135,6 +181,7 @@ int main() {
     ++problems;
     check_terms(problem);
     check_plans(problem);
+    check_halo(problem);
   }
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;

@@ -1,0 +1,127 @@
+"""Forward on the tensor cores: TF32 and 16-bit types, on sizes that reach past one tile of every kind.
+
+Integers are exact in TF32 too, so that one wrong, missing or doubled product shows; random values hold the accuracy.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import LAYOUTS, PROBLEMS, SYSTEMS_SMALL, Int3, Problem, forward, norm_error, poison
+
+import convt3d
+
+pytestmark = pytest.mark.cuda
+
+TF32_FLOOR = 3.5e-4
+
+# Past one tile of positions along each axis, past 64 and 128 rows of phases and channels, past one chunk of channels in
+# shared memory, odd widths that no vector store fits, every subset of strided axes.
+TILED = [
+    Problem("positions", 2, 8, 8, (9, 18, 35), (3, 2, 3), (2, 2, 2), (1, 0, 1), (0, 1, 1)),
+    Problem("rows", 1, 12, 150, (3, 9, 10), (2, 3, 2), (2, 2, 2), (0, 1, 0), (0, 0, 1)),
+    Problem("rows_of_channels", 1, 20, 200, (4, 9, 11), (3, 1, 3), (1, 1, 1), (1, 0, 2)),
+    Problem("chunks", 1, 520, 24, (3, 4, 9), (2, 2, 2), (2, 2, 2)),
+    Problem("wide_halo", 1, 33, 16, (7, 12, 17), (5, 6, 7), (1, 1, 1), (2, 0, 3)),
+    Problem("strided_depth", 2, 9, 10, (5, 10, 12), (3, 2, 2), (2, 1, 1), (1, 1, 0), (1, 0, 0)),
+    Problem("strided_height", 2, 9, 24, (5, 10, 12), (3, 4, 2), (1, 2, 1), (1, 1, 0), (0, 1, 0)),
+    Problem("strided_width", 2, 9, 70, (5, 10, 12), (1, 2, 5), (1, 1, 2), (0, 1, 2), (0, 0, 1)),
+    Problem("no_tap", 2, 16, 24, (4, 9, 10), (3, 3, 3), (2, 2, 2), (1, 1, 1), (0, 1, 0), (2, 2, 2)),
+    Problem("dilated", 1, 12, 20, (5, 9, 16), (3, 2, 3), (2, 1, 2), (1, 2, 0), (0, 0, 1), (3, 2, 1), 2),
+    Problem("groups", 1, 24, 48, (4, 9, 17), (3, 3, 3), (2, 2, 2), (1, 0, 1), (1, 0, 1), groups=3),
+]
+
+
+@st.composite
+def tiled_problems(draw: st.DrawFn) -> Problem:
+    """Problems of stride 1 and 2 with enough channels and positions for several tiles."""
+
+    def three(low: int, high: int) -> Int3:
+        first, second, third = (draw(st.integers(low, high)) for _ in range(3))
+        return first, second, third
+
+    groups = draw(st.integers(1, 2))
+    size, kernel, stride, dilation = three(1, 18), three(1, 4), three(1, 2), three(1, 2)
+    output_padding, padding = [], []
+    for axis in range(3):
+        output_padding.append(draw(st.integers(0, max(stride[axis], dilation[axis]) - 1)))
+        unpadded = (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
+        padding.append(draw(st.integers(0, min(3, (unpadded - 1) // 2))))
+    return Problem(
+        "tiled",
+        draw(st.integers(1, 2)),
+        groups * draw(st.integers(1, 130)),
+        groups * draw(st.integers(1, 130)),
+        size,
+        kernel,
+        stride,
+        (padding[0], padding[1], padding[2]),
+        (output_padding[0], output_padding[1], output_padding[2]),
+        dilation,
+        groups,
+    )
+
+
+def _check_integers(problem: Problem, dtype: torch.dtype, layout: str, *, relu: bool) -> None:
+    input, weight, bias = problem.tensors(dtype, "cuda", layout, integers=True)
+    poison(problem.output_shape)
+    operator = convt3d.conv_transpose3d_relu if relu else convt3d.conv_transpose3d
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        output = operator(input, weight, bias, **problem.parameters)
+    expected = forward(problem, input, weight, bias)
+    assert torch.equal(output, (expected.relu() if relu else expected).to(dtype))
+
+
+@pytest.mark.parametrize("relu", [False, True], ids=["plain", "relu"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("problem", [*TILED, *PROBLEMS, *SYSTEMS_SMALL], ids=str)
+def test_integers_are_exact(problem: Problem, dtype: torch.dtype, layout: str, relu: bool) -> None:
+    _check_integers(problem, dtype, layout, relu=relu)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    problem=tiled_problems(),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    relu=st.booleans(),
+)
+def test_random_problem(problem: Problem, dtype: torch.dtype, layout: str, relu: bool) -> None:
+    _check_integers(problem, dtype, layout, relu=relu)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("problem", [*TILED, *SYSTEMS_SMALL], ids=str)
+def test_tf32_rounds_and_does_not_truncate(problem: Problem, layout: str) -> None:
+    input, weight, bias = problem.tensors(torch.float32, "cuda", layout)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        output = convt3d.conv_transpose3d(input, weight, bias, **problem.parameters)
+        again = convt3d.conv_transpose3d(input, weight, bias, **problem.parameters)
+    assert norm_error(output, forward(problem, input, weight, bias)) <= 1.2 * TF32_FLOOR
+    assert torch.equal(output, again)
+
+
+def test_strided_inputs() -> None:
+    """Slices and an expanded batch, which no vector load fits."""
+    problem = TILED[0]
+    input, weight, bias = problem.tensors(torch.float32, "cuda", integers=True)
+    wide = torch.nn.functional.pad(input, (1, 2, 0, 1, 2, 0)).to(memory_format=torch.channels_last_3d)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        for tensor in (wide[:, 1:, 2:, :-1, 1:-2], input[:1].expand(3, -1, -1, -1, -1)):
+            channels = weight[: tensor.shape[1]]
+            output = convt3d.conv_transpose3d(tensor, channels, bias, **problem.parameters)
+            assert torch.equal(output, forward(problem, tensor.contiguous(), channels, bias).float())
+
+
+def test_switch_is_read_at_every_call() -> None:
+    """With TF32 forbidden the same call keeps float32's accuracy."""
+    problem = SYSTEMS_SMALL[2]
+    input, weight, bias = problem.tensors(torch.float32, "cuda")
+    expected = forward(problem, input, weight, bias)
+    errors = []
+    for allowed in (False, True, False):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+            errors.append(norm_error(convt3d.conv_transpose3d(input, weight, bias, **problem.parameters), expected))
+    assert errors[0] == errors[2] <= 1.2 * 3e-7
+    assert errors[1] <= 1.2 * TF32_FLOOR
