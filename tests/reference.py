@@ -157,32 +157,40 @@ SYSTEMS = [
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
-    """Any small valid problem."""
+def problems(
+    draw: st.DrawFn,
+    batch: tuple[int, int] = (0, 3),
+    channels: int = 5,
+    size: int = 4,
+    stride: int = 3,
+    dilation: int = 3,
+    groups: int = 3,
+) -> Problem:
+    """Any small valid problem; the arguments are the least and largest batch, and the largest of the others."""
 
-    def three(low: int, high: int) -> Int3:
-        first, second, third = (draw(st.integers(low, high)) for _ in range(3))
+    def three(high: int) -> Int3:
+        first, second, third = (draw(st.integers(1, high)) for _ in range(3))
         return first, second, third
 
-    groups = draw(st.integers(1, 3))
-    size, kernel, stride, dilation = three(1, 4), three(1, 4), three(1, 3), three(1, 3)
+    group_count = draw(st.integers(1, groups))
+    sizes, kernel, strides, dilations = three(size), three(4), three(stride), three(dilation)
     output_padding, padding = [], []
     for axis in range(3):
-        output_padding.append(draw(st.integers(0, max(stride[axis], dilation[axis]) - 1)))
-        unpadded = (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
+        output_padding.append(draw(st.integers(0, max(strides[axis], dilations[axis]) - 1)))
+        unpadded = (sizes[axis] - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
         padding.append(draw(st.integers(0, (unpadded - 1) // 2)))
     return Problem(
         "random",
-        draw(st.integers(0, 3)),
-        groups * draw(st.integers(1, 5)),
-        groups * draw(st.integers(1, 5)),
-        size,
+        draw(st.integers(*batch)),
+        group_count * draw(st.integers(1, channels)),
+        group_count * draw(st.integers(1, channels)),
+        sizes,
         kernel,
-        stride,
+        strides,
         tuple(padding),  # type: ignore[arg-type]
         tuple(output_padding),  # type: ignore[arg-type]
-        dilation,
-        groups,
+        dilations,
+        group_count,
     )
 
 

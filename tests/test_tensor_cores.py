@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import LAYOUTS, PROBLEMS, SYSTEMS_SMALL, Int3, Problem, forward, norm_error, poison
+from reference import LAYOUTS, PROBLEMS, SYSTEMS_SMALL, Problem, forward, norm_error, poison, problems
 
 import convt3d
 
@@ -32,36 +32,6 @@ TILED = [
 ]
 
 
-@st.composite
-def tiled_problems(draw: st.DrawFn) -> Problem:
-    """Problems of stride 1 and 2 with enough channels and positions for several tiles."""
-
-    def three(low: int, high: int) -> Int3:
-        first, second, third = (draw(st.integers(low, high)) for _ in range(3))
-        return first, second, third
-
-    groups = draw(st.integers(1, 2))
-    size, kernel, stride, dilation = three(1, 18), three(1, 4), three(1, 2), three(1, 2)
-    output_padding, padding = [], []
-    for axis in range(3):
-        output_padding.append(draw(st.integers(0, max(stride[axis], dilation[axis]) - 1)))
-        unpadded = (size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
-        padding.append(draw(st.integers(0, min(3, (unpadded - 1) // 2))))
-    return Problem(
-        "tiled",
-        draw(st.integers(1, 2)),
-        groups * draw(st.integers(1, 130)),
-        groups * draw(st.integers(1, 130)),
-        size,
-        kernel,
-        stride,
-        (padding[0], padding[1], padding[2]),
-        (output_padding[0], output_padding[1], output_padding[2]),
-        dilation,
-        groups,
-    )
-
-
 def _check_integers(problem: Problem, dtype: torch.dtype, layout: str, *, relu: bool) -> None:
     input, weight, bias = problem.tensors(dtype, "cuda", layout, integers=True)
     poison(problem.output_shape)
@@ -82,7 +52,7 @@ def test_integers_are_exact(problem: Problem, dtype: torch.dtype, layout: str, r
 
 @settings(max_examples=150, deadline=None)
 @given(
-    problem=tiled_problems(),
+    problem=problems(batch=(1, 2), channels=130, size=18, stride=2, dilation=2, groups=2),
     dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
     layout=st.sampled_from(sorted(LAYOUTS)),
     relu=st.booleans(),
