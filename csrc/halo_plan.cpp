@@ -9,10 +9,13 @@
 namespace convt3d {
 namespace {
 
-constexpr int kMultiprocessors = 132;             // of the device that the costs were measured on
-constexpr int64_t kSharedBytes = 227 * 1024;      // of one block, at most
-constexpr int64_t kHalfSharedBytes = 113 * 1024;  // two blocks an SM
-constexpr int64_t kReserved = 26 * 1024;          // barriers and the epilogue's staging
+constexpr int kMultiprocessors = 132;  // of the device that the costs were measured on
+constexpr int64_t kSharedBytes = 227 * 1024;
+constexpr int64_t kBarrierBytes = 1024;
+constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
+
+// Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
+constexpr int64_t kSmallPlane = 128;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -70,24 +73,17 @@ bool fill_axis(const AxisMap& map, bool in_m, HaloAxis& axis) {
   return true;
 }
 
-}  // namespace
-
-std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
-  std::vector<HaloPlan> candidates;
-  HaloPlan plan{};
-  plan.batch = problem.batch;
-  plan.groups = problem.groups;
-  plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
-  plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
-  for (int i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kHaloMaxStride) return {};
-  }
-
-  plan.pair_width = problem.stride[2] == 2 && !channels_last;
-  plan.slab_channels = plan.pair_width ? 8 : 16;
+// How M is made up: which phases join it, and what remains. False where the engine cannot.
+bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, HaloPlan& plan) {
+  const bool two_widths = problem.stride[2] == 2;
+  // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
+  const int remainder = plan.out_channels % 16;
+  plan.pair_rows = two_widths && stack_width && (!channels_last || (remainder > 0 && remainder <= 8));
+  plan.sets = two_widths && !channels_last && !stack_width ? 2 : 1;
+  plan.slab_channels = plan.pair_rows ? 8 : 16;
   plan.channel_slabs = static_cast<int32_t>(ceil_div(plan.out_channels, plan.slab_channels));
-  plan.slabs = plan.channel_slabs * (plan.pair_width ? 1 : static_cast<int32_t>(problem.stride[2]));
-  bool in_m[3] = {false, false, true};
+  plan.slabs = plan.channel_slabs * (two_widths && stack_width && !plan.pair_rows ? 2 : 1);
+  bool in_m[3] = {false, false, two_widths && stack_width};
   for (const int i : {1, 0}) {
     if (problem.stride[i] == 2 && plan.slabs * 2 <= 4) {
       in_m[i] = true;
@@ -95,72 +91,216 @@ std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes,
     }
   }
   plan.m_tiles = static_cast<int32_t>(ceil_div(plan.slabs, 4));
-  plan.block_m_tiles = plan.m_tiles % 2 == 0 ? 2 : 1;
-
-  plan.entries = 1;
   for (int i = 0; i < 3; ++i) {
-    if (!fill_axis(forward_axis(problem, i), in_m[i], plan.axis[i])) return {};
-    int count = 0;
-    for (int outer = 0; outer < plan.axis[i].outer; ++outer) count += plan.axis[i].taps[outer].count;
-    plan.entries *= count;
+    if (!fill_axis(forward_axis(problem, i), in_m[i], plan.axis[i])) return false;
   }
+  plan.phases = plan.axis[0].outer * plan.axis[1].outer * (plan.sets == 2 ? 1 : plan.axis[2].outer);
+  return true;
+}
 
-  plan.planes = static_cast<int32_t>(round_up(ceil_div(plan.in_channels * element_bytes, 16), 2));
-  const int32_t channel_planes = plan.planes;
-  plan.step_bytes = int64_t{2} * 16 * 64 * plan.block_m_tiles;
+// Needs the chunks. False where the kernel's table is too small.
+bool count_steps(HaloPlan& plan) {
+  plan.segment_first[0] = 0;
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    const HaloPhase outer = halo_phase(plan, phase);
+    for (int set = 0; set < plan.sets; ++set) {
+      const int segment = phase * plan.sets + set;
+      const int taps = plan.axis[0].taps[outer.depth].count * plan.axis[1].taps[outer.height].count *
+                       plan.axis[2].taps[outer.width + set].count;
+      plan.segment_steps[segment] = taps * plan.tap_steps;
+      plan.segment_first[segment + 1] =
+          plan.segment_first[segment] + static_cast<int32_t>(ceil_div(taps * plan.tap_steps, kHaloStageSteps));
+    }
+  }
+  return plan.segment_first[plan.phases * plan.sets] <= kHaloMaxTableStages;
+}
 
-  for (const int n_tiles : {2, 4}) {
-    const int block_n_tiles = n_tiles * (plan.block_m_tiles == 2 ? 1 : 2);
-    for (int td = 1; td <= block_n_tiles; td *= 2) {
-      for (const int64_t stage_bytes : {8 * 1024, 16 * 1024}) {
-        const int tile[3] = {td, kHaloRows, 8 * block_n_tiles / td};
-        int64_t halo_positions = 1;
-        for (int i = 0; i < 3; ++i) {
-          halo_positions *= tile[i] + plan.axis[i].high - plan.axis[i].low;
+// Stages of the ring that the units of one split fill, at most.
+int64_t most_stages(const HaloPlan& plan) {
+  const int units = plan.units() / plan.splits;
+  int64_t most = 0;
+  for (int first = 0; first < plan.units(); first += units) {
+    int64_t stages = 0;
+    for (int unit = first; unit < first + units; ++unit) {
+      const int phase = unit % plan.phases;
+      stages += plan.first_stage(phase + 1) - plan.first_stage(phase);
+    }
+    most = std::max(most, stages);
+  }
+  return most;
+}
+
+// With the halo; even, so that neighbours along the width stay in pairs.
+int padded_width(const HaloPlan& plan, int width) {
+  const int halo = width + plan.axis[2].high - plan.axis[2].low;
+  return plan.image_log > 0 ? halo : static_cast<int>(round_up(halo, 2));
+}
+
+// The tile's extent along the height that fills `columns` columns, given the other extents.
+int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) {
+  const int64_t pitch = padded_width(plan, width);
+  const int64_t extra = int64_t{plan.axis[1].high} - plan.axis[1].low;
+  // ((depth - 1) * (height + extra) + height - 1) * pitch + width <= columns
+  const int64_t rows = columns < width ? 0 : (columns - width) / pitch + 1;
+  const int64_t height = (rows - (depth - 1) * extra) / depth;
+  return static_cast<int>(std::min<int64_t>({height, plan.axis[1].positions, kHaloMaxTile[1]}));
+}
+
+// Measured on an H200, in clocks of one multiprocessor.
+constexpr double kBytesPerClock = 18.0;       // its share of the device memory's throughput
+constexpr double kLoaderBytesPerClock = 3.0;  // what its loading warps reach
+constexpr double kTransposeBytesPerClock = 16.0;
+constexpr double kCopyBytesPerClock = 30.0;
+constexpr double kStoreBytesPerClock = 18.0;
+constexpr double kProductOverhead = 1.05;
+constexpr double kUnitClocks = 1000;  // from the last product of a unit to the first of the next
+constexpr double kItemClocks = 1500;
+
+double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan) {
+  const double positions = static_cast<double>(plan.halo[0]) * plan.halo[1] * plan.halo[2] * (1 << plan.image_log);
+  const double units = static_cast<double>(plan.units()) / plan.splits;
+  const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
+  const bool copied = channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0;
+  const double rate = plan.box_width > 0 ? kTransposeBytesPerClock
+                      : copied           ? kCopyBytesPerClock * plan.row_bytes / 128 + 5
+                                         : kLoaderBytesPerClock;
+  const double load = loads * (positions * plan.chunk_panels * plan.row_bytes / rate + 1500.0 / plan.slots);
+  const double steps = static_cast<double>(plan.stages()) * kHaloStageSteps * plan.m_tiles / plan.splits;
+  const double products = steps * std::max<double>(plan.n, 100) * kProductOverhead;
+  const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
+                         std::min<double>(plan.n, plan.columns) * 2;
+  const double store = outputs * element_bytes / kStoreBytesPerClock + units * kUnitClocks;
+  const double item = std::max(load, products + store) + (plan.slots == 1 ? load : 0) + kItemClocks;
+  const int64_t items = plan.items();
+  const double rounds = static_cast<double>(ceil_div(items, kMultiprocessors));
+  const double bytes = element_bytes * (static_cast<double>(problem.batch) * problem.in_channels *
+                                            problem.input_size[0] * problem.input_size[1] * problem.input_size[2] +
+                                        static_cast<double>(problem.batch) * problem.out_channels *
+                                            problem.output_size(0) * problem.output_size(1) * problem.output_size(2));
+  return std::max(rounds * item, bytes / kMultiprocessors / kBytesPerClock) + load;
+}
+
+// Chunks, slots and ring for a tile; the cheapest way is added to the candidates.
+void add_candidate(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
+                   std::vector<HaloPlan>& candidates) {
+  const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
+  const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
+  // Boxes of 16 bytes' worth of channels; along the width they begin at a multiple of 16 bytes.
+  const int64_t align = 16 / element_bytes;
+  const int64_t box_width = round_up(plan.halo[2] + align - 1, align);
+  plan.box_width = 0;
+  if (width_contiguous && plan.image_log == 0 && problem.input_size[2] % align == 0 &&
+      box_width * 16 <= kHaloBoxBytes) {
+    plan.box_width = static_cast<int32_t>(box_width);
+    plan.box_rows = static_cast<int32_t>(std::min<int64_t>(plan.halo[1], kHaloBoxBytes / (box_width * 16)));
+  }
+  const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
+  HaloPlan best{};
+  for (const int row_bytes : {128, 64, 32}) {
+    if (channel_bytes % row_bytes != 0) continue;
+    plan.row_bytes = row_bytes;
+    plan.panels = static_cast<int32_t>(channel_bytes / row_bytes);
+    const int64_t panel_bytes = round_up(positions * row_bytes, kSwizzleBytes);
+    if (panel_bytes > kSharedBytes) continue;
+    plan.panel_bytes = static_cast<int32_t>(panel_bytes);
+    for (int chunks = 1; chunks <= plan.panels; ++chunks) {
+      if (plan.panels % chunks != 0) continue;
+      plan.chunk_panels = plan.panels / chunks;
+      plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
+      const int64_t slot = plan.chunk_panels * panel_bytes;
+      const int64_t reserved =
+          kBarrierBytes + 8 * kHaloStagingBytes + 2 * plan.n * kHaloColumnBytes + kSwizzleBytes + boxes;
+      if (slot + reserved > kSharedBytes || !count_steps(plan)) continue;
+      const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2, 128);
+      const int64_t left = kSharedBytes - reserved - table - slot;
+      if (left < 3 * kHaloStageBytes) continue;
+      const int64_t unit_stages = most_stages(plan);
+      plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;
+      plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
+                                       : left - 4 * kHaloStageBytes >= slot ? 4
+                                                                            : 3);
+      plan.slots = static_cast<int32_t>(
+          std::min<int64_t>(kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
+      if (!plan.resident_weights) {
+        plan.ring = static_cast<int32_t>(std::min<int64_t>(8, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
+      }
+      plan.shared_bytes = reserved + table + plan.slots * slot + int64_t{plan.ring} * kHaloStageBytes;
+      plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
+      plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
+      plan.usable = true;
+      if (!best.usable || plan.cost < best.cost) best = plan;
+      if (chunks == 1 && plan.slots >= 2) break;  // nothing is gained by smaller chunks
+    }
+  }
+  if (best.usable) candidates.push_back(best);
+}
+
+void add_tiles(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
+               std::vector<HaloPlan>& candidates) {
+  const auto add = [&](int depth, int height, int width, bool split_depth) {
+    const int tile[3] = {depth, height, width};
+    int64_t tiles = 1;
+    for (int i = 0; i < 3; ++i) {
+      plan.tile[i] = tile[i];
+      plan.halo[i] = tile[i] + plan.axis[i].high - plan.axis[i].low;
+      if (i == 2) plan.halo[i] = padded_width(plan, tile[i]);
+      plan.tiles[i] = static_cast<int32_t>(ceil_div(plan.axis[i].positions, tile[i]));
+      tiles *= plan.tiles[i];
+    }
+    plan.image_tiles = ceil_div(plan.batch, int64_t{1} << plan.image_log);
+    const int share = split_depth ? depth / 2 : depth;
+    const int64_t extent = (int64_t{(share - 1) * plan.halo[1] + height - 1} * plan.halo[2] + width) << plan.image_log;
+    plan.second_start = split_depth ? (share * plan.halo[1] * plan.halo[2]) << plan.image_log : plan.n;
+    plan.columns = static_cast<int32_t>(std::min<int64_t>(extent, plan.n));
+    if (tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
+    add_candidate(problem, element_bytes, width_contiguous, plan, candidates);
+  };
+  const int64_t columns = plan.n >> plan.image_log;  // of one warpgroup, of one image
+  std::set<int> widths;
+  for (int parts = 1; parts <= plan.axis[2].positions; ++parts) {
+    const int width = static_cast<int>(round_up(ceil_div(plan.axis[2].positions, parts), plan.image_log > 0 ? 1 : 2));
+    if (width < 8 && parts > 1) break;
+    if (width <= kHaloMaxTile[2]) widths.insert(width);
+  }
+  for (const int width : widths) {
+    for (int depth = 1; depth <= 16 && depth < 2 * plan.axis[0].positions; depth *= 2) {
+      const int whole = fitting_height(plan, depth, width, 2 * columns);
+      if (whole >= 1) add(depth, whole, width, false);
+      if (depth >= 2) {
+        const int half = fitting_height(plan, depth / 2, width, columns);
+        if (half >= 1) add(depth, half, width, true);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
+  std::vector<HaloPlan> candidates;
+  for (int i = 0; i < 3; ++i) {
+    if (problem.stride[i] > kHaloMaxStride) return {};
+  }
+  for (const bool stack_width : {true, false}) {
+    if (!stack_width && problem.stride[2] == 1) continue;
+    HaloPlan plan{};
+    plan.batch = problem.batch;
+    plan.groups = problem.groups;
+    plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
+    plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
+    if (!arrange_rows(problem, channels_last, stack_width, plan)) continue;
+    for (const int n : {256, 128, 64}) {
+      if (plan.sets == 2 && n == 256) continue;
+      plan.n = n;
+      for (const int image_log : {0, 3}) {
+        const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
+        if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane)) continue;
+        plan.image_log = image_log;
+        for (int splits = 1; splits <= plan.units(); ++splits) {
+          if (plan.units() % splits != 0) continue;
+          plan.splits = splits;
+          add_tiles(problem, element_bytes, !channels_last, plan, candidates);
         }
-        const int64_t plane_positions = halo_positions | 1;
-        const int64_t stage_steps = std::max<int64_t>(1, stage_bytes / plan.step_bytes);
-        const int64_t ring = kHaloRing * stage_steps * plan.step_bytes + kReserved;
-        const int64_t plane_bytes = plane_positions * 16;
-        const int64_t budget = (halo_blocks_per_sm(n_tiles) == 2 ? kHalfSharedBytes : kSharedBytes) - ring;
-        const int64_t most = budget / plane_bytes / 2 * 2;
-        if (most <= 0) continue;
-        const int64_t chunk = round_up(ceil_div(channel_planes, ceil_div(channel_planes, most)), 2);
-        const int64_t planes = round_up(channel_planes, chunk);
-        // In clocks: what a block spends on reading (a fixed latency for each chunk, then 16-byte pieces), multiplying
-        // (a fixed cost for each run of steps, then the instructions) and writing. Measured on an H200; blocks that
-        // share an SM overlap.
-        const double outer = static_cast<double>(plan.axis[0].outer) * plan.axis[1].outer;
-        const double chunks = static_cast<double>(planes) / chunk;
-        const double loads = chunks > 1 ? chunks * outer : 1;
-        const double load = loads * (3000 + 250.0 * halo_positions * chunk / 256);
-        const double runs = plan.entries * chunks * std::max<double>(1, chunk / 2.0 / stage_steps);
-        const double products = plan.entries * planes / 2.0 * n_tiles * 2 * 36.0;
-        const double multiply = runs * 150 + products;
-        const double store = outer * n_tiles * 2500;
-        const int64_t blocks = plan.batch * plan.groups * (plan.m_tiles / plan.block_m_tiles) *
-                               ceil_div(plan.axis[0].positions, tile[0]) * ceil_div(plan.axis[1].positions, tile[1]) *
-                               ceil_div(plan.axis[2].positions, tile[2]);
-        if (blocks > INT_MAX) continue;
-        const int sharing = halo_blocks_per_sm(n_tiles);
-        const double one = load + multiply + store;
-        const double waves = std::max(1.0, static_cast<double>(blocks) / (kMultiprocessors * sharing));
-        plan.usable = true;
-        plan.cost = waves * std::max(one * (sharing == 2 ? 1.15 : 1.0), products * sharing);
-        plan.warpgroup_n_tiles = n_tiles;
-        for (int i = 0; i < 3; ++i) {
-          plan.tile[i] = tile[i];
-          plan.halo[i] = tile[i] + plan.axis[i].high - plan.axis[i].low;
-          plan.tiles[i] = static_cast<int32_t>(ceil_div(plan.axis[i].positions, tile[i]));
-        }
-        plan.plane_positions = static_cast<int32_t>(plane_positions);
-        plan.stage_steps = static_cast<int32_t>(stage_steps);
-        plan.chunk_planes = static_cast<int32_t>(chunk);
-        plan.planes = static_cast<int32_t>(planes);
-        plan.steps = plan.entries * plan.planes / 2;
-        plan.shared_bytes = ring + chunk * plane_bytes;
-        plan.packed_bytes = plan.groups * plan.m_tiles / plan.block_m_tiles * plan.steps * plan.step_bytes;
-        candidates.push_back(plan);
       }
     }
   }
@@ -176,12 +316,14 @@ HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool chann
 
 std::string to_string(const HaloPlan& plan) {
   std::ostringstream out;
-  out << "halo usable=" << plan.usable << " m_tiles=" << plan.m_tiles << '/' << plan.block_m_tiles
-      << " slabs=" << plan.slabs << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2]
-      << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2] << " planes=" << plan.planes << '/'
-      << plan.chunk_planes << " stage_steps=" << plan.stage_steps << " entries=" << plan.entries
-      << " outer=" << plan.axis[0].outer * plan.axis[1].outer << " n_tiles=" << plan.warpgroup_n_tiles
-      << " shared=" << plan.shared_bytes << " packed=" << plan.packed_bytes << " blocks=" << plan.blocks();
+  out << "halo usable=" << plan.usable << " n=" << plan.n << " sets=" << plan.sets << " pair_rows=" << plan.pair_rows
+      << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs << " phases=" << plan.phases
+      << " splits=" << plan.splits << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x'
+      << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
+      << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
+      << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
+      << " resident=" << plan.resident_weights << " stages=" << plan.stages() << " shared=" << plan.shared_bytes
+      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -1,17 +1,16 @@
 // The tensor-core engine's plan: a block keeps a tile of the input with its halo in shared memory and serves every tap
 // and phase from it. In GEMM's names, M is (phases, output channel), N is positions u of the phase grid, K is (tap,
 // input channel).
-// - Positions: a block owns td x 8 x tw positions of one image; each 8 x 8 piece of a depth is the N = 64 of one
-//   instruction.
-// - Planes: the tile is stored as 16-byte pieces of a position's channels, [plane][position], so that a tap is a shift
-// of
-//   the operand's address by whole positions.
-// - Rows: M is cut into slabs of 16 rows, a warp's share. Where the stride along the width is 2 and the width is
-// contiguous
-//   in the output, rows r and r + 8 of a slab are the two width phases of 8 output channels, so that a slab's outputs
-//   are neighbours; else a slab is 16 channels. Phases of the height and the depth join M while the channels alone
-//   leave rows empty; the others are the block's outer loop.
-// - Taps: phases that share M share their offsets; an offset at which a phase has no tap has a zero weight there.
+// - Panels: the tile is stored as [panel][position][32, 64 or 128 bytes of channels], in wgmma's swizzle of that width.
+//   The swizzle follows the address, so that a tap is a shift of the operand's address by whole positions.
+// - Positions: those of a tile are numbered with the halo's columns and rows between them, so that one instruction's N
+//   columns are neighbours in memory; the columns that fall on the halo are computed and dropped. Where volumes are
+//   small, 8 images share a tile, the image counting fastest.
+// - Rows: M is cut into slabs of 16 rows, a warp's share. Phases join M while the channels alone leave rows empty.
+//   Phases that share M share their offsets; at an offset where one has no tap its weight is zero. Where the width is
+//   contiguous in the output, its two phases stay neighbours: either rows r and r + 8 of a slab are the phases of 8
+//   channels, or the phases are two sets of accumulators.
+// - Units: the phases outside M and the tiles of M, each a pass over the resident tile; `splits` shares them out.
 #pragma once
 
 #include <array>
@@ -26,11 +25,21 @@ namespace convt3d {
 
 constexpr int kHaloMaxOffsets = 16;  // along one axis
 constexpr int kHaloMaxStride = 2;
-constexpr int kHaloRows = 8;  // height of a position tile
-constexpr int kHaloRing = 4;  // stages of the weight ring
-
-// Blocks of the kernel that share an SM: 64 accumulators a thread leave room for two.
-constexpr int halo_blocks_per_sm(int warpgroup_n_tiles) { return warpgroup_n_tiles == 2 ? 2 : 1; }
+constexpr int kHaloMaxPhases = 8;
+constexpr int kHaloMaxSegments = 8;       // phases x sets
+constexpr int kHaloMaxTableStages = 512;  // of a chunk, over all segments
+constexpr int kHaloMaxRing = 12;          // stages of the weight ring
+constexpr int kHaloMaxSlots = 4;          // tiles, or chunks of their channels, in shared memory
+constexpr int kHaloStageSteps = 4;        // steps of K in a stage of the weight ring
+constexpr int kHaloStepBytes = 2048;      // of the packed weight: [2][64 rows][16 bytes]
+constexpr int kHaloOperandBytes = 32;     // of one row in a step of K
+constexpr int kHaloStageBytes = kHaloStageSteps * kHaloStepBytes;
+constexpr int kHaloStagingBytes = 3072;  // of one warp's epilogue
+constexpr int kHaloColumnBytes = 16;     // of the table of columns
+constexpr int kHaloLoaderWarps = 3;
+constexpr int kHaloBoxBuffers = 3;   // of one loader warp, where the input is transposed on its way
+constexpr int kHaloBoxBytes = 4096;  // of one of them
+constexpr int kHaloMaxTile[3] = {127, 255, 510};
 
 // The offsets that one residue (or, where the axis' residues share M, all of them) reads, and the tap of each residue
 // there.
@@ -43,7 +52,7 @@ struct HaloTaps {
 struct HaloAxis {
   int32_t stride;
   int32_t in_m;                   // residues that share M: stride or 1
-  int32_t outer;                  // residues of the outer loop: stride / in_m
+  int32_t outer;                  // residues outside M: stride / in_m
   HaloTaps taps[kHaloMaxStride];  // of each outer residue
   int32_t low;                    // smallest offset
   int32_t high;                   // largest
@@ -60,28 +69,83 @@ struct HaloPlan {
   int64_t groups;
   int32_t in_channels;   // per group
   int32_t out_channels;  // per group
-  bool pair_width;       // rows r and r + 8 are the two width phases
+
+  bool pair_rows;  // rows r and r + 8 are the two width phases of 8 channels
+  int32_t sets;    // of accumulators: 2 where they are the width phases
   int32_t slab_channels;
   int32_t channel_slabs;
   int32_t slabs;
-  int32_t m_tiles;            // of 64 rows
-  int32_t block_m_tiles;      // of one block: 1 or 2
-  int32_t warpgroup_n_tiles;  // N = 64 tiles of one warpgroup
-  int32_t tile[3];            // positions of a block along each axis
-  int32_t halo[3];            // ... with the halo
-  int32_t tiles[3];           // blocks along each axis
-  int32_t plane_positions;    // positions of a plane, padded to an odd count
-  int32_t planes;             // 16-byte planes of all channels of a group, padded to whole chunks
-  int32_t chunk_planes;       // planes in shared memory at a time, an even count: one step of K is two planes
-  int32_t stage_steps;        // steps of K in one stage of the weight ring
-  int32_t steps;              // ... in the whole stream
-  int32_t entries;            // offsets over all outer residues
-  int64_t step_bytes;         // of the packed weight: [2 planes][rows][16 bytes]
+  int32_t m_tiles;  // of 64 rows
+  int32_t phases;   // outside M and sets
+  // The products of a chunk come in segments, one for each phase and set, each from a stage's beginning on.
+  int32_t segment_steps[kHaloMaxSegments];
+  int32_t segment_first[kHaloMaxSegments + 1];  // stage
+  int32_t splits;                               // of the units (m_tiles x phases) over blocks
+
+  int32_t n;             // columns of one instruction, a warpgroup's share of a tile
+  int32_t image_log;     // log2 of the images that share a tile
+  int32_t tile[3];       // positions of a tile along each axis
+  int32_t halo[3];       // ... with the halo
+  int32_t tiles[3];      // along each axis
+  int64_t image_tiles;   // along the batch
+  int32_t second_start;  // first column of the second warpgroup, counted in the tile's positions
+  int32_t columns;       // of a warpgroup that can be outputs
+  int32_t row_bytes;     // of a panel's positions
+  int32_t panel_bytes;
+  int32_t panels;        // of all channels of a group
+  int32_t chunk_panels;  // in a slot
+  int32_t tap_steps;     // steps of K of one tap in a chunk
+  int32_t box_width;  // of the boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
+  int32_t box_rows;   // ... rows along the height
+  int32_t slots;
+  int32_t ring;           // stages
+  bool resident_weights;  // the ring holds all stages of a block's units
   int64_t shared_bytes;
   int64_t packed_bytes;
 
-  int64_t blocks() const { return batch * groups * (m_tiles / block_m_tiles) * tiles[0] * tiles[1] * tiles[2]; }
+  CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
+  CONVT3D_HOST_DEVICE int32_t chunks() const { return panels / chunk_panels; }
+  CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return chunk_panels * panel_bytes; }
+  // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
+  CONVT3D_HOST_DEVICE int32_t first_stage(int phase) const { return chunks() * segment_first[phase * sets]; }
+  CONVT3D_HOST_DEVICE int32_t stages() const { return first_stage(phases); }
+  CONVT3D_HOST_DEVICE int64_t items() const { return groups * image_tiles * tiles[0] * tiles[1] * tiles[2] * splits; }
 };
+
+// The residues of one unit's outer phase; with two sets, `width` is the first set's.
+struct HaloPhase {
+  int32_t depth;
+  int32_t height;
+  int32_t width;
+};
+
+CONVT3D_HOST_DEVICE inline HaloPhase halo_phase(const HaloPlan& plan, int phase) {
+  const int widths = plan.sets == 2 ? 1 : plan.axis[2].outer;
+  return {phase / widths / plan.axis[1].outer, phase / widths % plan.axis[1].outer, phase % widths};
+}
+
+// The residues inside M and the first output channel of one slab of 16 rows.
+struct HaloSlab {
+  int32_t depth;
+  int32_t height;
+  int32_t width;
+  int32_t channel;  // in the group; at or past out_channels where the slab is padding
+};
+
+CONVT3D_HOST_DEVICE inline HaloSlab halo_slab(const HaloPlan& plan, int slab) {
+  HaloSlab result;
+  result.channel = slab % plan.channel_slabs * plan.slab_channels;
+  slab /= plan.channel_slabs;
+  result.width = 0;
+  if (!plan.pair_rows) {
+    result.width = slab % plan.axis[2].in_m;
+    slab /= plan.axis[2].in_m;
+  }
+  result.height = slab % plan.axis[1].in_m;
+  result.depth = slab / plan.axis[1].in_m;
+  if (result.depth >= plan.axis[0].in_m) result.channel = plan.out_channels;
+  return result;
+}
 
 // `element_bytes`: 4 (float32 rounded to TF32) or 2. `channels_last`: the output's format.
 std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last);

@@ -53,9 +53,17 @@ void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
 }
 
 template <typename T>
-void run_halo_forward(const HaloParams<T>& params, Stream stream) {
-  auto* kernel = params.plan.warpgroup_n_tiles == 2 ? convt3d_halo_forward<T, 2> : convt3d_halo_forward<T, 4>;
-  launch("tensor-core forward", kernel, params.plan.blocks(), kHaloThreads, stream, params, params.plan.shared_bytes);
+void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream stream) {
+  const HaloPlan& plan = params.plan;
+  const auto kernel = [&]() -> void (*)(HaloParams<T>) {
+    if (plan.sets == 2) return plan.n == 128 ? convt3d_halo_forward<T, 128, 2> : convt3d_halo_forward<T, 64, 2>;
+    if (plan.n == 256) return convt3d_halo_forward<T, 256, 1>;
+    return plan.n == 128 ? convt3d_halo_forward<T, 128, 1> : convt3d_halo_forward<T, 64, 1>;
+  }();
+  // One block a multiprocessor; whole rounds of the splits, so that a block keeps its own.
+  const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
+  launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / plan.splits * plan.splits),
+         kHaloThreads, stream, params, plan.shared_bytes);
 }
 
 template <typename T>

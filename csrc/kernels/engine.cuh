@@ -7,6 +7,7 @@
 #include "kernels/engine.h"
 #include "kernels/fill_kernel.cuh"
 #include "kernels/pack_weight.cuh"
+#include "kernels/tensor_map.h"
 
 namespace convt3d {
 
@@ -101,6 +102,44 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Sourc
   return params;
 }
 
+// How the tiles of the input are loaded, and the boxes of it that the copy engine then reads.
+template <typename T>
+HaloLoad choose_load(const Source<T>& source, const Problem& problem, const HaloPlan& plan, CUtensorMap& map) {
+  const Strides& stride = source.stride;
+  const int32_t piece = 16 / static_cast<int32_t>(sizeof(T));
+  TensorBox box{};
+  box.data = source.data;
+  box.type = std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32  // rounds to nearest
+             : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const auto set = [&](int axis, int64_t size, int64_t step, int32_t extent) {
+    box.size[axis] = static_cast<cuuint64_t>(size);
+    box.extent[axis] = static_cast<cuuint32_t>(extent);
+    if (axis > 0) box.stride[axis - 1] = static_cast<cuuint64_t>(step) * sizeof(T);
+  };
+  const Int3& size = problem.input_size;
+  if (source.pieces && plan.in_channels * sizeof(T) % plan.row_bytes == 0) {
+    box.swizzle = plan.row_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                  : plan.row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                         : CU_TENSOR_MAP_SWIZZLE_32B;
+    set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(sizeof(T)));
+    set(1, problem.batch, stride.n, 1 << plan.image_log);
+    set(2, size[2], stride.w, plan.halo[2]);
+    set(3, size[1], stride.h, plan.halo[1]);
+    set(4, size[0], stride.d, plan.halo[0]);
+    if (encode(box, map)) return HaloLoad::kCopy;
+  } else if (plan.box_width > 0 && stride.w == 1) {
+    box.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+    set(0, size[2], 1, plan.box_width);
+    set(1, size[1], stride.h, plan.box_rows);
+    set(2, size[0], stride.d, 1);
+    set(3, problem.in_channels, stride.c, piece);
+    set(4, problem.batch, stride.n, 1);
+    if (encode(box, map)) return HaloLoad::kTranspose;
+  }
+  return HaloLoad::kThreads;
+}
+
 template <typename T>
 void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
                   Activation activation, MutableTensor output, void* workspace, Stream stream) {
@@ -120,14 +159,17 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.destination_channels_contiguous = output.stride[1] == 1;
-  // A fragment's four neighbours are channels, or outputs of one row along the width that the phases fill without a
-  // gap.
-  const bool whole_quads = params.destination_channels_contiguous
-                               ? problem.out_channels_per_group() % kQuad == 0
-                               : problem.output_size(2) % kQuad == 0 && (plan.pair_width || problem.stride[2] == 1);
-  params.destination_vectors = whole_quads && reinterpret_cast<uintptr_t>(output.data) % alignof(Quad<T>) == 0;
+  // Neighbours that one store takes: channels, or outputs of a row along the width.
+  const bool paired = plan.pair_rows || plan.sets == 2;
+  const bool whole = params.destination_channels_contiguous
+                         ? problem.out_channels_per_group() % kQuad == 0
+                         : problem.output_size(2) % (paired ? 4 : 2) == 0 && output.stride[4] == 1 &&
+                               plan.image_log == 0 && plan.halo[2] % 2 == 0 && plan.tile[2] % 2 == 0 &&
+                               plan.second_start % 2 == 0;
+  params.destination_vectors = whole && reinterpret_cast<uintptr_t>(output.data) % alignof(Quad<T>) == 0;
   params.relu = activation == Activation::kRelu;
-  run_halo_forward(params, stream);
+  params.load = choose_load(params.source, problem, plan, params.boxes);
+  run_halo_forward(params, multiprocessor_count(), stream);
 }
 
 template <typename T>

@@ -45,6 +45,21 @@ __device__ __forceinline__ void copy_to_shared(void* destination, const void* so
                : "memory");
 }
 
+struct BoxOrigin {
+  int32_t at[5];
+};
+
+// A box of a tensor, zero outside it; `map`: a kernel parameter's, made by cuTensorMapEncodeTiled.
+__device__ __forceinline__ void copy_box_to_shared(void* destination, const void* map, const BoxOrigin& origin,
+                                                   uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(destination)),
+      "l"(map), "r"(shared_address(barrier)), "r"(origin.at[0]), "r"(origin.at[1]), "r"(origin.at[2]),
+      "r"(origin.at[3]), "r"(origin.at[4])
+      : "memory");
+}
+
 // Ordinary stores to shared memory become visible to wgmma and to bulk copies.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -55,11 +70,28 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// Of a whole warpgroup: its share of the registers, a multiple of 8 for each thread.
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 // Shared-memory operand without swizzle, K contiguous: core matrices of 8 rows x 16 bytes, each 128 contiguous bytes.
 // `k_step`: bytes from a core matrix to the next along K; `row_step`: ... along M or N.
 __device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, uint32_t k_step, uint32_t row_step) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(k_step >> 4) << 16 |
          static_cast<uint64_t>(row_step >> 4) << 32;
+}
+
+// Shared-memory operand of rows of 32, 64 or 128 bytes, K contiguous, in the swizzle of that width. The pattern follows
+// the address, so that an operand may begin at any row.
+__device__ __forceinline__ uint64_t swizzled_descriptor(uint32_t address, uint32_t row_bytes) {
+  const uint64_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+  return matrix_descriptor(address, 16, 8 * row_bytes) | swizzle << 62;
 }
 
 }  // namespace convt3d::hopper

@@ -30,6 +30,14 @@ inline void check_cuda(cudaError_t error, const char* what) {
   throw std::runtime_error(text);
 }
 
+inline int multiprocessor_count() {
+  int device = 0;
+  int count = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for the device");
+  return count;
+}
+
 // `blocks` past the largest grid are taken by the kernels' own loops over their tiles.
 template <typename Params>
 void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream, const Params& params,

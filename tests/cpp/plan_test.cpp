@@ -138,15 +138,35 @@ void check_halo(const Problem& problem) {
                "the tensor-core engine visits the defined terms", problem);
         for (int i = 0; i < 3; ++i) {
           expect(plan.tiles[i] * plan.tile[i] >= plan.axis[i].positions, "tiles cover the positions", problem);
-          expect(plan.halo[i] == plan.tile[i] + plan.axis[i].high - plan.axis[i].low, "the halo is the offsets' range",
+          const int range = plan.tile[i] + plan.axis[i].high - plan.axis[i].low;
+          expect(plan.halo[i] == range || (i == 2 && plan.halo[i] == range + 1), "the halo is the offsets' range",
                  problem);
         }
-        expect(plan.tile[1] == kHaloRows &&
-                   plan.tile[0] * plan.tile[2] / 8 == plan.warpgroup_n_tiles * (plan.block_m_tiles == 2 ? 1 : 2),
-               "the tile is whole instructions", problem);
-        expect(plan.planes % plan.chunk_planes == 0 && plan.chunk_planes % 2 == 0 &&
-                   plan.planes * 16 >= plan.in_channels * element_bytes,
-               "planes hold the channels", problem);
+        // Columns from a tile's first position to its last, `depth` planes deep.
+        const auto extent = [&](int depth) {
+          return ((int64_t{depth - 1} * plan.halo[1] + plan.tile[1] - 1) * plan.halo[2] + plan.tile[2])
+                 << plan.image_log;
+        };
+        const bool neighbours = plan.second_start == plan.n && extent(plan.tile[0]) <= 2 * plan.n &&
+                                plan.columns == std::min<int64_t>(extent(plan.tile[0]), plan.n);
+        const int half = plan.tile[0] / 2;
+        const bool halves = plan.tile[0] % 2 == 0 && extent(half) <= plan.n && plan.columns == extent(half) &&
+                            plan.second_start == (half * plan.halo[1] * plan.halo[2]) << plan.image_log;
+        expect(neighbours || halves, "two warpgroups hold the tile's columns", problem);
+        const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
+        expect(plan.panel_bytes >= positions * plan.row_bytes && plan.panel_bytes % 1024 == 0, "a panel holds the tile",
+               problem);
+        expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element_bytes,
+               "panels hold the channels", problem);
+        for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
+          const int stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
+          expect(stages * kHaloStageSteps >= plan.segment_steps[segment] &&
+                     (stages - 1) * kHaloStageSteps < plan.segment_steps[segment],
+                 "stages hold the steps", problem);
+        }
+        expect(plan.units() % plan.splits == 0 && plan.slots >= 1 && plan.slots <= kHaloMaxSlots && plan.ring >= 1 &&
+                   plan.ring <= kHaloMaxRing && (plan.ring >= 3 || plan.resident_weights),
+               "rings exist", problem);
         expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
                "slabs hold the output channels", problem);
