@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <functional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -16,6 +17,8 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
+
+constexpr int64_t kSmallestBoxRow = 32;  // bytes along the width; below, the copy engine is slower than threads
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -161,15 +164,21 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
   const bool copied = channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0;
-  const double rate = plan.box_width > 0 ? kTransposeBytesPerClock
+  const double box_row_bytes = static_cast<double>(plan.box_width) * element_bytes;
+  const double rate = plan.box_width > 0 ? kTransposeBytesPerClock * std::min(1.0, box_row_bytes / 96)
                       : copied           ? kCopyBytesPerClock * plan.row_bytes / 128 + 5
                                          : kLoaderBytesPerClock;
   const double load = loads * (positions * plan.chunk_panels * plan.row_bytes / rate + 1500.0 / plan.slots);
-  const double steps = static_cast<double>(plan.stages()) * kHaloStageSteps * plan.m_tiles / plan.splits;
+  const double steps = static_cast<double>(most_stages(plan)) * kHaloStageSteps;  // of the slowest split
   const double products = steps * std::max<double>(plan.n, 100) * kProductOverhead;
   const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
                          std::min<double>(plan.n, plan.columns) * 2;
-  const double store = outputs * element_bytes / kStoreBytesPerClock + units * kUnitClocks;
+  // Where the width is contiguous, rows of a tile that are no whole sectors of memory are written in pieces.
+  const int64_t row_bytes = int64_t{plan.tile[2]} * plan.axis[2].stride * element_bytes;
+  const bool whole_sectors =
+      plan.axis[2].dst_size * element_bytes % 32 == 0 && (plan.tiles[2] == 1 || row_bytes % 32 == 0);
+  const double pieces = channels_last || whole_sectors ? 1.0 : 1.2 + 64.0 / row_bytes;
+  const double store = outputs * element_bytes / kStoreBytesPerClock * pieces + units * kUnitClocks;
   const double item = std::max(load, products + store) + (plan.slots == 1 ? load : 0) + kItemClocks;
   const int64_t items = plan.items();
   const double rounds = static_cast<double>(ceil_div(items, kMultiprocessors));
@@ -180,9 +189,10 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   return std::max(rounds * item, bytes / kMultiprocessors / kBytesPerClock) + load;
 }
 
-// Chunks, slots and ring for a tile; the cheapest way is added to the candidates.
-void add_candidate(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
-                   std::vector<HaloPlan>& candidates) {
+using Visitor = std::function<void(const HaloPlan&)>;
+
+// Chunks, slots and ring for a tile: the cheapest way.
+void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
   // Boxes of 16 bytes' worth of channels; along the width they begin at a multiple of 16 bytes.
@@ -190,9 +200,11 @@ void add_candidate(const Problem& problem, int element_bytes, bool width_contigu
   const int64_t box_width = round_up(plan.halo[2] + align - 1, align);
   plan.box_width = 0;
   if (width_contiguous && plan.image_log == 0 && problem.input_size[2] % align == 0 &&
-      box_width * 16 <= kHaloBoxBytes) {
+      problem.input_size[2] * element_bytes >= kSmallestBoxRow && box_width * 16 <= kHaloBoxBytes) {
     plan.box_width = static_cast<int32_t>(box_width);
-    plan.box_rows = static_cast<int32_t>(std::min<int64_t>(plan.halo[1], kHaloBoxBytes / (box_width * 16)));
+    const int64_t most = kHaloBoxBytes / (box_width * 16);  // rows
+    plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
+    plan.box_depths = static_cast<int32_t>(std::clamp<int64_t>(most / plan.halo[1], 1, plan.halo[0]));
   }
   const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
   HaloPlan best{};
@@ -232,11 +244,11 @@ void add_candidate(const Problem& problem, int element_bytes, bool width_contigu
       if (chunks == 1 && plan.slots >= 2) break;  // nothing is gained by smaller chunks
     }
   }
-  if (best.usable) candidates.push_back(best);
+  if (best.usable) visit(best);
 }
 
-void add_tiles(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
-               std::vector<HaloPlan>& candidates) {
+void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
+                 const Visitor& visit) {
   const auto add = [&](int depth, int height, int width, bool split_depth) {
     const int tile[3] = {depth, height, width};
     int64_t tiles = 1;
@@ -253,7 +265,7 @@ void add_tiles(const Problem& problem, int element_bytes, bool width_contiguous,
     plan.second_start = split_depth ? (share * plan.halo[1] * plan.halo[2]) << plan.image_log : plan.n;
     plan.columns = static_cast<int32_t>(std::min<int64_t>(extent, plan.n));
     if (tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
-    add_candidate(problem, element_bytes, width_contiguous, plan, candidates);
+    visit_tile(problem, element_bytes, width_contiguous, plan, visit);
   };
   const int64_t columns = plan.n >> plan.image_log;  // of one warpgroup, of one image
   std::set<int> widths;
@@ -274,12 +286,9 @@ void add_tiles(const Problem& problem, int element_bytes, bool width_contiguous,
   }
 }
 
-}  // namespace
-
-std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
-  std::vector<HaloPlan> candidates;
+void visit_candidates(const Problem& problem, int element_bytes, bool channels_last, const Visitor& visit) {
   for (int i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kHaloMaxStride) return {};
+    if (problem.stride[i] > kHaloMaxStride) return;
   }
   for (const bool stack_width : {true, false}) {
     if (!stack_width && problem.stride[2] == 1) continue;
@@ -289,8 +298,8 @@ std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes,
     plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
     plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
     if (!arrange_rows(problem, channels_last, stack_width, plan)) continue;
-    for (const int n : {256, 128, 64}) {
-      if (plan.sets == 2 && n == 256) continue;
+    for (const int n : {256, 192, 128, 64}) {
+      if (plan.sets == 2 && n > 128) continue;
       plan.n = n;
       for (const int image_log : {0, 3}) {
         const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
@@ -299,19 +308,28 @@ std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes,
         for (int splits = 1; splits <= plan.units(); ++splits) {
           if (plan.units() % splits != 0) continue;
           plan.splits = splits;
-          add_tiles(problem, element_bytes, !channels_last, plan, candidates);
+          visit_tiles(problem, element_bytes, !channels_last, plan, visit);
         }
       }
     }
   }
+}
+
+}  // namespace
+
+std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
+  std::vector<HaloPlan> candidates;
+  visit_candidates(problem, element_bytes, channels_last,
+                   [&](const HaloPlan& candidate) { candidates.push_back(candidate); });
   return candidates;
 }
 
 HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool channels_last) {
-  const std::vector<HaloPlan> candidates = halo_candidates(problem, element_bytes, channels_last);
-  const auto best = std::min_element(candidates.begin(), candidates.end(),
-                                     [](const HaloPlan& a, const HaloPlan& b) { return a.cost < b.cost; });
-  return best == candidates.end() ? HaloPlan{} : *best;
+  HaloPlan best{};
+  visit_candidates(problem, element_bytes, channels_last, [&](const HaloPlan& candidate) {
+    if (!best.usable || candidate.cost < best.cost) best = candidate;
+  });
+  return best;
 }
 
 std::string to_string(const HaloPlan& plan) {

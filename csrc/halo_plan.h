@@ -37,8 +37,8 @@ constexpr int kHaloStageBytes = kHaloStageSteps * kHaloStepBytes;
 constexpr int kHaloStagingBytes = 3072;  // of one warp's epilogue
 constexpr int kHaloColumnBytes = 16;     // of the table of columns
 constexpr int kHaloLoaderWarps = 3;
-constexpr int kHaloBoxBuffers = 3;   // of one loader warp, where the input is transposed on its way
-constexpr int kHaloBoxBytes = 4096;  // of one of them
+constexpr int kHaloBoxBuffers = 2;   // of one loader warp, where the input is transposed on its way
+constexpr int kHaloBoxBytes = 6144;  // of one of them
 constexpr int kHaloMaxTile[3] = {127, 255, 510};
 
 // The offsets that one residue (or, where the axis' residues share M, all of them) reads, and the tap of each residue
@@ -95,8 +95,9 @@ struct HaloPlan {
   int32_t panels;        // of all channels of a group
   int32_t chunk_panels;  // in a slot
   int32_t tap_steps;     // steps of K of one tap in a chunk
-  int32_t box_width;  // of the boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
-  int32_t box_rows;   // ... rows along the height
+  int32_t box_width;   // of the boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
+  int32_t box_rows;    // ... rows along the height
+  int32_t box_depths;  // more than one only with all rows
   int32_t slots;
   int32_t ring;           // stages
   bool resident_weights;  // the ring holds all stages of a block's units

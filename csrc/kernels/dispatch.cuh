@@ -58,12 +58,14 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   const auto kernel = [&]() -> void (*)(HaloParams<T>) {
     if (plan.sets == 2) return plan.n == 128 ? convt3d_halo_forward<T, 128, 2> : convt3d_halo_forward<T, 64, 2>;
     if (plan.n == 256) return convt3d_halo_forward<T, 256, 1>;
+    if (plan.n == 192) return convt3d_halo_forward<T, 192, 1>;
     return plan.n == 128 ? convt3d_halo_forward<T, 128, 1> : convt3d_halo_forward<T, 64, 1>;
   }();
-  // One block a multiprocessor; whole rounds of the splits, so that a block keeps its own.
+  // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
-  launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / plan.splits * plan.splits),
-         kHaloThreads, stream, params, plan.shared_bytes);
+  const int64_t round = plan.splits * plan.groups <= blocks ? plan.splits * plan.groups : plan.splits;
+  launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / round * round), kHaloThreads, stream,
+         params, plan.shared_bytes);
 }
 
 template <typename T>

@@ -132,7 +132,7 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
     set(0, size[2], 1, plan.box_width);
     set(1, size[1], stride.h, plan.box_rows);
-    set(2, size[0], stride.d, 1);
+    set(2, size[0], stride.d, plan.box_depths);
     set(3, problem.in_channels, stride.c, piece);
     set(4, problem.batch, stride.n, 1);
     if (encode(box, map)) return HaloLoad::kTranspose;

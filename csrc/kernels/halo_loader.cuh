@@ -15,11 +15,14 @@ class SmallDivisor {
  public:
   __device__ __forceinline__ explicit SmallDivisor(int divisor)
       : divisor_(divisor), reciprocal_(((1u << 31) - 1) / static_cast<uint32_t>(divisor) + 1) {}
+  __device__ __forceinline__ int quotient(int value) const {
+    return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
+  }
   // Leaves the remainder.
   __device__ __forceinline__ int divide(int& value) const {
-    const int quotient = static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
-    value -= quotient * divisor_;
-    return quotient;
+    const int result = quotient(value);
+    value -= result * divisor_;
+    return result;
   }
 
  private:
@@ -122,7 +125,7 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
   }
 }
 
-// Walks the boxes of a chunk that one warp takes, every kHaloLoaderWarps-th: rows fastest, then depths, then pieces.
+// Walks the boxes of a chunk: rows fastest, then depths, then pieces of channels.
 struct HaloBoxCursor {
   int row = 0;
   int d = 0;
@@ -132,7 +135,8 @@ struct HaloBoxCursor {
     row += plan.box_rows;
     if (row < plan.halo[1]) return;
     row = 0;
-    if (++d < plan.halo[0]) return;
+    d += plan.box_depths;
+    if (d < plan.halo[0]) return;
     d = 0;
     ++piece;
   }
@@ -141,24 +145,20 @@ struct HaloBoxCursor {
   }
 };
 
-// One warp's boxes of a tile, each a few rows of one depth and 16 bytes' worth of channels: the copy engine brings them
-// as they are in memory, [channel][row][width], a few ahead; the warp stores them as the rows of a panel.
+// One warp's boxes of a tile, each a few rows, or whole depths, of 16 bytes' worth of channels: the copy engine brings
+// them as they are in memory, [channel][row][width], a few ahead; the warp stores them as the rows of a panel.
 template <typename T>
 class HaloTransposer {
  public:
   __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp, unsigned char* buffers,
                                             uint64_t* arrived)
-      : params_(params), plan_(params.plan), buffers_(buffers), arrived_(arrived), warp_(warp) {
-    if (params.load != HaloLoad::kTranspose) return;
-    // A lane's positions, 32 apart, lie in every box at the same places.
-    const SmallDivisor width(plan_.halo[2]);
-#pragma unroll
-    for (int i = 0; i < kLanePositions; ++i) {
-      int w = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-      const int row = width.divide(w);
-      place_[i] = row * plan_.box_width + w;
-    }
-  }
+      : params_(params),
+        plan_(params.plan),
+        buffers_(buffers),
+        arrived_(arrived),
+        warp_(warp),
+        width_(params.plan.halo[2]),
+        box_positions_(params.plan.box_depths * params.plan.box_rows * params.plan.box_width) {}
 
   // A chunk. `enter` waits until the panels may be written.
   template <typename Enter>
@@ -169,7 +169,7 @@ class HaloTransposer {
     const int start_w = origin[2] & -kChannels;  // a box begins at a multiple of 16 bytes
     const auto request = [&](const HaloBoxCursor& box, int slot) {
       if (box.piece >= pieces || threadIdx.x % 32 != 0) return;
-      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(plan_.box_rows * plan_.box_width * 16));
+      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_positions_ * 16));
       hopper::copy_box_to_shared(
           buffers_ + slot * kHaloBoxBytes, &params_.boxes,
           {start_w, origin[1] + box.row, origin[0] + box.d,
@@ -209,7 +209,6 @@ class HaloTransposer {
 
  private:
   static constexpr int kChannels = kPieceChannels<T>;
-  static constexpr int kLanePositions = kHaloBoxBytes / 16 / 32;
   static constexpr int kInFlight = 16 / kChannels;  // positions of a lane on their way at a time
 
   template <bool kWhole>
@@ -218,22 +217,23 @@ class HaloTransposer {
     const int panel_pieces_log = plan_.row_bytes == 128 ? 3 : plan_.row_bytes == 64 ? 2 : 1;
     const uint32_t mask = swizzle_mask(plan_.row_bytes);
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int positions = min(plan_.box_rows, plan_.halo[1] - box.row) * plan_.halo[2];
-    const int step = plan_.box_rows * plan_.box_width;  // from a channel to the next
+    const int rows = min(plan_.box_rows, plan_.halo[1] - box.row) * min(plan_.box_depths, plan_.halo[0] - box.d);
+    const int positions = rows * plan_.halo[2];
+    const int step = box_positions_;  // from a channel to the next
     unsigned char* panel = panels + (box.piece >> panel_pieces_log) * plan_.panel_bytes;
     uint32_t offset = ((box.d * plan_.halo[1] + box.row) * plan_.halo[2] + lane) * plan_.row_bytes +
                       (box.piece & ((1 << panel_pieces_log) - 1)) * 16;
-#pragma unroll
-    for (int first = 0; first < kLanePositions; first += kInFlight) {
-      if (32 * first >= positions) break;
+#pragma unroll 1
+    for (int first = 0; 32 * first < positions; first += kInFlight) {
       alignas(16) T values[kInFlight][kChannels];
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
-        const bool exists = lane + 32 * (first + i) < positions;
+        const int position = lane + 32 * (first + i);
+        const bool exists = position < positions;
+        const T* at = source + position + width_.quotient(position) * (plan_.box_width - plan_.halo[2]);
 #pragma unroll
         for (int c = 0; c < kChannels; ++c) {
-          values[i][c] =
-              exists && (kWhole || c < channels) ? source[place_[first + i] + c * step] : from_accumulator<T>(0.0f);
+          values[i][c] = exists && (kWhole || c < channels) ? at[c * step] : from_accumulator<T>(0.0f);
         }
       }
 #pragma unroll
@@ -251,7 +251,8 @@ class HaloTransposer {
   unsigned char* buffers_;
   uint64_t* arrived_;
   int warp_;
-  int place_[kLanePositions];
+  SmallDivisor width_;
+  int box_positions_;
   int slot_ = 0;
   uint32_t parity_ = 0;
 };

@@ -31,7 +31,7 @@ struct HaloParams {
   bool relu;
 };
 
-// One block's share of a tile: splits count fastest, so that blocks at work at the same time share the input's tiles.
+// One block's share of a tile. Splits and groups count fastest: blocks at work at the same time share lines of memory.
 struct HaloItem {
   int split;
   int first[3];  // position of the tile along each axis
@@ -40,10 +40,10 @@ struct HaloItem {
 
   __device__ __forceinline__ HaloItem(const HaloPlan& plan, uint32_t index) {
     split = static_cast<int>(take(index, plan.splits));
+    group = take(index, static_cast<uint32_t>(plan.groups));
 #pragma unroll
     for (int i = 2; i >= 0; --i) first[i] = static_cast<int>(take(index, plan.tiles[i])) * plan.tile[i];
-    image = static_cast<int64_t>(take(index, static_cast<uint32_t>(plan.image_tiles))) << plan.image_log;
-    group = index;
+    image = static_cast<int64_t>(index) << plan.image_log;
   }
   __device__ __forceinline__ bool same_weights(const HaloItem& other) const {
     return split == other.split && group == other.group;
