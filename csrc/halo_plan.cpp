@@ -18,8 +18,6 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
 
-constexpr int64_t kSmallestBoxRow = 32;  // bytes along the width; below, the copy engine is slower than threads
-
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -139,6 +137,15 @@ int padded_width(const HaloPlan& plan, int width) {
   return plan.image_log > 0 ? halo : static_cast<int>(round_up(halo, 2));
 }
 
+// Stages of one unit, at most, where all channels are in one chunk.
+int64_t most_unit_stages(const HaloPlan& plan) {
+  int64_t most = 0;
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    most = std::max<int64_t>(most, plan.first_stage(phase + 1) - plan.first_stage(phase));
+  }
+  return most;
+}
+
 // The tile's extent along the height that fills `columns` columns, given the other extents.
 int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) {
   const int64_t pitch = padded_width(plan, width);
@@ -179,7 +186,8 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
       plan.axis[2].dst_size * element_bytes % 32 == 0 && (plan.tiles[2] == 1 || row_bytes % 32 == 0);
   const double pieces = channels_last || whole_sectors ? 1.0 : 1.2 + 64.0 / row_bytes;
   const double store = outputs * element_bytes / kStoreBytesPerClock * pieces + units * kUnitClocks;
-  const double item = std::max(load, products + store) + (plan.slots == 1 ? load : 0) + kItemClocks;
+  const double compute = plan.alternate ? std::max(products, products / 2 + store) : products + store;
+  const double item = std::max(load, compute) + (plan.slots == 1 ? load : 0) + kItemClocks;
   const int64_t items = plan.items();
   const double rounds = static_cast<double>(ceil_div(items, kMultiprocessors));
   const double bytes = element_bytes * (static_cast<double>(problem.batch) * problem.in_channels *
@@ -195,12 +203,13 @@ using Visitor = std::function<void(const HaloPlan&)>;
 void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
-  // Boxes of 16 bytes' worth of channels; along the width they begin at a multiple of 16 bytes.
+  // Boxes of 16 bytes' worth of channels; along the width they begin at a multiple of 16 bytes. Where most of a box
+  // would be halo, threads are faster.
   const int64_t align = 16 / element_bytes;
   const int64_t box_width = round_up(plan.halo[2] + align - 1, align);
   plan.box_width = 0;
-  if (width_contiguous && plan.image_log == 0 && problem.input_size[2] % align == 0 &&
-      problem.input_size[2] * element_bytes >= kSmallestBoxRow && box_width * 16 <= kHaloBoxBytes) {
+  if (width_contiguous && plan.image_log == 0 && problem.input_size[2] % align == 0 && 2 * plan.tile[2] >= box_width &&
+      box_width * 16 <= kHaloBoxBytes) {
     plan.box_width = static_cast<int32_t>(box_width);
     const int64_t most = kHaloBoxBytes / (box_width * 16);  // rows
     plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
@@ -234,8 +243,11 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       plan.slots = static_cast<int32_t>(
           std::min<int64_t>(kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
       if (!plan.resident_weights) {
-        plan.ring = static_cast<int32_t>(std::min<int64_t>(8, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
+        plan.ring =
+            static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
       }
+      // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much.
+      plan.alternate = chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
       plan.shared_bytes = reserved + table + plan.slots * slot + int64_t{plan.ring} * kHaloStageBytes;
       plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
       plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
@@ -340,8 +352,9 @@ std::string to_string(const HaloPlan& plan) {
       << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
       << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
       << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
-      << " resident=" << plan.resident_weights << " stages=" << plan.stages() << " shared=" << plan.shared_bytes
-      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
+      << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
+      << " shared=" << plan.shared_bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()
+      << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -101,6 +101,7 @@ struct HaloPlan {
   int32_t slots;
   int32_t ring;           // stages
   bool resident_weights;  // the ring holds all stages of a block's units
+  bool alternate;         // the warpgroups multiply in turns, each storing while the other multiplies
   int64_t shared_bytes;
   int64_t packed_bytes;
 

@@ -27,6 +27,7 @@ struct HaloBarriers {
   uint64_t tile_full[kHaloMaxSlots];
   uint64_t tile_empty[kHaloMaxSlots];
   uint64_t box_full[kHaloLoaderWarps][kHaloBoxBuffers];
+  uint64_t turn[2];  // of each multiplying warpgroup
 };
 
 // For every step of a chunk's segments, how far the operand lies from the warpgroup's first column, in units of 16
@@ -298,6 +299,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       static_cast<uint32_t>(second ? plan.second_start * plan.row_bytes / 16 : 0);
   HaloReader reader(shared, plan);
   HaloPlace tile;
+  uint32_t turn_parity = second ? 0 : 1;  // the first warpgroup begins
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
     const HaloItem item(plan, index);
     reader.begin_item();
@@ -306,6 +308,10 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       const int phase_index = unit % plan.phases;
       float c[kSets][kN / 2];
       clear(c);
+      if (plan.alternate) {
+        hopper::barrier_wait(&shared.barriers->turn[second ? 1 : 0], turn_parity);
+        turn_parity ^= 1;
+      }
       for (int chunk = 0; chunk < chunks; ++chunk) {
         if (chunks > 1 || unit == item.split * units) {
           hopper::barrier_wait(&shared.barriers->tile_full[tile.slot], tile.parity);
@@ -322,6 +328,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
           tile.advance(plan.slots);
         }
       }
+      if (plan.alternate && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->turn[second ? 0 : 1]);
       hopper::wgmma_wait<0>();
       fence_registers(c);
       reader.release_all();
@@ -356,6 +363,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     for (auto& warp_boxes : shared.barriers->box_full) {
       for (uint64_t& box_full : warp_boxes) hopper::barrier_init(&box_full, 1);
     }
+    for (uint64_t& turn : shared.barriers->turn) hopper::barrier_init(&turn, kHaloMultiplyThreads / 64);
     hopper::barrier_init_fence();
   }
   fill_columns(params, shared.columns);
