@@ -15,6 +15,7 @@ from convt3d.benchmark import measure as measuring
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import Layer, parse_layer, select_layers, suite
 from convt3d.benchmark.measure import measure
+from convt3d.benchmark.overhead import REPLACES, format_overhead, measure_overhead
 from convt3d.benchmark.timing import Repetitions
 
 if TYPE_CHECKING:
@@ -305,6 +306,38 @@ def test_table_shows_every_peer_ratio_and_reason() -> None:
     assert " ".join(first.split()) == "forward fp32 NCDHW 2.0000 8.0000 5.0000 - 2.50x 25.0% 1.2e-07 -"
     assert second.split()[-4:] == ["0.50x", "5.0%", "1.2e-07", "-"]
     assert absent == "absent matmul_shuffle: RuntimeError: no compiler"
+
+
+def test_overhead_measures_every_call_beside_the_one_it_replaces() -> None:
+    measured = measure_overhead("fp32", torch.device("cpu"), bursts=3)
+    assert set(measured) == {*REPLACES, *REPLACES.values()}
+    assert all(0.5 < value < 1e5 for value in measured.values())
+
+
+def test_overhead_table_shows_what_our_calls_take_more() -> None:
+    table = format_overhead({"fp16": {"F.conv_transpose3d": 12.0, "convt3d.conv_transpose3d": 15.5}})
+    theirs, ours = table.splitlines()
+    assert theirs.split() == ["fp16", "F.conv_transpose3d", "12.00", "us"]
+    assert ours.split() == ["fp16", "convt3d.conv_transpose3d", "15.50", "us", "+3.50"]
+
+
+def test_record_file_keeps_the_overhead_of_the_same_origin_only(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    content = records.merge(None, META, [record()])
+    content["overhead_us"] = {"fp16": {"F.conv_transpose3d": 12.0}}
+    records.save(path, content)
+    assert records.load(path) == content
+    assert records.merge(content, META, [record(ms=1.0)])["overhead_us"] == content["overhead_us"]
+    assert "overhead_us" not in records.merge(content, {**META, "gpu": "another"}, [])
+
+
+@pytest.mark.cuda
+def test_command_measures_the_overhead(tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    assert main(["--overhead", "--precision", "fp16", "--json", str(path)]) == 0
+    content = records.load(path)
+    assert content is not None
+    assert set(content["overhead_us"]["fp16"]) == {*REPLACES, *REPLACES.values()}
 
 
 def test_command_lists_layers_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:

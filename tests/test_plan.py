@@ -1,4 +1,4 @@
-"""The phase map and the plans, without torch or a GPU: compiles tests/cpp/plan_test.cpp and runs it."""
+"""The phase map, the plans and their cache, without torch or a GPU: compiles the tests in tests/cpp and runs them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,23 @@ from convt3d.benchmark.layers import Layer
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_plans_follow_the_definition(tmp_path: Path) -> None:
+PLANS = ["csrc/plan.cpp", "csrc/halo_plan.cpp", "csrc/phase_map.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("test", "sources"),
+    [
+        ("plan_test", PLANS),
+        ("plan_cache_test", [*PLANS, "csrc/forward_plan.cpp", "csrc/forward_plan_cache.cpp"]),
+    ],
+)
+def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler")
-    program = tmp_path / "plan_test"
-    sources = ["tests/cpp/plan_test.cpp", "csrc/plan.cpp", "csrc/halo_plan.cpp", "csrc/phase_map.cpp"]
-    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-Icsrc"]
-    subprocess.run([compiler, *flags, *sources, "-o", str(program)], cwd=ROOT, check=True)
+    program = tmp_path / test
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-Icsrc"]
+    subprocess.run([compiler, *flags, f"tests/cpp/{test}.cpp", *sources, "-o", str(program)], cwd=ROOT, check=True)
     result = subprocess.run([str(program)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 

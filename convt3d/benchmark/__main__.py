@@ -56,7 +56,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("a CUDA device is needed, and torch sees none")
     if options.json and options.no_peers:
         parser.error("--json keeps comparisons; it cannot be combined with --no-peers")
-    return _run(layers, options)
+    return _measure_overhead(options) if options.overhead else _run(layers, options)
+
+
+def _measure_overhead(options: argparse.Namespace) -> int:
+    from .overhead import format_overhead, measure_overhead
+
+    meta = current_meta()
+    print(", ".join(f"{key} {value}" for key, value in meta.items()), flush=True)
+    device = torch.device("cuda", torch.cuda.current_device())
+    chosen = [precision for precision in PRECISIONS if precision in (options.precision or PRECISIONS)]
+    measured = {precision: measure_overhead(precision, device) for precision in chosen}
+    print(format_overhead(measured), flush=True)
+    if options.json:
+        kept = records.merge(records.load(options.json), meta, [])
+        kept["overhead_us"] = {**kept.get("overhead_us", {}), **measured}
+        records.save(options.json, kept)
+    return 0
 
 
 def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
@@ -120,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="merge the records into FILE, case by case")
     parser.add_argument("--quick", action="store_true", help="fewer replays: a first look, with more noise")
     parser.add_argument("--no-peers", action="store_true", help="measure convt3d alone")
+    parser.add_argument(
+        "--overhead",
+        action="store_true",
+        help="measure instead what an eager call without gradient takes on the host, in microseconds",
+    )
     parser.add_argument("--list", action="store_true", help="show the chosen layers and stop")
     return parser
 

@@ -39,11 +39,15 @@ class Meta(TypedDict):
     python_tree: str
 
 
-class RecordFile(TypedDict):
-    """Content of a record file."""
-
+class _RecordFile(TypedDict):
     meta: Meta
     records: list[Record]
+
+
+class RecordFile(_RecordFile, total=False):
+    """Content of a record file."""
+
+    overhead_us: dict[str, dict[str, float]]  # precision -> call -> host time of one eager call
 
 
 # A record stays comparable with a newer one while these agree. The Python tree is left out: the kernels are in csrc.
@@ -67,10 +71,14 @@ def merge(old: RecordFile | None, meta: Meta, new: Iterable[Record]) -> RecordFi
     Old records of another GPU, torch, cuDNN or kernel source are dropped: the new meta would give them a false origin.
     """
     by_key: dict[tuple[str, str, str, str], Record] = {}
+    merged: RecordFile = {"meta": meta, "records": []}
     if old is not None and not differences(old["meta"], meta):
         by_key.update((_key(record), record) for record in old["records"])
+        if "overhead_us" in old:
+            merged["overhead_us"] = old["overhead_us"]
     by_key.update((_key(record), record) for record in new)
-    return {"meta": meta, "records": list(by_key.values())}
+    merged["records"] = list(by_key.values())
+    return merged
 
 
 def differences(old: Meta, new: Meta) -> list[str]:
@@ -89,7 +97,8 @@ def load(path: Path) -> RecordFile | None:
 def save(path: Path, content: RecordFile) -> None:
     """Write the file, one record a line so that a diff shows what changed; a reader never sees half of it."""
     lines = ",\n".join("  " + json.dumps(record) for record in content["records"])
-    text = '{"meta": ' + json.dumps(content["meta"]) + ',\n "records": [\n' + lines + "\n]}\n"
+    overhead = ',\n "overhead_us": ' + json.dumps(content["overhead_us"]) if "overhead_us" in content else ""
+    text = '{"meta": ' + json.dumps(content["meta"]) + overhead + ',\n "records": [\n' + lines + "\n]}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "forward_plan.h"
+#include "forward_plan_cache.h"
 #include "kernels/engine.h"
 #include "kernels/launch.cuh"
 
@@ -31,25 +31,24 @@ void with_type(DataType dtype, Function&& function) {
 }
 
 DeviceTraits current_device() {
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  check_cuda(cudaGetDevice(&device), "asking for the current device");
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for the device");
   static const bool built = compiled_architectures().find("sm_90a") != std::string::npos;
-  return {built && major == 9 && minor == 0};
+  const DeviceFacts facts = device_facts();
+  return {built && facts.capability_major == 9 && facts.capability_minor == 0};
 }
 
 }  // namespace
 
-int64_t forward_workspace_bytes(const Problem& problem, DataType dtype, Float32Mode mode, MutableTensor output) {
-  return choose_forward(problem, dtype, mode, output.stride[1] == 1, current_device()).workspace_bytes;
+std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
+                                                     MutableTensor output) {
+  // Not destroyed at exit: other threads may still be calling.
+  static auto* const cache = new ForwardPlanCache(256);
+  return cache->get({problem, dtype, mode, output.stride[1] == 1, current_device()});
 }
 
-void forward(const Problem& problem, DataType dtype, Float32Mode mode, ConstTensor input, ConstTensor weight,
+int64_t forward_workspace_bytes(const ForwardPlan& plan) { return plan.workspace_bytes; }
+
+void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
-  const ForwardPlan plan = choose_forward(problem, dtype, mode, output.stride[1] == 1, current_device());
   with_type(dtype, [&](auto tag) {
     Engine<typename decltype(tag)::Type>::forward(problem, plan, input, weight, bias, activation, output, workspace,
                                                   stream);

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "problem.h"
@@ -43,9 +44,13 @@ enum class Activation : int { kNone, kRelu };
 // What float32 may be rounded to on its way into the tensor cores; other types do not look at it.
 enum class Float32Mode : int { kIeee, kTf32 };
 
-// output = activation(conv_transpose3d(input, weight) + bias)
-int64_t forward_workspace_bytes(const Problem& problem, DataType dtype, Float32Mode mode, MutableTensor output);
-void forward(const Problem& problem, DataType dtype, Float32Mode mode, ConstTensor input, ConstTensor weight,
+// output = activation(conv_transpose3d(input, weight) + bias). The plan is that of the current device and is
+// remembered: asking again for the same costs no search.
+struct ForwardPlan;
+std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
+                                                     MutableTensor output);
+int64_t forward_workspace_bytes(const ForwardPlan& plan);
+void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
 
 // In the three gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts

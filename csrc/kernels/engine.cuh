@@ -169,7 +169,7 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.destination_vectors = whole && reinterpret_cast<uintptr_t>(output.data) % alignof(Quad<T>) == 0;
   params.relu = activation == Activation::kRelu;
   params.load = choose_load(params.source, problem, plan, params.boxes);
-  run_halo_forward(params, multiprocessor_count(), stream);
+  run_halo_forward(params, device_facts().multiprocessors, stream);
 }
 
 template <typename T>

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <climits>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "kernels/api.h"
 
@@ -30,12 +33,43 @@ inline void check_cuda(cudaError_t error, const char* what) {
   throw std::runtime_error(text);
 }
 
-inline int multiprocessor_count() {
+struct DeviceFacts {
+  int capability_major;
+  int capability_minor;
+  int multiprocessors;
+};
+
+// Of the current device. A thread seldom changes its device: the facts of the one it used last are at hand.
+inline DeviceFacts device_facts() {
+  thread_local int known = -1;
+  thread_local DeviceFacts facts{};
   int device = 0;
-  int count = 0;
   check_cuda(cudaGetDevice(&device), "asking for the current device");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "asking for the device");
-  return count;
+  if (device == known) return facts;
+  const auto ask = [&](int& value, cudaDeviceAttr attribute) {
+    check_cuda(cudaDeviceGetAttribute(&value, attribute, device), "asking for the device");
+  };
+  known = -1;
+  ask(facts.capability_major, cudaDevAttrComputeCapabilityMajor);
+  ask(facts.capability_minor, cudaDevAttrComputeCapabilityMinor);
+  ask(facts.multiprocessors, cudaDevAttrMultiProcessorCount);
+  known = device;
+  return facts;
+}
+
+// Lets `function` have `bytes` of dynamic shared memory on the current device. The driver takes its time with each
+// attribute, so what it was told is remembered.
+inline void allow_shared_memory(const char* name, const void* function, int64_t bytes) {
+  static std::mutex mutex;
+  static auto* const allowed = new std::map<std::pair<const void*, int>, int64_t>;  // other threads may outlive exit
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), name);
+  const std::lock_guard<std::mutex> lock(mutex);
+  int64_t& known = (*allowed)[{function, device}];
+  if (bytes <= known) return;
+  check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             name);
+  known = bytes;
 }
 
 // `blocks` past the largest grid are taken by the kernels' own loops over their tiles.
@@ -44,11 +78,7 @@ void launch(const char* name, void (*kernel)(Params), int64_t blocks, int thread
             int64_t shared_bytes = 0) {
   if (blocks == 0) return;
   const void* function = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > 0) {
-    check_cuda(
-        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-        name);
-  }
+  if (shared_bytes > 0) allow_shared_memory(name, function, shared_bytes);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, INT_MAX)));
   void* arguments[] = {const_cast<Params*>(&params)};
   check_cuda(cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(threads)), arguments,

@@ -1,4 +1,5 @@
 // The operators on a CUDA device: allocation and the current stream, then the kernels of csrc/kernels.
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -64,10 +65,18 @@ Tensor allocate_result(const char* op, const Int5& sizes, MemoryFormat format, c
 }
 
 // Freed on return: PyTorch reuses the memory only for work that comes later on the same stream.
-Tensor allocate_scratch(const char* op, int64_t bytes, const Tensor& like) {
-  check_fits_device(op, bytes, like);
-  return allocate_or_explain([&] { return allocate_workspace(op, bytes, like); });
-}
+class Scratch {
+ public:
+  Scratch(const char* op, int64_t bytes, const Tensor& like) {
+    if (bytes == 0) return;  // asking the allocator for nothing takes its time too
+    check_fits_device(op, bytes, like);
+    tensor_ = allocate_or_explain([&] { return allocate_workspace(op, bytes, like); });
+  }
+  void* data() const { return tensor_ ? tensor_->mutable_data_ptr() : nullptr; }
+
+ private:
+  std::optional<Tensor> tensor_;
+};
 
 void zero(const Tensor& tensor) { TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor.get())); }
 
@@ -81,11 +90,10 @@ Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor
                                   result_format(input, weight), input);
   if (problem.batch == 0) return output;
   const DataType dtype = kernel_dtype(input);
-  const Float32Mode mode = float32_mode();
-  const int64_t bytes = forward_workspace_bytes(problem, dtype, mode, mutable_view(output));
-  const Tensor workspace = allocate_scratch(op, bytes, input);
-  convt3d::forward(problem, dtype, mode, view(input), view(weight), view_vector(bias), activation, mutable_view(output),
-                   workspace.mutable_data_ptr(), current_stream(input));
+  const auto plan = plan_forward_call(problem, dtype, float32_mode(), mutable_view(output));
+  const Scratch workspace(op, forward_workspace_bytes(*plan), input);
+  convt3d::forward(problem, *plan, dtype, view(input), view(weight), view_vector(bias), activation,
+                   mutable_view(output), workspace.data(), current_stream(input));
   return output;
 }
 
@@ -97,9 +105,9 @@ Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Ten
                                       result_format(grad_output, weight), grad_output);
   if (problem.batch == 0) return grad_input;
   const DataType dtype = kernel_dtype(grad_output);
-  const Tensor workspace = allocate_scratch(op, input_grad_workspace_bytes(problem, dtype), grad_output);
+  const Scratch workspace(op, input_grad_workspace_bytes(problem, dtype), grad_output);
   convt3d::input_grad(problem, dtype, view(grad_output), view(relu_output), view(weight), mutable_view(grad_input),
-                      workspace.mutable_data_ptr(), current_stream(grad_output));
+                      workspace.data(), current_stream(grad_output));
   return grad_input;
 }
 
@@ -115,9 +123,9 @@ Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Te
     return grad_weight;
   }
   const DataType dtype = kernel_dtype(grad_output);
-  const Tensor workspace = allocate_scratch(op, weight_grad_workspace_bytes(problem, dtype), grad_output);
+  const Scratch workspace(op, weight_grad_workspace_bytes(problem, dtype), grad_output);
   convt3d::weight_grad(problem, dtype, view(grad_output), view(relu_output), view(input), mutable_view(grad_weight),
-                       workspace.mutable_data_ptr(), current_stream(grad_output));
+                       workspace.data(), current_stream(grad_output));
   return grad_weight;
 }
 
@@ -130,9 +138,9 @@ Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const s
   }
   const Int5 size = sizes_of(grad_output);
   const DataType dtype = kernel_dtype(grad_output);
-  const Tensor workspace = allocate_scratch(op, bias_grad_workspace_bytes(size, dtype), grad_output);
-  convt3d::bias_grad(size, dtype, view(grad_output), view(relu_output), grad_bias.mutable_data_ptr(),
-                     workspace.mutable_data_ptr(), current_stream(grad_output));
+  const Scratch workspace(op, bias_grad_workspace_bytes(size, dtype), grad_output);
+  convt3d::bias_grad(size, dtype, view(grad_output), view(relu_output), grad_bias.mutable_data_ptr(), workspace.data(),
+                     current_stream(grad_output));
   return grad_bias;
 }
 

@@ -1,0 +1,123 @@
+// The cache of forward plans, without torch or a GPU; run by tests/test_plan.py.
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "forward_plan_cache.h"
+
+namespace {
+
+using namespace convt3d;
+
+int failures = 0;
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  ++failures;
+  std::printf("not so: %s\n", what);
+}
+
+ForwardQuery some_query() {
+  ForwardQuery query{};
+  query.problem.batch = 2;
+  query.problem.in_channels = 32;
+  query.problem.out_channels = 48;
+  query.problem.groups = 2;
+  query.problem.input_size = {5, 6, 17};
+  query.problem.kernel_size = {3, 2, 4};
+  query.problem.stride = {2, 1, 2};
+  query.problem.padding = {1, 0, 1};
+  query.problem.dilation = {1, 2, 1};
+  query.dtype = DataType::kFloat16;
+  query.mode = Float32Mode::kIeee;
+  query.channels_last = false;
+  query.device = {true};
+  return query;
+}
+
+std::string searched(const ForwardQuery& query) {
+  return to_string(choose_forward(query.problem, query.dtype, query.mode, query.channels_last, query.device));
+}
+
+void test_same_query_is_searched_once() {
+  ForwardPlanCache cache(4);
+  const auto first = cache.get(some_query());
+  expect(to_string(*first) == searched(some_query()), "the plan is the search's");
+  expect(cache.get(some_query()) == first && cache.size() == 1, "the second call gets the first one's plan");
+}
+
+void test_every_part_of_a_query_counts() {
+  std::vector<ForwardQuery> queries{some_query()};
+  const auto add = [&](const std::function<void(ForwardQuery&)>& change) {
+    queries.push_back(some_query());
+    change(queries.back());
+  };
+  add([](ForwardQuery& query) { query.problem.batch = 3; });
+  add([](ForwardQuery& query) { query.problem.in_channels = 64; });
+  add([](ForwardQuery& query) { query.problem.out_channels = 64; });
+  add([](ForwardQuery& query) { query.problem.groups = 1; });
+  Int3 Problem::* const triples[] = {&Problem::input_size, &Problem::kernel_size,    &Problem::stride,
+                                     &Problem::padding,    &Problem::output_padding, &Problem::dilation};
+  for (auto triple : triples) {
+    for (int axis = 0; axis < 3; ++axis) add([=](ForwardQuery& query) { (query.problem.*triple)[axis] += 3; });
+  }
+  add([](ForwardQuery& query) { query.dtype = DataType::kFloat32; });
+  add([](ForwardQuery& query) { query.mode = Float32Mode::kTf32; });
+  add([](ForwardQuery& query) { query.channels_last = true; });
+  add([](ForwardQuery& query) { query.device = {false}; });
+
+  ForwardPlanCache cache(queries.size());
+  for (const ForwardQuery& query : queries) {
+    expect(to_string(*cache.get(query)) == searched(query), "a query that differs gets its own plan");
+  }
+  expect(cache.size() == queries.size(), "each query has its own entry");
+}
+
+void test_oldest_plan_is_forgotten_and_stays_valid() {
+  ForwardPlanCache cache(2);
+  const auto first = cache.get(some_query());
+  for (int batch = 3; batch < 8; ++batch) {
+    ForwardQuery query = some_query();
+    query.problem.batch = batch;
+    cache.get(query);
+    expect(cache.size() == 2, "the cache is bounded");
+  }
+  expect(to_string(*first) == searched(some_query()), "a forgotten plan stays with who holds it");
+  expect(cache.get(some_query()) != first, "a forgotten plan is searched again");
+}
+
+void test_threads() {
+  ForwardPlanCache cache(3);
+  std::vector<std::string> expected;
+  for (int batch = 0; batch < 8; ++batch) {
+    ForwardQuery query = some_query();
+    query.problem.batch = batch + 1;
+    expected.push_back(searched(query));
+  }
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < 4; ++worker) {
+    threads.emplace_back([&, worker] {
+      for (int turn = 0; turn < 500; ++turn) {
+        ForwardQuery query = some_query();
+        const int batch = (turn * (worker + 1)) % 8;
+        query.problem.batch = batch + 1;
+        if (to_string(*cache.get(query)) != expected[batch]) ++wrong[worker];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int count : wrong) expect(count == 0, "threads get the plans they asked for");
+}
+
+}  // namespace
+
+int main() {
+  test_same_query_is_searched_once();
+  test_every_part_of_a_query_counts();
+  test_oldest_plan_is_forgotten_and_stays_valid();
+  test_threads();
+  return failures == 0 ? 0 : 1;
+}
