@@ -5,7 +5,8 @@ Importing the package registers the operators `torch.ops.convt3d.*`; `convt3d.co
 """
 
 from convt3d import nn
+from convt3d._explain import Explanation, explain
 from convt3d._version import __version__
 from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
 
-__all__ = ["__version__", "conv_transpose3d", "conv_transpose3d_relu", "nn"]
+__all__ = ["Explanation", "__version__", "conv_transpose3d", "conv_transpose3d_relu", "explain", "nn"]

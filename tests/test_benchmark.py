@@ -10,10 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from convt3d._layer import Layer
 from convt3d.benchmark import calls, records
 from convt3d.benchmark import measure as measuring
 from convt3d.benchmark.__main__ import main
-from convt3d.benchmark.layers import Layer, parse_layer, select_layers, suite
+from convt3d.benchmark.layers import parse_layer, select_layers, suite
 from convt3d.benchmark.measure import measure
 from convt3d.benchmark.overhead import REPLACES, format_overhead, measure_overhead
 from convt3d.benchmark.timing import Repetitions

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from convt3d._layer import Layer
+
 from . import records
 from .environment import current_meta
-from .layers import LAYOUTS, PASSES, PRECISIONS, Layer, select_layers
+from .layers import LAYOUTS, PASSES, PRECISIONS, select_layers
 from .measure import measure
 from .progress import progress, write
 from .timing import QUICK, Repetitions, Timer, warm_up

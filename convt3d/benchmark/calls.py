@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .layers import LAYOUTS, Int3, Layer
+from convt3d._layer import Int3, Layer
+
+from .layers import LAYOUTS
 
 Call = Callable[[], Tensor]
 Compiler = Callable[[Callable[[Tensor, Tensor | None], Tensor]], Callable[[Tensor, Tensor | None], Tensor]]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from convt3d._layer import Layer
+
     from .calls import Call
-    from .layers import Layer
     from .records import Record
 
 # No precision rounds this badly: a peer beyond it computes something else and has no time worth comparing with.

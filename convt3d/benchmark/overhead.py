@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 
 import convt3d
+from convt3d._layer import Layer
 
 from .calls import DTYPES, precision_switches, random_operands
-from .layers import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

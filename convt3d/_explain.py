@@ -1,0 +1,225 @@
+"""`convt3d.explain`: which kernel a call gets, and how far that is from what the hardware allows."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from convt3d._layer import ELEMENT_BYTES, Layer
+from convt3d._library import LIBRARY_PATH, build_info
+from convt3d._memory_format import result_memory_format
+from convt3d._registry import ops
+from convt3d.functional import Ints, _triple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_HOPPER = (9, 0)
+_ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
+
+
+@dataclass(frozen=True)
+class ForwardPlan:
+    """What csrc/forward_plan.cpp chooses for one problem.
+
+    Attributes:
+        engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``.
+        plan: its tile and launch, as text.
+        workspace_bytes: of the scratch memory that a call allocates.
+        expected_ms: estimate of the plan's time on an H200.
+    """
+
+    engine: str
+    plan: str
+    workspace_bytes: int
+    expected_ms: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `convt3d.explain` says about one call; printing it shows everything.
+
+    Attributes:
+        input_shape: (N, C_in, D, H, W).
+        weight_shape: (C_in, C_out/groups, kD, kH, kW).
+        output_shape: (N, C_out, D', H', W').
+        precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
+        layout: of the output, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
+        device: the GPU that the engine is chosen for.
+        engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"simt"``, ...; ``"none"`` for an empty
+            batch.
+        plan: the engine's tile and launch, as text.
+        workspace_bytes: scratch memory that the call allocates (the repacked weight).
+        bytes: of input, weight and output, once each.
+        flops: two for each multiply-add whose output position is in range.
+        limit_ms: time at best: `bytes` at the speed of a copy, or `flops` at the precision's peak.
+        expected_ms: estimate of the kernel's time, from the plan's cost; it ranks plans better than it tells the time.
+    """
+
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    precision: str
+    layout: str
+    device: str
+    engine: str
+    plan: str
+    workspace_bytes: int
+    bytes: int
+    flops: int
+    limit_ms: float
+    expected_ms: float
+
+    def __str__(self) -> str:
+        per_byte = self.flops / self.bytes if self.bytes else 0.0
+        fraction = f" ({self.limit_ms / self.expected_ms:.0%} of the limit)" if self.expected_ms else ""
+        shapes = f"input {self.input_shape}, weight {self.weight_shape} -> output {self.output_shape}"
+        return "\n".join(
+            [
+                f"conv_transpose3d: {shapes}, {self.precision}, {self.layout}",
+                f"  device     {self.device}",
+                f"  engine     {self.engine}",
+                f"  plan       {self.plan}",
+                f"  work       {self.flops / 1e9:.4g} GFLOP, {self.bytes / 1e6:.4g} MB, {per_byte:.3g} FLOP/byte",
+                f"  limit      {self.limit_ms:.4g} ms",
+                f"  expected   {self.expected_ms:.4g} ms{fraction}",
+                f"  workspace  {self.workspace_bytes / 1e6:.4g} MB",
+            ]
+        )
+
+
+def forward_plan(layer: Layer, precision: str, layout: str, *, has_wgmma: bool) -> ForwardPlan:
+    """The engine and plan of a forward.
+
+    Args:
+        layer: the problem.
+        precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
+        layout: of the output, ``"NCDHW"`` or ``"NDHWC"``.
+        has_wgmma: whether the device has compute capability 9.0 and the library its machine code.
+    """
+    triples = (
+        layer.input_size,
+        layer.kernel_size,
+        layer.stride,
+        layer.padding,
+        layer.output_padding,
+        layer.dilation,
+    )
+    flat = [
+        layer.batch,
+        layer.in_channels,
+        layer.out_channels,
+        layer.groups,
+        *(size for triple in triples for size in triple),
+    ]
+    sizes = (ctypes.c_int64 * len(flat))(*flat)
+    text = ctypes.create_string_buffer(4096)
+    length = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_explain_forward(
+        sizes, ELEMENT_BYTES[precision], precision == "tf32", layout == "NDHWC", has_wgmma, text, len(text)
+    )
+    if length >= len(text):
+        raise AssertionError(f"the plan's text has {length} characters, more than the {len(text)} reserved for it")
+    facts = dict(line.split("=", 1) for line in text.value.decode().splitlines())
+    return ForwardPlan(facts["engine"], facts["plan"], int(facts["workspace_bytes"]), float(facts["expected_ms"]))
+
+
+def has_wgmma(device: torch.device) -> bool:
+    """Whether the engine for Hopper's matrix units can run on a CUDA device, with this build."""
+    return torch.cuda.get_device_capability(device) == _HOPPER and "sm_90a" in build_info().architectures
+
+
+def explain(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+    *,
+    device_capability: tuple[int, int] | None = None,
+) -> Explanation:
+    """Which engine and plan `convt3d.conv_transpose3d` runs for these arguments, the limit and the expected time.
+
+    Nothing is computed and no GPU is needed: only shapes, strides and dtypes count, so meta tensors do. float32 follows
+    PyTorch's TF32 switches as a call would. The limit and the expected time are those of one NVIDIA H200 (4.25 TB/s;
+    133, 400, 743 and 771 TFLOP/s in fp32, tf32, fp16 and bf16), whatever the device; they leave out the launch.
+
+    Args:
+        input: as in :func:`convt3d.conv_transpose3d`, as all but the last argument; on any device.
+        weight: of the same dtype and device as input.
+        bias: or None.
+        stride: one int, or three for (depth, height, width); so `padding`, `output_padding` and `dilation`.
+        padding: voxels cut off on either side of the output.
+        output_padding: voxels added at its far side.
+        groups: number of blocks that the channels are split into.
+        dilation: voxels between the elements of the kernel.
+        device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for. Default:
+            that of the tensors' CUDA device, or an H200's for tensors elsewhere.
+
+    Raises:
+        RuntimeError: an argument is invalid, as for the call itself.
+    """
+    batched = input.unsqueeze(0) if input.dim() == 4 else input
+    tensors = [None if tensor is None else _without_data(tensor) for tensor in (batched, weight, bias)]
+    output = ops.conv_transpose3d(*tensors, stride, padding, output_padding, groups, dilation)  # also checks them all
+    depth, height, width = batched.shape[2:]
+    k_depth, k_height, k_width = weight.shape[2:]
+    layer = Layer(
+        "",
+        batch=batched.shape[0],
+        in_channels=batched.shape[1],
+        out_channels=output.shape[1],
+        input_size=(depth, height, width),
+        kernel_size=(k_depth, k_height, k_width),
+        stride=_triple("stride", stride),
+        padding=_triple("padding", padding),
+        output_padding=_triple("output_padding", output_padding),
+        dilation=_triple("dilation", dilation),
+        groups=groups,
+        bias=bias is not None,
+    )
+    precision = _precision(input.dtype)
+    layout = "NDHWC" if result_memory_format(batched, weight) == torch.channels_last_3d else "NCDHW"
+    device, wgmma = _device(input.device, device_capability)
+    plan = ForwardPlan("none", "an empty batch: nothing runs", 0, 0.0)
+    if layer.batch > 0:
+        plan = forward_plan(layer, precision, layout, has_wgmma=wgmma)
+    return Explanation(
+        input_shape=layer.input_shape,
+        weight_shape=layer.weight_shape,
+        output_shape=layer.output_shape,
+        precision=precision,
+        layout=layout,
+        device=device,
+        engine=plan.engine,
+        plan=plan.plan,
+        workspace_bytes=plan.workspace_bytes,
+        bytes=layer.bytes(precision),
+        flops=2 * layer.multiply_adds,
+        limit_ms=layer.limit_ms(precision),
+        expected_ms=max(plan.expected_ms, layer.limit_ms(precision)) if layer.batch else 0.0,
+    )
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _precision(dtype: torch.dtype) -> str:
+    if dtype == torch.float32:
+        return "tf32" if torch.backends.cudnn.conv.fp32_precision == "tf32" else "fp32"  # type: ignore[attr-defined]
+    return {torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+
+
+def _device(device: torch.device, capability: tuple[int, int] | None) -> tuple[str, bool]:
+    """The GPU in words, and whether it runs the engine for Hopper's matrix units."""
+    if capability is not None:
+        return f"compute capability {capability[0]}.{capability[1]} (given)", tuple(capability) == _HOPPER
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device), has_wgmma(device)
+    return _ASSUMED_DEVICE, True

@@ -1,0 +1,125 @@
+"""`convt3d.explain`: the engine that runs, exact bytes and flops, and the limit, without a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+import convt3d
+
+PARAMETERS: dict[str, Any] = {
+    "stride": (2, 1, 2),
+    "padding": (1, 0, 2),
+    "output_padding": (1, 0, 0),
+    "groups": 2,
+    "dilation": (1, 2, 1),
+}
+
+
+def tensors(dtype: torch.dtype = torch.float16, device: str = "meta") -> tuple[torch.Tensor, torch.Tensor]:
+    return (
+        torch.empty(3, 16, 4, 5, 6, dtype=dtype, device=device),
+        torch.empty(16, 12, 3, 2, 4, dtype=dtype, device=device),
+    )
+
+
+def test_work_is_exact() -> None:
+    input, weight = tensors()
+    explained = convt3d.explain(input, weight, None, **PARAMETERS)
+    output = convt3d.conv_transpose3d(input, weight, None, **PARAMETERS)
+    assert explained.output_shape == output.shape
+    assert explained.bytes == 2 * (input.numel() + weight.numel() + output.numel())
+    products = 0
+    for positions in itertools.product(range(4), range(5), range(6)):
+        for taps in itertools.product(range(3), range(2), range(4)):
+            place = [
+                i * PARAMETERS["stride"][a] - PARAMETERS["padding"][a] + k * PARAMETERS["dilation"][a]
+                for a, (i, k) in enumerate(zip(positions, taps, strict=True))
+            ]
+            products += all(0 <= place[a] < output.shape[2 + a] for a in range(3))
+    assert explained.flops == 2 * 3 * 16 * 12 * products
+
+
+def test_limit_is_the_slower_of_moving_and_computing() -> None:
+    moving = convt3d.explain(*tensors(), **PARAMETERS)
+    assert moving.limit_ms == pytest.approx(1e3 * moving.bytes / 4.25e12)
+    many = torch.empty(4, 512, 16, 16, 16, device="meta", dtype=torch.bfloat16)
+    computing = convt3d.explain(many, torch.empty(512, 512, 3, 3, 3, device="meta", dtype=torch.bfloat16))
+    assert computing.limit_ms == pytest.approx(1e3 * computing.flops / 771e12)
+    assert computing.expected_ms >= computing.limit_ms
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_engine_of_an_assumed_h200(device: str) -> None:
+    explained = convt3d.explain(*tensors(device=device), **PARAMETERS)
+    assert explained.device == "NVIDIA H200 (assumed)"
+    assert explained.engine != "simt"
+    assert explained.plan
+    assert explained.workspace_bytes > 0
+
+
+def test_engine_of_a_given_capability() -> None:
+    assert convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 0)).engine == "simt"
+    hopper = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(9, 0))
+    assert hopper.engine == convt3d.explain(*tensors(), **PARAMETERS).engine
+    assert hopper.device == "compute capability 9.0 (given)"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision"), [(torch.float64, "fp64"), (torch.float16, "fp16"), (torch.bfloat16, "bf16")]
+)
+def test_precision_of_a_dtype(dtype: torch.dtype, precision: str) -> None:
+    assert convt3d.explain(*tensors(dtype)).precision == precision
+
+
+@pytest.mark.parametrize(("allowed", "precision"), [(True, "tf32"), (False, "fp32")])
+def test_float32_follows_pytorchs_switch(allowed: bool, precision: str) -> None:
+    with torch.backends.cudnn.flags(allow_tf32=allowed):
+        assert convt3d.explain(*tensors(torch.float32)).precision == precision
+
+
+def test_layout_is_the_results() -> None:
+    input, weight = tensors()
+    assert convt3d.explain(input, weight).layout == "NCDHW"
+    assert convt3d.explain(input.to(memory_format=torch.channels_last_3d), weight).layout == "NDHWC"
+
+
+def test_unbatched_input_counts_as_a_batch_of_one() -> None:
+    input, weight = tensors()
+    assert convt3d.explain(input[0], weight) == convt3d.explain(input[:1], weight)
+
+
+def test_nothing_runs_for_an_empty_batch() -> None:
+    input, weight = tensors()
+    explained = convt3d.explain(input[:0], weight)
+    assert (explained.engine, explained.flops, explained.expected_ms) == ("none", 0, 0.0)
+    assert "none" in str(explained)
+
+
+def test_invalid_arguments_are_refused_as_by_the_call() -> None:
+    input, weight = tensors()
+    with pytest.raises(RuntimeError, match="stride must be positive, got"):
+        convt3d.explain(input, weight, stride=0)
+    with pytest.raises(RuntimeError, match="bias must have C_out = 12 elements"):
+        convt3d.explain(input, weight, torch.empty(5, dtype=torch.float16, device="meta"))
+
+
+def test_text_shows_everything() -> None:
+    explained = convt3d.explain(*tensors(), **PARAMETERS)
+    text = str(explained)
+    for value in (explained.engine, explained.plan, explained.output_shape, "fp16, NCDHW", "FLOP/byte", "assumed"):
+        assert str(value) in text
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        explained.engine = "another"  # type: ignore[misc]
+
+
+@pytest.mark.cuda
+def test_device_of_cuda_tensors_is_their_own() -> None:
+    explained = convt3d.explain(*tensors(device="cuda"), **PARAMETERS)
+    assert explained.device == torch.cuda.get_device_name()
+    is_hopper = torch.cuda.get_device_capability() == (9, 0)
+    assert (explained.engine != "simt") == is_hopper
