@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._layer import Layer
-
 from . import records
 from .environment import current_meta
 from .layers import LAYOUTS, PASSES, PRECISIONS, select_layers
@@ -21,6 +19,8 @@ from .timing import QUICK, Repetitions, Timer, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from convt3d._layer import Layer
 
 _EPILOG = """\
 times: ms, medians of device events around CUDA-graph replays with a cold L2

@@ -6,14 +6,16 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from convt3d._layer import Int3, Layer
-
 from .layers import LAYOUTS
+
+if TYPE_CHECKING:
+    from convt3d._layer import Int3, Layer
 
 Call = Callable[[], Tensor]
 Compiler = Callable[[Callable[[Tensor, Tensor | None], Tensor]], Callable[[Tensor, Tensor | None], Tensor]]

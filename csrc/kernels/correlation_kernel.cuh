@@ -9,7 +9,7 @@ namespace convt3d {
 
 template <typename T, TileShape kShape, bool kMasked>
 __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
-                                  min_blocks(Operator::kForward, kShape, sizeof(T)))
+                                  min_blocks(Operator::kForward, kShape, sizeof(T), kMasked))
     convt3d_correlation(const __grid_constant__ CorrelationParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
   __shared__ union {

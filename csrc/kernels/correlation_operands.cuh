@@ -56,6 +56,9 @@ class CorrelationOperands {
   static constexpr int kQuads = Tile::kM * Tile::kK / kQuad / Tile::kThreads / kPositions;    // of A, at each position
   static constexpr int kSharers = Tile::kThreads > Tile::kM ? Tile::kThreads / Tile::kM : 1;  // of one position
   static constexpr int kRowQuadsB = Tile::kN / kQuad;
+  // A depth that no tap brings into the source, modulo 2^32: a size and the offsets beside it add up to less than 2^31.
+  // A flag for each position would make some kernels spill.
+  static constexpr int32_t kNowhere = INT32_MIN;
   static_assert(kPositions * kQuads * Tile::kThreads * kQuad == Tile::kM * Tile::kK, "threads cover A exactly");
   static_assert(kRowQuadsB * Tile::kK <= Tile::kThreads, "one quad of B a thread is enough");
 
@@ -78,7 +81,7 @@ class CorrelationOperands {
     for (int p = 0; p < kPositions; ++p) {
       Position position = base;
       grid.advance(position, column_ + p * Tile::kThreads);
-      exists_[p] = position.n < params.batch;
+      const bool exists = position.n < params.batch;
       d_[p] = static_cast<int32_t>(position.d) * params.axis[0].src_step;
       h_[p] = static_cast<int32_t>(position.h) * params.axis[1].src_step;
       w_[p] = static_cast<int32_t>(position.w) * params.axis[2].src_step;
@@ -89,6 +92,7 @@ class CorrelationOperands {
                           params.source.mask_stride.spatial(d_[p], h_[p], w_[p]) +
                           group * params.k_channels * params.source.mask_stride.c;
       }
+      if (!exists) d_[p] = kNowhere;
     }
     row_b_ = thread / kRowQuadsB;
     column_b_ = thread % kRowQuadsB * kQuad;
@@ -166,7 +170,8 @@ class CorrelationOperands {
     if constexpr (kMasked) mask_tap_offset_ = params_.source.mask_stride.spatial(offset[0], offset[1], offset[2]);
 #pragma unroll
     for (int p = 0; p < kPositions; ++p) {
-      inside_[p] = exists_[p] && params_.source.contains(d_[p] + offset[0], h_[p] + offset[1], w_[p] + offset[2]);
+      const auto depth = static_cast<int32_t>(static_cast<uint32_t>(d_[p]) + static_cast<uint32_t>(offset[0]));
+      inside_[p] = params_.source.contains(depth, h_[p] + offset[1], w_[p] + offset[2]);
     }
   }
 
@@ -178,7 +183,6 @@ class CorrelationOperands {
   int32_t d_[kPositions], h_[kPositions], w_[kPositions];
   int64_t offset_[kPositions];
   int64_t mask_offset_[kMasked ? kPositions : 1];
-  bool exists_[kPositions];
   bool inside_[kPositions];
   int64_t tap_offset_;
   int64_t mask_tap_offset_;

@@ -10,7 +10,7 @@
 namespace convt3d {
 
 // Blocks that must fit an SM, for __launch_bounds__: as many as leave every kernel the registers it needs.
-constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes) {
+constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes, bool masked) {
   if (element_bytes == 8) return 1;
   switch (shape) {
     case TileShape::kNarrow:
@@ -18,7 +18,7 @@ constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes) {
     case TileShape::kSlim:
       return 2;
     case TileShape::kMedium:
-      return 3;
+      return op != Operator::kWeightGrad && masked ? 2 : 3;
     case TileShape::kWide:
       return op == Operator::kWeightGrad ? 1 : 2;
   }

@@ -13,7 +13,7 @@ constexpr int kSegmentTiles = 1024;
 
 template <typename T, TileShape kShape, bool kMasked>
 __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
-                                  min_blocks(Operator::kWeightGrad, kShape, sizeof(T)))
+                                  min_blocks(Operator::kWeightGrad, kShape, sizeof(T), kMasked))
     convt3d_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
   __shared__ typename BlockTile::Stage stages[2];
