@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from convt3d._layer import Layer
-from convt3d.benchmark import calls, records
+from convt3d.benchmark import calls, plot, records
 from convt3d.benchmark import measure as measuring
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import parse_layer, select_layers, suite
@@ -360,6 +361,118 @@ def test_command_says_that_it_needs_a_gpu(capsys: pytest.CaptureFixture[str]) ->
         main(["--layer", "seed1*"])
     assert exit_info.value.code == 2
     assert "a CUDA device is needed" in capsys.readouterr().err
+
+
+def save_record(path: Path, *layers: str) -> None:
+    passes = ("forward", "backward_weight")
+    found = [
+        {**record(pass_, layout, 1.0 + number), "layer": layer}
+        for number, layer in enumerate(layers)
+        for pass_, layout in itertools.product(passes, calls.LAYOUTS)
+    ]
+    records.save(path, records.merge(None, META, found))  # type: ignore[arg-type]
+
+
+def test_summary_gives_means_and_the_worst_case() -> None:
+    shown = [record(ms=1.0), record(layout="NDHWC", ms=4.0), {**record("backward_input"), "peers_ms": {}}]
+    assert records.format_summary(shown).splitlines() == [
+        "forward fp32: 2.50x, at least 1.25x; 25.0% of the limit (2 records)",
+        "backward_input fp32: no peer; 25.0% of the limit (1 records)",
+    ]
+
+
+def test_command_shows_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "gpu.json"
+    save_record(path, "kb58", "kb72")
+    options = ["--from-record", str(path), "--layer", "kb5*", "--pass", "forward", "--layout", "NDHWC"]
+    assert main(options) == 0
+    shown = capsys.readouterr().out
+    assert "A GPU" in shown
+    assert "kb58" in shown
+    assert "kb72" not in shown
+    assert "backward_weight" not in shown
+    assert "NCDHW 1.0" not in shown
+    assert "forward fp32: 5.00x, at least 5.00x; 50.0% of the limit (1 records)" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from-record", "absent.json"], "absent.json: no such file"),
+        (["--from-record", "gpu.json", "--layer", "kb9*"], "none of its 4 records is asked for"),
+    ],
+)
+def test_command_refuses_a_record_with_nothing_to_show(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_record(tmp_path / "gpu.json", "kb58")
+    with pytest.raises(SystemExit) as exit_info:
+        main(options)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_command_plots_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    record_path, picture = tmp_path / "gpu.json", tmp_path / "pictures" / "gpu.png"
+    spec = "N=1,C_in=2,C_out=3,input=4,kernel=2"
+    save_record(record_path, "kb58", spec, "named_by_the_user")
+    assert main(["--from-record", str(record_path), "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    missing = [line for line in capsys.readouterr().out.splitlines() if "missing in the roofline" in line]
+    assert missing == [
+        f"{picture}: the sizes of layer 'named_by_the_user' are not known; it is missing in the roofline"
+    ]
+
+
+def test_picture_has_the_records_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn = []
+
+    class KeptFigure(figures.Figure):  # type: ignore[misc, name-defined]
+        def __init__(self, **arguments: object) -> None:
+            super().__init__(**arguments)
+            drawn.append(self)
+
+    monkeypatch.setattr(figures, "Figure", KeptFigure)
+    fast: records.Record = {**record(ms=1.0), "layer": "kb58"}
+    slow: records.Record = {**record(layout="NDHWC", ms=10.0), "layer": "kb72", "precision": "tf32"}
+    assert plot.draw(tmp_path / "gpu.svg", META, [fast, slow]) == []
+    contiguous, channels_last, roofline = drawn[-1].axes
+    assert [(bar.get_x(), bar.get_width()) for bar in contiguous.patches] == [(1, 4.0)]
+    assert [(bar.get_x(), bar.get_width()) for bar in channels_last.patches] == [(1, -0.5)]
+    assert [label.get_text() for label in contiguous.get_yticklabels()] == ["kb58", "kb72"]
+    points = [tuple(point) for group in roofline.collections for point in group.get_offsets()]
+    for entry, (intensity, teraflops) in zip((fast, slow), points, strict=True):
+        (layer,) = select_layers([entry["layer"]])
+        elements = sum(
+            torch.Size(shape).numel() for shape in (layer.input_shape, layer.weight_shape, layer.output_shape)
+        )
+        assert intensity == pytest.approx(layer.gflop * 1e9 / (4 * elements))
+        assert teraflops == pytest.approx(layer.gflop / entry["convt3d_ms"])
+
+
+def test_command_refuses_a_picture_of_an_unknown_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--plot", "picture.xyz"])
+    assert exit_info.value.code == 2
+    assert "--plot must end in one of" in capsys.readouterr().err
+
+
+def test_plot_without_matplotlib_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--plot", "picture.png"])
+    assert exit_info.value.code == 2
+    assert "convt3d[bench]" in capsys.readouterr().err
 
 
 @pytest.mark.cuda

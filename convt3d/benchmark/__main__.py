@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import sys
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from . import records
+from . import plot, records
 from .environment import current_meta
 from .layers import LAYOUTS, PASSES, PRECISIONS, select_layers
 from .measure import measure
-from .progress import progress, write
+from .overhead import format_overhead, measure_overhead
+from .progress import progress
 from .timing import QUICK, Repetitions, Timer, warm_up
 
 if TYPE_CHECKING:
@@ -32,23 +34,17 @@ exit code: 0 when convt3d computed every case, 1 when one failed, 2 for bad argu
 """
 
 
-@dataclass(frozen=True)
-class _Case:
-    layer: Layer
-    pass_: str
-    precision: str
-
-    def __str__(self) -> str:
-        return f"{self.layer.name} {self.pass_} {self.precision}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the process's exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        if options.plot:
+            plot.check(options.plot)
+        if options.from_record:
+            return _show(options)
         layers = select_layers(options.layer)
-    except ValueError as error:
+    except (OSError, ValueError, plot.PlotError) as error:
         parser.error(str(error))
     if options.list:
         for layer in layers:
@@ -56,19 +52,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not torch.cuda.is_available():
         parser.error("a CUDA device is needed, and torch sees none")
-    if options.json and options.no_peers:
-        parser.error("--json keeps comparisons; it cannot be combined with --no-peers")
+    if options.no_peers and (options.json or options.plot):
+        parser.error("--json and --plot compare; they cannot be combined with --no-peers")
     return _measure_overhead(options) if options.overhead else _run(layers, options)
 
 
-def _measure_overhead(options: argparse.Namespace) -> int:
-    from .overhead import format_overhead, measure_overhead
+def _chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
+    return [value for value in every if value in (of_option or every)]
 
+
+def _show(options: argparse.Namespace) -> int:
+    """Tables and picture of an existing record."""
+    content = records.load(options.from_record)
+    if content is None:
+        raise ValueError(f"{options.from_record}: no such file")
+    print(_in_words(content["meta"]))
+    shown = [
+        record
+        for record in content["records"]
+        if record["pass"] in _chosen(options.pass_, PASSES)
+        and record["precision"] in _chosen(options.precision, PRECISIONS)
+        and record["layout"] in _chosen(options.layout, LAYOUTS)
+        and any(fnmatch.fnmatchcase(record["layer"], pattern) for pattern in options.layer or ["*"])
+    ]
+    if not shown:
+        raise ValueError(f"{options.from_record}: none of its {len(content['records'])} records is asked for")
+    for name in dict.fromkeys(record["layer"] for record in shown):
+        print(f"\n{name}\n{records.format_table([record for record in shown if record['layer'] == name])}")
+    print(f"\n{records.format_summary(shown)}")
+    if "overhead_us" in content:
+        print(f"\n{format_overhead(content['overhead_us'])}")
+    _plot(options.plot, content["meta"], shown)
+    return 0
+
+
+def _measure_overhead(options: argparse.Namespace) -> int:
     meta = current_meta()
-    print(", ".join(f"{key} {value}" for key, value in meta.items()), flush=True)
+    print(_in_words(meta), flush=True)
     device = torch.device("cuda", torch.cuda.current_device())
-    chosen = [precision for precision in PRECISIONS if precision in (options.precision or PRECISIONS)]
-    measured = {precision: measure_overhead(precision, device) for precision in chosen}
+    measured = {precision: measure_overhead(precision, device) for precision in _chosen(options.precision, PRECISIONS)}
     print(format_overhead(measured), flush=True)
     if options.json:
         kept = records.merge(records.load(options.json), meta, [])
@@ -78,43 +100,47 @@ def _measure_overhead(options: argparse.Namespace) -> int:
 
 
 def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
-    import convt3d  # noqa: F401  registers the operators
-
     meta = current_meta()
-    print(", ".join(f"{key} {value}" for key, value in meta.items()), flush=True)
+    print(_in_words(meta), flush=True)
     kept = records.load(options.json) if options.json else None
     if kept is not None and (changed := records.differences(kept["meta"], meta)):
         print(f"{options.json}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
     timer = Timer(QUICK if options.quick else Repetitions())
     warm_up()
-    cases = [
-        _Case(layer, pass_, precision)
-        for layer in layers
-        for pass_ in PASSES
-        if pass_ in (options.pass_ or PASSES)
-        for precision in PRECISIONS
-        if precision in (options.precision or PRECISIONS)
-    ]
-    layouts = [layout for layout in LAYOUTS if layout in (options.layout or LAYOUTS)]
+    cases = list(product(_chosen(options.pass_, PASSES), _chosen(options.precision, PRECISIONS)))
+    layouts = _chosen(options.layout, LAYOUTS)
     failures: list[str] = []
-    of_layer: list[records.Record] = []
-    for number, case in enumerate(progress(cases)):
-        try:
-            measured = measure(case.layer, case.pass_, case.precision, layouts, timer, with_peers=not options.no_peers)
-        except RuntimeError as error:
-            failures.append(f"{case}: {error}")
-            measured = []
-        of_layer += measured
-        if options.json and measured:
-            kept = records.merge(kept, meta, measured)
-            records.save(options.json, kept)
-        is_last_of_layer = number + 1 == len(cases) or cases[number + 1].layer != case.layer
-        if is_last_of_layer:
-            write(f"\n{case.layer.name}: {case.layer.gflop:.2f} GFLOP\n{records.format_table(of_layer)}")
-            of_layer = []
+    all_measured: list[records.Record] = []
+    for number, layer in enumerate(layers, 1):
+        of_layer: list[records.Record] = []
+        for pass_, precision in progress(cases, f"[{number}/{len(layers)}] {layer.name}", " ".join):
+            try:
+                measured = measure(layer, pass_, precision, layouts, timer, with_peers=not options.no_peers)
+            except RuntimeError as error:
+                failures.append(f"{layer.name} {pass_} {precision}: {error}")
+                continue
+            of_layer += measured
+            if options.json:
+                kept = records.merge(kept, meta, measured)
+                records.save(options.json, kept)
+        print(f"\n{layer.name}: {layer.gflop:.2f} GFLOP\n{records.format_table(of_layer)}", flush=True)
+        all_measured += of_layer
+    print(f"\n{records.format_summary(all_measured)}")
+    _plot(options.plot, meta, all_measured)
     for failure in failures:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _plot(path: Path | None, meta: records.Meta, shown: Sequence[records.Record]) -> None:
+    if path is None or not shown:
+        return
+    for name in plot.draw(path, meta, shown):
+        print(f"{path}: the sizes of layer {name!r} are not known; it is missing in the roofline")
+
+
+def _in_words(meta: records.Meta) -> str:
+    return ", ".join(f"{key} {value}" for key, value in meta.items())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,6 +162,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="of convt3d; repeatable; default: both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="merge the records into FILE, case by case")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw speed-up bars and a roofline into an image, such as benchmark.png (needs convt3d[bench])",
+    )
+    parser.add_argument(
+        "--from-record",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing, show (and plot) the records in FILE, a result of --json; needs no GPU",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer replays: a first look, with more noise")
     parser.add_argument("--no-peers", action="store_true", help="measure convt3d alone")
     parser.add_argument(

@@ -71,6 +71,17 @@ def select_layers(patterns: Sequence[str]) -> tuple[Layer, ...]:
     return tuple(chosen.values())
 
 
+def find_layer(name: str) -> Layer | None:
+    """The layer that a record names: one of the suite, or the spec itself; None for a name given to a spec."""
+    for layer in suite():
+        if layer.name == name:
+            return layer
+    try:
+        return parse_layer(name)
+    except ValueError:
+        return None
+
+
 _FIELD_OF_KEY: Mapping[str, str] = {
     "layer": "name",
     "N": "batch",

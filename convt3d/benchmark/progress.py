@@ -8,30 +8,21 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Item = TypeVar("Item")
 
 
-def progress(items: Sequence[Item]) -> Iterator[Item]:
-    """Yield the items, showing on stderr which one is under way."""
+def progress(items: Sequence[Item], title: str, name: Callable[[Item], str]) -> Iterator[Item]:
+    """Yield the items, showing on stderr which one is under way; the bar goes when they are done."""
     tqdm = _tqdm()
     if tqdm is None:
-        yield from _plain(items)
+        yield from _plain(items, title, name)
         return
-    bar = tqdm(items, unit="case", dynamic_ncols=True)
+    bar = tqdm(items, unit="case", dynamic_ncols=True, leave=False)
     for item in bar:
-        bar.set_description_str(str(item))
+        bar.set_description_str(f"{title} {name(item)}")
         yield item
-
-
-def write(text: str) -> None:
-    """Print to stdout without breaking a progress bar."""
-    tqdm = _tqdm()
-    if tqdm is None:
-        print(text, flush=True)
-    else:
-        tqdm.write(text)
 
 
 def _tqdm() -> Any:
@@ -43,8 +34,9 @@ def _tqdm() -> Any:
         return None
 
 
-def _plain(items: Sequence[Item]) -> Iterator[Item]:
+def _plain(items: Sequence[Item], title: str, name: Callable[[Item], str]) -> Iterator[Item]:
     start = time.monotonic()
     for number, item in enumerate(items, 1):
-        print(f"[{number}/{len(items)}, {time.monotonic() - start:.0f} s] {item}", file=sys.stderr, flush=True)
+        elapsed = time.monotonic() - start
+        print(f"{title} [{number}/{len(items)}, {elapsed:.0f} s] {name(item)}", file=sys.stderr, flush=True)
         yield item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
@@ -136,6 +137,18 @@ def format_table(records: Sequence[Record]) -> str:
     ]
     absent = {f"{name}: {reason}" for record in records for name, reason in record["peers_absent"].items()}
     return "\n".join([*lines, *(f"absent {line}" for line in sorted(absent))])
+
+
+def format_summary(records: Sequence[Record]) -> str:
+    """Pass by pass and precision: geometric means of speed-up and fraction of the limit, and the worst speed-up."""
+    lines = []
+    for pass_, precision in dict.fromkeys((record["pass"], record["precision"]) for record in records):
+        of_case = [record for record in records if (record["pass"], record["precision"]) == (pass_, precision)]
+        ratios = [ratio for record in of_case if (ratio := speedup(record)) is not None]
+        compared = f"{geometric_mean(ratios):.2f}x, at least {min(ratios):.2f}x" if ratios else "no peer"
+        reached = geometric_mean([limit_fraction(record) for record in of_case])
+        lines.append(f"{pass_} {precision}: {compared}; {reached:.1%} of the limit ({len(of_case)} records)")
+    return "\n".join(lines)
 
 
 def _key(record: Record) -> tuple[str, str, str, str]:
