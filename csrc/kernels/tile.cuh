@@ -9,6 +9,14 @@
 
 namespace convt3d {
 
+// Whether the widest tile of forward and input gradient fits 128 registers, which depends on what ptxas makes of the
+// architecture.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 860 && __CUDA_ARCH__ != 890 && __CUDA_ARCH__ != 900
+constexpr bool kWideFitsTwice = false;
+#else
+constexpr bool kWideFitsTwice = true;
+#endif
+
 // Blocks that must fit an SM, for __launch_bounds__: as many as leave every kernel the registers it needs.
 constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes, bool masked) {
   if (element_bytes == 8) return 1;
@@ -20,7 +28,7 @@ constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes, boo
     case TileShape::kMedium:
       return op != Operator::kWeightGrad && masked ? 2 : 3;
     case TileShape::kWide:
-      return op == Operator::kWeightGrad ? 1 : 2;
+      return op == Operator::kWeightGrad || !kWideFitsTwice ? 1 : 2;
   }
   return 1;
 }
