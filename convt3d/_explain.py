@@ -49,8 +49,8 @@ class Explanation:
         precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
         layout: of the output, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
         device: the GPU that the engine is chosen for.
-        engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"simt"``, ...; ``"none"`` for an empty
-            batch.
+        engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"depthwise"`` (limited by memory) or
+            ``"simt"``; ``"none"`` for an empty batch.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight).
         bytes: of input, weight and output, once each.

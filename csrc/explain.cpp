@@ -23,9 +23,20 @@ double simt_rate(TileShape tile) {
   return 14e12;
 }
 
+// Input, weight and output, once each.
+double tensor_bytes(const Problem& problem, DataType dtype) {
+  const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
+  const double elements = problem.batch * problem.in_channels * positions(problem.input_size) +
+                          problem.in_channels * problem.out_channels_per_group() * positions(problem.kernel_size) +
+                          problem.batch * problem.out_channels * positions(problem.output_size());
+  return elements * element_size(dtype);
+}
+
 double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dtype) {
   constexpr double kClocksPerMs = 1.98e6;  // an H200's boost clock, as the costs of plans are in clocks
   if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / kClocksPerMs;
+  constexpr double kDepthwiseBytesPerMs = 3.4e9;  // that engine is limited by memory: what it moves on an H200
+  if (plan.engine == ForwardEngine::kDepthwise) return tensor_bytes(problem, dtype) / kDepthwiseBytesPerMs;
   const CorrelationPlan& simt = plan.simt;
   const bool is_double = dtype == DataType::kFloat64;
   const double rows = static_cast<double>(simt.tiles_m) * tile_extent(simt.tile, is_double).m;

@@ -5,6 +5,11 @@ namespace convt3d {
 ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode mode, bool channels_last,
                            DeviceTraits device) {
   ForwardPlan plan{};
+  plan.depthwise = plan_depthwise_forward(problem, static_cast<int>(element_size(dtype)), channels_last, true);
+  if (plan.depthwise.usable) {
+    plan.engine = ForwardEngine::kDepthwise;
+    return plan;
+  }
   const bool tensor_cores = element_size(dtype) == 2 || (dtype == DataType::kFloat32 && mode == Float32Mode::kTf32);
   if (device.has_wgmma && tensor_cores) {
     plan.halo = plan_halo_forward(problem, static_cast<int>(element_size(dtype)), channels_last);
@@ -21,7 +26,15 @@ ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode m
 }
 
 std::string to_string(const ForwardPlan& plan) {
-  return plan.engine == ForwardEngine::kSimt ? "simt: " + to_string(plan.simt) : "halo_wgmma: " + to_string(plan.halo);
+  switch (plan.engine) {
+    case ForwardEngine::kSimt:
+      return "simt: " + to_string(plan.simt);
+    case ForwardEngine::kHaloWgmma:
+      return "halo_wgmma: " + to_string(plan.halo);
+    case ForwardEngine::kDepthwise:
+      return "depthwise: " + to_string(plan.depthwise);
+  }
+  return "unknown";
 }
 
 }  // namespace convt3d

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "depthwise_plan.h"
 #include "halo_plan.h"
 #include "kernels/api.h"
 #include "plan.h"
@@ -14,12 +15,13 @@ struct DeviceTraits {
   bool has_wgmma;  // compute capability 9.0, and this build has its machine code
 };
 
-enum class ForwardEngine : int { kSimt, kHaloWgmma };
+enum class ForwardEngine : int { kSimt, kHaloWgmma, kDepthwise };
 
 struct ForwardPlan {
   ForwardEngine engine;
-  CorrelationPlan simt;  // of engine kSimt
-  HaloPlan halo;         // of engine kHaloWgmma
+  CorrelationPlan simt;     // of engine kSimt
+  HaloPlan halo;            // of engine kHaloWgmma
+  DepthwisePlan depthwise;  // of engine kDepthwise
   int64_t workspace_bytes;
 };
 

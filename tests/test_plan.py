@@ -15,7 +15,7 @@ from convt3d._layer import Layer
 ROOT = Path(__file__).resolve().parent.parent
 
 
-PLANS = ["csrc/plan.cpp", "csrc/halo_plan.cpp", "csrc/phase_map.cpp"]
+PLANS = [f"csrc/{name}.cpp" for name in ("plan", "halo_plan", "depthwise_plan", "phase_map")]
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,24 @@ def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> 
 def test_engine_of_a_large_stride() -> None:
     layer = Layer("", 1, 16, 16, (3, 3, 3), (3, 3, 3), (3, 1, 1))
     assert forward_plan(layer, "bf16", "NDHWC", has_wgmma=True).engine == "simt"
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
+    layer = Layer("", 2, 24, 24, (5, 6, 17), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), groups=24)
+    plan = forward_plan(layer, precision, layout, has_wgmma=True)
+    assert plan.engine == "depthwise"
+    assert plan.plan.startswith(f"{'rows' if layout == 'NCDHW' else 'channels'} usable=1 width=stride2_kernel3 ")
+    assert plan.workspace_bytes == 0
+    moved = layer.bytes(precision) / 4.25e12  # at the speed of a copy
+    assert moved < plan.expected_ms * 1e-3 < 1.5 * moved
+
+
+@pytest.mark.parametrize(
+    ("in_channels", "out_channels", "stride", "engine"),
+    [(12, 24, 5, "depthwise"), (24, 24, 8, "depthwise"), (12, 60, 1, "simt"), (36, 24, 1, "simt"), (12, 12, 9, "simt")],
+)
+def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
+    layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)
+    assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=True).engine == engine

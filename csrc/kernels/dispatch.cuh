@@ -3,6 +3,10 @@
 
 #include "kernels/bias_grad_kernel.cuh"
 #include "kernels/correlation_kernel.cuh"
+#include "kernels/depthwise_channels_any_kernel.cuh"
+#include "kernels/depthwise_channels_kernel.cuh"
+#include "kernels/depthwise_rows_any_kernel.cuh"
+#include "kernels/depthwise_rows_kernel.cuh"
 #include "kernels/halo_kernel.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/pack_halo_weight.cuh"
@@ -66,6 +70,26 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   const int64_t round = plan.splits * plan.groups <= blocks ? plan.splits * plan.groups : plan.splits;
   launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / round * round), kHaloThreads, stream,
          params, plan.shared_bytes);
+}
+
+template <typename T>
+void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
+  const DepthwisePlan& plan = params.plan;
+  auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
+  if constexpr (!std::is_same_v<T, double>) {
+    with_width_taps(plan.width, [&](auto taps) {
+      using Taps = decltype(taps);
+      if (plan.channels) {
+        kernel = convt3d_depthwise_channels<T, Taps>;
+      } else {
+        kernel = convt3d_depthwise_rows<T, Taps, 1>;
+        if constexpr (Taps::kStride == 2) {
+          if (plan.paired) kernel = convt3d_depthwise_rows<T, Taps, 2>;
+        }
+      }
+    });
+  }
+  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, plan.shared_bytes);
 }
 
 template <typename T>

@@ -172,9 +172,55 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   run_halo_forward(params, device_facts().multiprocessors, stream);
 }
 
+// Rows along the width are contiguous, and each `count` of their `size` elements is whole and aligned.
+template <typename T>
+bool has_row_pieces(const void* data, const std::array<int64_t, 5>& stride, int64_t size, int64_t count) {
+  for (const int i : {0, 1, 2, 3}) {
+    if (stride[i] % count != 0) return false;
+  }
+  return stride[4] == 1 && size % count == 0 && reinterpret_cast<uintptr_t>(data) % (count * sizeof(T)) == 0;
+}
+
+template <typename T>
+void forward_depthwise(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+                       ConstVector bias, Activation activation, MutableTensor output, Stream stream) {
+  constexpr int kVector = depthwise_vector(sizeof(T));
+  DepthwiseParams<T> params{};
+  params.plan = plan;
+  params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  for (int i = 0; i < 2; ++i) {
+    params.tap_step[i] = plan.axis[i].offset_step * input.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+  }
+  params.weight = static_cast<const T*>(weight.data);
+  params.weight_stride = to_strides(weight.stride);
+  params.bias = static_cast<const T*>(bias.data);
+  params.bias_stride = bias.stride;
+  params.destination = static_cast<T*>(output.data);
+  params.destination_stride = to_strides(output.stride);
+  params.relu = activation == Activation::kRelu;
+  bool regular = false;
+  if (plan.channels) {
+    params.source_vectors = plan.pure() && has_quads<T>(input.data, input.stride, problem.in_channels);
+    params.destination_vectors = has_quads<T>(output.data, output.stride, problem.out_channels);
+    regular = params.source_vectors && params.destination_vectors;
+  } else {
+    const int64_t positions = std::max<int64_t>(1, kVector / problem.stride[2]);
+    params.source_vectors =
+        plan.shift[2] % positions == 0 && has_row_pieces<T>(input.data, input.stride, problem.input_size[2], positions);
+    params.destination_vectors = has_row_pieces<T>(output.data, output.stride, problem.output_size(2), kVector);
+    regular = input.stride[4] == 1 && output.stride[4] == 1;
+  }
+  if (!regular) params.plan = plan_depthwise_forward(problem, sizeof(T), plan.channels, false);
+  run_depthwise(params, stream);
+}
+
 template <typename T>
 void Engine<T>::forward(const Problem& problem, const ForwardPlan& forward_plan, ConstTensor input, ConstTensor weight,
                         ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
+  if (forward_plan.engine == ForwardEngine::kDepthwise) {
+    forward_depthwise<T>(problem, forward_plan.depthwise, input, weight, bias, activation, output, stream);
+    return;
+  }
   if constexpr (!std::is_same_v<T, double>) {
     if (forward_plan.engine == ForwardEngine::kHaloWgmma) {
       forward_halo<T>(problem, forward_plan.halo, input, weight, bias, activation, output, workspace, stream);
