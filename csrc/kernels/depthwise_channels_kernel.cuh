@@ -70,20 +70,16 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
 #pragma unroll
         for (int i = 0; i < kQuad; ++i) sum[output][i] = bias.value[i];
       }
-      int32_t in_d = first_d;
-      int32_t row_d = first_row;
       const T* plane = corner;
 #pragma unroll 1
-      for (int j = 0; j < taps_d.tap_count; ++j, in_d += depth.offset_step, advance_bytes(plane, params.tap_step[0]),
-               row_d += depth.tap_step * height.taps * Taps::kTaps) {
-        if (!depthwise_inside(in_d, depth.src_size)) continue;
-        int32_t in_h = first_h;
-        int32_t tap_row = row_d;
+      for (int j = 0; j < taps_d.tap_count; ++j, advance_bytes(plane, params.tap_step[0])) {
+        if (!depthwise_inside(first_d + j * depth.offset_step, depth.src_size)) continue;
+        const int32_t plane_row = first_row + j * depth.tap_step * height.taps * Taps::kTaps;
         const T* line = plane;
 #pragma unroll 1
-        for (int k = 0; k < taps_h.tap_count; ++k, in_h += height.offset_step, advance_bytes(line, params.tap_step[1]),
-                 tap_row += height.tap_step * Taps::kTaps) {
-          if (!depthwise_inside(in_h, height.src_size)) continue;
+        for (int k = 0; k < taps_h.tap_count; ++k, advance_bytes(line, params.tap_step[1])) {
+          if (!depthwise_inside(first_h + k * height.offset_step, height.src_size)) continue;
+          const int32_t tap_row = plane_row + k * height.tap_step * Taps::kTaps;
           Bits window[kWindow];
           const T* position = line;
 #pragma unroll
