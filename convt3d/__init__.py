@@ -1,12 +1,25 @@
 """convt3d: fast 3D transposed convolution for PyTorch.
 
 Importing the package registers the operators `torch.ops.convt3d.*`; `convt3d.conv_transpose3d` is equivalent to
-`torch.nn.functional.conv_transpose3d`, `convt3d.nn.ConvTranspose3d` to `torch.nn.ConvTranspose3d`.
+`torch.nn.functional.conv_transpose3d`, `convt3d.nn.ConvTranspose3d` to `torch.nn.ConvTranspose3d`;
+`convt3d.convert` puts a whole model on it, and `convt3d.revert` takes it back.
 """
 
 from convt3d import nn
+from convt3d._convert import Layer, Report, convert, revert
 from convt3d._explain import Explanation, explain
 from convt3d._version import __version__
 from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
 
-__all__ = ["Explanation", "__version__", "conv_transpose3d", "conv_transpose3d_relu", "explain", "nn"]
+__all__ = [
+    "Explanation",
+    "Layer",
+    "Report",
+    "__version__",
+    "conv_transpose3d",
+    "conv_transpose3d_relu",
+    "convert",
+    "explain",
+    "nn",
+    "revert",
+]

@@ -1,0 +1,180 @@
+"""Converts the transposed convolutions of a model, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from convt3d._convert import folded
+from convt3d._convert.graph import ModelGraph, NotProvedError
+from convt3d._convert.layers import (
+    FUSED_MARK,
+    OURS,
+    PLAIN,
+    WITH_RELU,
+    WITHOUT_RELU,
+    FusedReLU,
+    core_class,
+    set_core_class,
+    unsupported,
+)
+from convt3d._convert.report import Layer, Report
+
+
+def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False) -> Report:
+    """Let convt3d compute every `torch.nn.ConvTranspose3d` of a model, in place.
+
+    The modules stay the same objects with another class: parameters, their names, the state_dict, hooks, tied
+    weights, parametrizations and the state of optimizers stay valid. A lazy module gets the package's class at its
+    first call. Subclasses with their own `forward` are left alone. :func:`revert` is the way back.
+
+    A ReLU module is fused where the graphs of the model's `forward` methods prove that it directly follows and that
+    nothing else reads the values in between; an `nn.Identity` takes its place. Code that calls parts of the model
+    other than through its `forward` is not seen: use ``fuse=False`` where there is such code. Attributes on which a
+    `forward` depends (deep supervision and the like) count as they are now.
+
+    Args:
+        model: the model, or one layer.
+        fuse: whether to fuse ReLUs.
+        fold_batchnorm: whether to fold, in eval mode, a BatchNorm3d that directly follows, and a ReLU after it. A
+            folded layer refuses to train. The state_dict stays as it was, names and values, and load_state_dict folds
+            again; after changing parameters in another way, convert again.
+
+    Returns:
+        What was done with each layer; `print` shows it as a table.
+    """
+    _check_module(model, "convert")
+    model, prefix = _unwrapped(model)
+    layers = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            if module.original_name.endswith("ConvTranspose3d"):
+                layers[name] = Layer(prefix + name, "left", note="it is TorchScript; convert before torch.jit.script")
+        elif isinstance(module, folded.FoldedConvTranspose3d):
+            module.fold()
+            layers[name] = Layer(prefix + name, "kept", note="folded again from its present parameters")
+        elif isinstance(module, nn.ConvTranspose3d):
+            layers[name] = _convert_layer(prefix + name, module)
+    if fuse or fold_batchnorm:
+        wanted = (nn.ReLU, nn.BatchNorm3d) if fold_batchnorm else (nn.ReLU,)
+        if any(type(module) in wanted for module in model.modules()):
+            graph, names = ModelGraph(model), {module: prefix + name for name, module in model.named_modules()}
+            for name, layer in layers.items():
+                module = model.get_submodule(name)
+                if layer.action in ("converted", "kept") and core_class(module) in WITH_RELU:
+                    layers[name] = _fuse(layer, module, graph, names, fuse=fuse, fold_batchnorm=fold_batchnorm)
+    return Report(tuple(layers.values()))
+
+
+def revert(model: nn.Module) -> Report:
+    """Undo :func:`convert`, in place: all modules are PyTorch's again, and every fused ReLU and BatchNorm works again.
+
+    A :class:`convt3d.nn.ConvTranspose3dReLU` that was not made by `convert` has no ReLU module to give the ReLU back
+    to; it becomes a module that calls PyTorch's two functions, with the same state_dict.
+    """
+    _check_module(model, "revert")
+    model, prefix = _unwrapped(model)
+    layers = []
+    for name, module in list(model.named_modules()):
+        if isinstance(module, FusedReLU):
+            _set_class(module, nn.ReLU)
+        elif isinstance(module, folded.FoldedBatchNorm3d):
+            _set_class(module, nn.BatchNorm3d)
+            del vars(module)["_folded_into"]
+        elif isinstance(module, nn.ConvTranspose3d):
+            if isinstance(module, folded.FoldedConvTranspose3d):
+                folded.unfold(module)
+                set_core_class(module, nn.ConvTranspose3d)
+            else:
+                core = core_class(module)
+                if core not in PLAIN:
+                    continue
+                if FUSED_MARK in vars(module):
+                    core = WITHOUT_RELU[core]
+                    delattr(module, FUSED_MARK)
+                set_core_class(module, PLAIN[core])
+            layers.append(Layer(prefix + name, "reverted"))
+    return Report(tuple(layers))
+
+
+def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
+    core = core_class(module)
+    if core is None:
+        return Layer(name, "left", note=f"{type(module).__name__} has a forward of its own")
+    if core in PLAIN:
+        return Layer(name, "kept", note="it is a module of convt3d already")
+    if note := unsupported(module):
+        return Layer(name, "left", note=note)
+    set_core_class(module, OURS[core])
+    return Layer(name, "converted")
+
+
+def _fuse(
+    layer: Layer,
+    module: nn.Module,
+    graph: ModelGraph,
+    names: dict[nn.Module, str],
+    *,
+    fuse: bool,
+    fold_batchnorm: bool,
+) -> Layer:
+    """Fuse one converted layer with what follows it, as far as that is proved."""
+    wanted: tuple[type[nn.Module], ...] = ((nn.ReLU,) if fuse else ()) + ((nn.BatchNorm3d,) if fold_batchnorm else ())
+    try:
+        follower = graph.follower(module, wanted)
+    except NotProvedError as error:
+        return dataclasses.replace(layer, note=f"not fused: {error}")
+    if follower is None:
+        return layer
+    if type(follower) is nn.ReLU:
+        _fuse_relu(module, follower)
+        return dataclasses.replace(layer, action="fused", partners=(names[follower],), note="")
+    if reason := folded.why_not(module, follower):
+        return dataclasses.replace(layer, note=f"not folded: {reason}")
+    note = ""
+    relu = None
+    if fuse:
+        try:
+            relu = graph.follower(follower, (nn.ReLU,))
+        except NotProvedError as error:
+            note = f"ReLU not fused: {error}"
+    set_core_class(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU)
+    _set_class(follower, folded.FoldedBatchNorm3d)
+    assert isinstance(module, folded.FoldedConvTranspose3d)
+    folded.fold(module, follower)
+    if relu is not None:
+        _set_class(relu, FusedReLU)
+    partners = tuple(names[partner] for partner in (follower, relu) if partner is not None)
+    return dataclasses.replace(layer, action="folded", partners=partners, note=note)
+
+
+def _fuse_relu(module: nn.Module, relu: nn.Module) -> None:
+    core = core_class(module)
+    assert core is not None
+    set_core_class(module, WITH_RELU[core])
+    setattr(module, FUSED_MARK, True)
+    _set_class(relu, FusedReLU)
+
+
+def _set_class(module: nn.Module, cls: type[nn.Module]) -> None:
+    module.__class__ = cls
+
+
+def _check_module(model: object, function: str) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"convt3d.{function}: model must be a torch.nn.Module, got {type(model).__name__}")
+
+
+def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
+    """The model inside DistributedDataParallel, DataParallel and torch.compile, and what that adds to the names."""
+    prefix = ""
+    while True:
+        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            inner, step = model.module, "module."
+        elif isinstance(model, torch._dynamo.OptimizedModule):
+            inner, step = model._orig_mod, "_orig_mod."
+        else:
+            return model, prefix
+        model, prefix = inner, prefix + step

@@ -1,0 +1,131 @@
+# mypy: disable-error-code="arg-type, attr-defined, misc, no-any-return"
+# (as in convt3d/nn.py: PyTorch's annotations of its own modules do not fit each other)
+"""Gives a module another class. The object stays, and with it all that belongs to it or refers to it.
+
+PyTorch does the same where a lazy module becomes a plain one and where a module is parametrized.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+import convt3d.nn
+from convt3d import _library
+
+FUSED_MARK = "_convt3d_fused_relu"
+
+
+class PlainConvTranspose3dReLU(nn.ConvTranspose3d):
+    """What :class:`convt3d.nn.ConvTranspose3dReLU` computes, in PyTorch's own operators."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """ReLU of the transposed convolution of `input`; `output_size` (D', H', W') replaces the output_padding."""
+        output_padding = self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
+        )
+        return F.relu(
+            F.conv_transpose3d(
+                input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+            )
+        )
+
+
+class PlainLazyConvTranspose3dReLU(nn.LazyConvTranspose3d, PlainConvTranspose3dReLU):
+    """Becomes a :class:`PlainConvTranspose3dReLU` at its first call."""
+
+    cls_to_become = PlainConvTranspose3dReLU
+
+
+class FusedReLU(nn.Identity):
+    """In the place of a ReLU that the layer before it computes."""
+
+
+OURS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.ConvTranspose3d: convt3d.nn.ConvTranspose3d,
+    nn.LazyConvTranspose3d: convt3d.nn.LazyConvTranspose3d,
+    PlainConvTranspose3dReLU: convt3d.nn.ConvTranspose3dReLU,
+    PlainLazyConvTranspose3dReLU: convt3d.nn.LazyConvTranspose3dReLU,
+}
+PLAIN = {ours: plain for plain, ours in OURS.items()}
+WITH_RELU: dict[type[nn.Module], type[nn.Module]] = {
+    convt3d.nn.ConvTranspose3d: convt3d.nn.ConvTranspose3dReLU,
+    convt3d.nn.LazyConvTranspose3d: convt3d.nn.LazyConvTranspose3dReLU,
+}
+WITHOUT_RELU = {with_relu: without for without, with_relu in WITH_RELU.items()}
+
+
+def written_class(module: nn.Module) -> type[nn.Module]:
+    """The module's class as its author wrote it, under those of parametrizations and of this file."""
+    cls = type(module)
+    if parametrize.is_parametrized(module):
+        cls = cls.__bases__[0]
+    return cls.__dict__.get("_convt3d_written_class", cls)
+
+
+def core_class(module: nn.Module) -> type[nn.Module] | None:
+    """The class of PyTorch's or of this package whose `forward` the module runs; None where it runs one of its own."""
+    if "forward" in vars(module):
+        return None
+    for cls in type(module).__mro__:
+        if cls in OURS or cls in PLAIN:
+            return cls
+        if "forward" in vars(cls):
+            return None
+    return None
+
+
+def set_core_class(module: nn.Module, core: type[nn.Module]) -> None:
+    """Make the module run `forward` of `core`; subclasses and parametrizations stay on top of it."""
+    written = written_class(module)
+    replaced = {*OURS, *PLAIN, *WITH_RELU.values()}
+    cls = core if written in replaced or written.__module__.startswith("convt3d._convert") else _joined(written, core)
+    if parametrize.is_parametrized(module):
+        # A class of this one module, and of its copies: hence a new one.
+        parametrized = type(module)
+        own = {name: value for name, value in vars(parametrized).items() if name not in ("__dict__", "__weakref__")}
+        cls = type(f"Parametrized{cls.__name__}", (cls,), own)
+    module.__class__ = cls
+
+
+def _new_joined(written: type[nn.Module], core: type[nn.Module]) -> nn.Module:
+    cls = _joined(written, core)
+    return cls.__new__(cls)
+
+
+def _reduce_joined(self: nn.Module, protocol: int) -> tuple[Any, ...]:
+    cls = type(self)
+    return _new_joined, (cls._convt3d_written_class, cls._convt3d_core_class), self.__getstate__()
+
+
+@functools.cache
+def _joined(written: type[nn.Module], core: type[nn.Module]) -> type[nn.Module]:
+    """A subclass of both, for a `written` that inherits its `forward` from PyTorch's class."""
+    if core in (base for base in written.__mro__):
+        return written
+    own = {
+        "_convt3d_written_class": written,
+        "_convt3d_core_class": core,
+        "__module__": written.__module__,
+        "__reduce_ex__": _reduce_joined,
+    }
+    return type(written.__name__, (written, core), own)
+
+
+def unsupported(module: nn.ConvTranspose3d) -> str:
+    """Why the operators cannot compute this layer where it is; empty where they can."""
+    owner: Any = module
+    if parametrize.is_parametrized(module, "weight"):  # computing the weight would change some parametrizations' state
+        owner = owner.parametrizations["weight"]
+    weight = next(owner.parameters(recurse=False))
+    dtype = str(weight.dtype).removeprefix("torch.")
+    if weight.dtype not in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        return f"its dtype is {dtype}; convt3d has float32, float64, float16 and bfloat16"
+    if weight.device.type not in ("cpu", "cuda", "meta"):
+        return f"it is on the device {weight.device.type}; convt3d has kernels for cpu and cuda"
+    if weight.device.type == "cuda" and _library.build_info().cuda is None:
+        return "it is on a CUDA device, and this build of convt3d is for the CPU only"
+    return ""

@@ -1,0 +1,54 @@
+"""What a conversion did, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["converted", "fused", "folded", "kept", "left", "reverted"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One transposed convolution of the model.
+
+    Attributes:
+        name: its name in the model, as in `model.named_modules()`; empty where the model is the layer itself.
+        action: ``"converted"`` (computed by convt3d now), ``"fused"`` (so, with the ReLU that follows it),
+            ``"folded"`` (so, with the BatchNorm that follows it and the ReLU after that, if any), ``"kept"`` (it was a
+            module of convt3d already), ``"left"`` (as it was) or ``"reverted"`` (plain PyTorch now).
+        partners: the names of the modules that it was fused with.
+        note: why it was left, or not fused; empty where there is nothing to say.
+    """
+
+    name: str
+    action: Action
+    partners: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`convt3d.convert` or :func:`convt3d.revert` did; `print(report)` shows it as a table."""
+
+    layers: tuple[Layer, ...]
+
+    def names(self, *actions: Action) -> tuple[str, ...]:
+        """The layers with one of these actions."""
+        return tuple(layer.name for layer in self.layers if layer.action in actions)
+
+    def __str__(self) -> str:
+        if not self.layers:
+            return "no transposed 3D convolution in the model"
+        rows = [("layer", "action", "with", "note")]
+        rows += [
+            (layer.name or "(the model)", layer.action, ", ".join(layer.partners) or "-", layer.note)
+            for layer in self.layers
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        lines = [
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+        ]
+        counts = {action: len(self.names(action)) for action in dict.fromkeys(layer.action for layer in self.layers)}
+        lines.append(", ".join(f"{count} {action}" for action, count in counts.items()))
+        return "\n".join(line.rstrip() for line in lines)

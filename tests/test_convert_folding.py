@@ -1,0 +1,185 @@
+"""Folding a BatchNorm: for inference, and undone exactly."""
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import convt3d
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+
+
+class Normed(nn.Module):
+    def __init__(self, affine: bool = True, bias: bool = True, groups: int = 3) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose3d(6, 9, (3, 2, 1), (2, 1, 3), bias=bias, groups=groups)
+        self.norm = nn.BatchNorm3d(9, affine=affine)
+        self.act = nn.ReLU()
+        self.last = nn.Conv3d(9, 2, 1)
+        with torch.no_grad():
+            for value in (*self.norm.parameters(), self.norm.running_mean):
+                value.uniform_(-1, 1)
+            self.norm.running_var.uniform_(0.2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(self.act(self.norm(self.up(x))))
+        return y
+
+
+class NormedWithoutRelu(Normed):
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(self.norm(self.up(x)))
+        return y
+
+
+class NormReadTwice(Normed):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.up(x))
+        z: Tensor = self.last(self.act(y) + y)
+        return z
+
+
+def _normed_input() -> Tensor:
+    return torch.randn(2, 6, 3, 4, 5)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("make", [Normed, NormedWithoutRelu, NormReadTwice])
+def test_folded(make: type[Normed], affine: bool, bias: bool, groups: int) -> None:
+    original = make(affine, bias, groups).eval()
+    model = copy.deepcopy(original)
+    (layer,) = convt3d.convert(model, fold_batchnorm=True).layers
+    assert layer.action == "folded"
+    assert layer.partners == (("norm", "act") if make is Normed else ("norm",))
+    assert ("ReLU not fused" in layer.note) == (make is NormReadTwice)
+    input = _normed_input()
+    with torch.no_grad():
+        torch.testing.assert_close(model(input), original(input), rtol=1e-4, atol=1e-5)
+        between: list[Tensor] = []
+        model.norm.register_forward_hook(lambda module, args, output: between.append(output is args[0]))
+        model(input[0])
+        assert between == [True]
+        torch.testing.assert_close(model.double()(input.double()), original.double()(input.double()))
+        torch.testing.assert_close(model.bfloat16()(input.bfloat16()).shape, original(input.double()).shape)
+
+
+def test_folding_keeps_the_state_dict_and_is_undone_exactly() -> None:
+    original = Normed().eval()
+    model = copy.deepcopy(original)
+    attributes = {name: set(vars(module)) for name, module in model.named_modules()}
+    parameters = list(model.parameters())
+    convt3d.convert(model, fold_batchnorm=True)
+    for folded in (True, False):
+        assert list(model.state_dict()) == list(original.state_dict())
+        for name, value in original.state_dict().items():
+            assert torch.equal(model.state_dict()[name], value)
+        assert all(mine is other for mine, other in zip(model.parameters(), parameters, strict=True))
+        if folded:
+            convt3d.revert(model)
+    assert [type(m) for m in model.modules()] == [type(m) for m in original.modules()]
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == attributes
+    assert dict(model.named_buffers()).keys() == dict(original.named_buffers()).keys()
+    for mode in (True, False):
+        input = _normed_input()
+        assert torch.equal(model.train(mode)(input), original.train(mode)(input))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_folded_layers_follow_load_state_dict(assign: bool) -> None:
+    other, model = Normed().eval(), Normed().eval()
+    convt3d.convert(model, fold_batchnorm=True)
+    model.load_state_dict(other.state_dict(), assign=assign)
+    with torch.no_grad():
+        input = _normed_input()
+        torch.testing.assert_close(model(input), other(input), rtol=1e-4, atol=1e-5)
+        for parameter in (*model.up.parameters(), *model.norm.parameters()):
+            parameter.mul_(1.5)
+        assert convt3d.convert(model).layers[0].action == "kept"
+        reverted = copy.deepcopy(model)
+        convt3d.revert(reverted)
+        torch.testing.assert_close(model(input), reverted(input), rtol=1e-4, atol=1e-5)
+
+
+def test_folded_layers_refuse_to_train() -> None:
+    model = Normed().eval()
+    convt3d.convert(model, fold_batchnorm=True)
+    input = _normed_input()
+    with pytest.raises(RuntimeError, match=r"for inference: call model.eval\(\) and run it under torch.no_grad\(\)"):
+        model(input)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="for inference"):
+        model.train()(input)
+    model.eval()
+    model.norm.train()
+    with torch.no_grad(), pytest.raises(RuntimeError, match="a folded BatchNorm is for inference"):
+        model(input)
+    model.eval().requires_grad_(False)
+    leaf = input.clone().requires_grad_()
+    model(leaf).sum().backward()
+    reverted = copy.deepcopy(model)
+    convt3d.revert(reverted)
+    other = input.clone().requires_grad_()
+    reverted(other).sum().backward()
+    torch.testing.assert_close(leaf.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle", "compile", "script", "export"])
+def test_folded_models_elsewhere(how: str, fresh_compiler: None) -> None:
+    original = Normed().eval()
+    model = copy.deepcopy(original)
+    convt3d.convert(model, fold_batchnorm=True)
+    input = _normed_input()
+    other: Callable[[Tensor], Tensor]
+    with torch.no_grad():
+        if how in ("deepcopy", "pickle"):
+            copied = copy.deepcopy(model) if how == "deepcopy" else pickle.loads(pickle.dumps(model))
+            copied.load_state_dict(original.state_dict())
+            assert copied.norm._folded_into[0] is copied.up
+            assert copied.up._folded_norm[0] is copied.norm
+            other = copied
+        elif how == "compile":
+            other = torch.compile(model, fullgraph=True, backend="aot_eager")
+        elif how == "script":
+            other = torch.jit.script(model)
+        else:
+            other = torch.export.export(model, (input,)).module()
+        torch.testing.assert_close(other(input), original(input), rtol=1e-4, atol=1e-5)
+
+
+def _without_statistics(model: Normed) -> None:
+    model.norm = nn.BatchNorm3d(9, track_running_stats=False).eval()
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (lambda model: model.train(), "call model.eval() first"),
+        (lambda model: model.norm.train(), "call model.eval() first"),
+        (_without_statistics, "has no running statistics"),
+        (lambda model: nn.utils.parametrizations.weight_norm(model.up), "its weight is computed at each call"),
+        (lambda model: model.up.register_forward_hook(lambda *_: None), "a hook on up"),
+    ],
+)
+def test_not_folded(change: Callable[[Normed], object], note: str) -> None:
+    model = Normed().eval()
+    change(model)
+    original = copy.deepcopy(model)
+    (layer,) = convt3d.convert(model, fold_batchnorm=True).layers
+    assert layer.action == "converted"
+    assert note in layer.note
+    assert type(model.norm) is nn.BatchNorm3d
+    assert type(model.act) is nn.ReLU
+    input = _normed_input()
+    torch.testing.assert_close(model(input), original(input), rtol=1e-4, atol=1e-5)
+
+
+def test_folding_is_asked_for() -> None:
+    model = Normed().eval()
+    assert convt3d.convert(model).layers[0].action == "converted"
+    assert convt3d.convert(model, fuse=False, fold_batchnorm=True).layers[0].partners == ("norm",)
+    assert type(model.act) is nn.ReLU
