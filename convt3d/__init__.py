@@ -5,11 +5,9 @@ Importing the package registers the operators `torch.ops.convt3d.*`; `convt3d.co
 `convt3d.convert` puts a whole model on it, and `convt3d.revert` takes it back.
 """
 
-from convt3d import nn
-from convt3d._convert import Layer, Report, convert, revert
-from convt3d._explain import Explanation, explain
+import sys
+
 from convt3d._version import __version__
-from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
 
 __all__ = [
     "Explanation",
@@ -23,3 +21,13 @@ __all__ = [
     "nn",
     "revert",
 ]
+
+try:
+    from convt3d import nn
+    from convt3d._convert import Layer, Report, convert, revert
+    from convt3d._explain import Explanation, explain
+    from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
+except ImportError:
+    # `python -m convt3d.collect_env` imports the package first, and must run to say what is wrong with it.
+    if sys.argv[0] != "-m" or "convt3d.collect_env" not in sys.orig_argv:
+        raise

@@ -133,8 +133,7 @@ class ModelGraph:
             raise NotProvedError(
                 f"forward of {self._title(caller)} calls ReLU as a function, which is not a module to replace"
             )
-        alone = all(len(call.users) == 1 for call in calls)
-        if len(readers) == 1 and alone:
+        if len(readers) == 1:
             (reader,) = readers
             if reader is not None and all(
                 user.args == (call,) and not user.kwargs for call in calls for user in call.users
