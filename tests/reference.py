@@ -286,16 +286,20 @@ def poison(*shapes: tuple[int, ...]) -> None:
     del blocks
 
 
+def environment() -> dict[str, str]:
+    """The environment of a new Python process that imports the convt3d under test."""
+    return {**os.environ, "PYTHONPATH": str(Path(convt3d.__file__).resolve().parents[1])}
+
+
 def run_python(program: str, *args: str) -> str:
     """What a new Python process prints that runs `program` with the convt3d under test, and with TF32 off like here."""
-    package = Path(convt3d.__file__).resolve().parents[1]
     with tempfile.TemporaryDirectory() as elsewhere:  # so that a checkout in the working directory does not come first
         result = subprocess.run(
             [sys.executable, "-c", f"import torch\ntorch.backends.cudnn.allow_tf32 = False\n{program}", *args],
             capture_output=True,
             text=True,
             cwd=elsewhere,
-            env={**os.environ, "PYTHONPATH": str(package)},
+            env=environment(),
         )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()

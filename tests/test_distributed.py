@@ -1,0 +1,138 @@
+"""A step in two processes is the step in one: DistributedDataParallel and FSDP2, gloo on the CPU."""
+
+import copy
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from reference import environment
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+
+import convt3d
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch has no gloo"),
+]
+
+PROCESSES = 2
+STEPS = 3
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.ConvTranspose3d(3, 4, (3, 2, 4), (2, 1, 3), (1, 0, 2)), nn.ReLU())
+        self.second = nn.ConvTranspose3d(4, 6, (2, 3, 1), (1, 2, 1), groups=2, bias=False)
+        self.last = nn.Conv3d(6, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(torch.tanh(self.second(self.first(x))))
+        return y
+
+
+def _network() -> Network:
+    torch.manual_seed(0)
+    return Network()
+
+
+def _batches() -> Tensor:
+    return torch.randn(STEPS, PROCESSES * 2, 3, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+
+
+def _train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Tensor) -> None:
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+
+def _adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=1e-2)
+
+
+def _ddp(model: nn.Module) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(model)
+
+
+def _fsdp(model: nn.Module) -> nn.Module:
+    """The second layer is a group of its own, whose class FSDP changes as well."""
+    mesh = torch.distributed.init_device_mesh("cpu", (PROCESSES,))
+    assert isinstance(model, Network)
+    for part in (model.second, model.first, model):
+        fully_shard(part, mesh=mesh)
+    return model
+
+
+WRAPPERS: dict[str, Callable[[nn.Module], nn.Module]] = {"ddp": _ddp, "fsdp": _fsdp}
+
+
+def _whole(value: Tensor) -> Tensor:
+    whole: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value  # type: ignore[operator]
+    return whole.detach().clone()
+
+
+def worker(rank: int, port: int, wrapper: str, order: str, path: str) -> None:
+    """One of the processes: trains on its half of each batch; the first one saves the parameters."""
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=PROCESSES)
+    try:
+        model = _network()
+        if order == "converted first":
+            convt3d.convert(model)
+            model = WRAPPERS[wrapper](model)
+        else:
+            model = WRAPPERS[wrapper](model)
+            convt3d.convert(model)
+        layers = [m for m in model.modules() if isinstance(m, nn.ConvTranspose3d)]
+        assert len(layers) == 2
+        assert all(isinstance(layer, convt3d.nn.ConvTranspose3d) for layer in layers)
+        _train(model, _adam(model), _batches().chunk(PROCESSES, dim=1)[rank])
+        state = {name.removeprefix("module."): _whole(value) for name, value in model.state_dict().items()}
+        if rank == 0:
+            torch.save(state, path)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize("order", ["converted first", "wrapped first"])
+@pytest.mark.parametrize("wrapper", list(WRAPPERS))
+def test_two_processes_train_like_one(wrapper: str, order: str, tmp_path: Path) -> None:
+    path, port = tmp_path / "state.pt", _free_port()
+    program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_distributed as t; "
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"{program}t.worker({rank}, {port}, {wrapper!r}, {order!r}, {str(path)!r})"],
+            env=environment(),
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(PROCESSES)
+    ]
+    try:
+        errors = [process.communicate(timeout=240)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * PROCESSES, "\n".join(errors)
+
+    original = _network()
+    initial = copy.deepcopy(original.state_dict())
+    _train(original, _adam(original), _batches())
+    state = torch.load(path)
+    assert list(state) == list(original.state_dict())
+    for name, value in original.state_dict().items():
+        torch.testing.assert_close(state[name], value, rtol=1e-3, atol=1e-5)
+        assert not torch.allclose(value, initial[name], rtol=1e-3, atol=1e-5)
