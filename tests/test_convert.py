@@ -339,6 +339,7 @@ def test_torchscript_is_left() -> None:
     report = convt3d.convert(model)
     assert _actions(report) == {"0": "left", "1": "converted"}
     assert "before torch.jit.script" in report.layers[0].note
+    assert set(_actions(convt3d.convert(torch.jit.script(Decoder()))).values()) == {"left"}
 
 
 @pytest.mark.parametrize("function", [convt3d.convert, convt3d.revert])

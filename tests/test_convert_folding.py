@@ -30,6 +30,18 @@ class Normed(nn.Module):
         return y
 
 
+class DroppedBefore(Normed):
+    """Not the BatchNorm of the layer's output in training mode; left alone in both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause = nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(self.act(self.norm(self.pause(self.up(x)))))
+        return y
+
+
 class NormedWithoutRelu(Normed):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.last(self.norm(self.up(x)))
@@ -176,6 +188,10 @@ def test_not_folded(change: Callable[[Normed], object], note: str) -> None:
     assert type(model.act) is nn.ReLU
     input = _normed_input()
     torch.testing.assert_close(model(input), original(input), rtol=1e-4, atol=1e-5)
+
+
+def test_not_folded_behind_dropout() -> None:
+    assert convt3d.convert(DroppedBefore().eval(), fold_batchnorm=True).layers[0].action == "converted"
 
 
 def test_folding_is_asked_for() -> None:

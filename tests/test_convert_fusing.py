@@ -41,6 +41,16 @@ class KeepsShape(Block):
         return y * 2 if double else y
 
 
+class BehindDropout(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause = nn.Sequential(nn.Identity(), nn.Sequential(nn.Dropout3d(), nn.Dropout(0.2)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.relu(self.pause(self.up(x)))
+        return y
+
+
 class Checkpointed(Block):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = checkpoint(self._part, x, use_reentrant=False)
@@ -90,6 +100,24 @@ class RawWithoutSkip(Block):
         if skip is None:
             return y
         return self.relu(y) + skip
+
+
+class ReadBehindDropout(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause = nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.pause(self.up(x))
+        z: Tensor = self.relu(y) - y
+        return z
+
+
+class ReluOnBoth(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.up(x)
+        z: Tensor = self.relu(y) + self.relu(y)
+        return z
 
 
 class ReluElsewhereToo(Block):
@@ -247,6 +275,7 @@ def _input() -> Tensor:
 
 
 def _outputs(model: nn.Module, input: Tensor) -> list[object]:
+    torch.manual_seed(3)
     return [model.train(mode)(input) for mode in (True, False)]
 
 
@@ -258,7 +287,7 @@ def _assert_same(model: nn.Module, original: nn.Module) -> None:
         )
 
 
-@pytest.mark.parametrize("make", [Block, CalledTwice, KeepsShape, Checkpointed])
+@pytest.mark.parametrize("make", [Block, CalledTwice, KeepsShape, BehindDropout, Checkpointed])
 def test_fused(make: Callable[[], nn.Module]) -> None:
     original = make()
     model = copy.deepcopy(original)
@@ -280,6 +309,8 @@ def test_fused(make: Callable[[], nn.Module]) -> None:
         (ReturnedInTraining, "reads the values in between in more than one place"),
         (ReturnedIfAsked, "reads the values in between in more than one place"),
         (RawWithoutSkip, "reads the values in between in more than one place"),
+        (ReadBehindDropout, "reads the values in between in more than one place"),
+        (ReluOnBoth, "relu (ReLU) is called in another place too"),
         (ReluElsewhereToo, "relu (ReLU) is called in another place too"),
         (UpElsewhereToo, "reads the values in between in more than one place"),
         (Keeps, "keeps tensors on a module"),

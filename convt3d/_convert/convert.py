@@ -170,11 +170,11 @@ def _check_module(model: object, function: str) -> None:
 def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
     """The model inside DistributedDataParallel, DataParallel and torch.compile, and what that adds to the names."""
     prefix = ""
-    while True:
-        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
-            inner, step = model.module, "module."
-        elif isinstance(model, torch._dynamo.OptimizedModule):
-            inner, step = model._orig_mod, "_orig_mod."
-        else:
-            return model, prefix
-        model, prefix = inner, prefix + step
+    while not isinstance(model, torch.jit.ScriptModule):
+        wrapped = isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel))
+        name = "module" if wrapped else "_orig_mod"  # the second is torch.compile's
+        inner = model._modules.get(name)
+        if inner is None:
+            break
+        model, prefix = inner, f"{prefix}{name}."
+    return model, prefix

@@ -23,6 +23,10 @@ _RELUS: dict[str, set[Any]] = {
 }
 
 
+# relu(f(x)) is f(relu(x)) for these.
+_PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
 class NotProvedError(Exception):
     """Why one module cannot be fused with the next; the text is for the report."""
 
@@ -51,9 +55,20 @@ class ModelGraph:
     def follower(self, module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
         """The module of one of the `wanted` types that directly follows `module`; None where another thing follows.
 
+        A ReLU may also follow after a dropout: what is dropped is zero and the rest keeps its sign, in whatever order.
+
         Raises:
             NotProvedError: it cannot be proved, or something else reads what is between the two.
         """
+        found = self._next(module, wanted)
+        while found is not None and type(found) not in wanted:
+            if type(found) is not nn.Identity:
+                wanted = tuple(cls for cls in wanted if cls is nn.ReLU)
+            found = self._next(found, wanted)
+        return found
+
+    def _next(self, module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
+        """The module of one of the `wanted` types, or one that a ReLU can be moved past, that directly follows."""
         inside = [module]  # the modules whose output is that of `module`, inwards to outwards
         while True:
             producer = inside[-1]
@@ -73,9 +88,7 @@ class ModelGraph:
         if consumer is None:
             return None
         uses = [node for graph in graphs for node in self._calls(caller, graph, consumer)]
-        if any(self._callee(caller, node.args[0]) is not producer for node in uses if node.args) or len(uses) != len(
-            calls
-        ):
+        if len(uses) != len(calls):  # each call has one reader, so that others would read something else
             raise NotProvedError(f"{self._title(consumer)} is called in another place too")
         home = caller
         while True:
@@ -84,7 +97,7 @@ class ModelGraph:
                 raise NotProvedError(
                     f"forward of {self._title(home)} reaches into another module for {self._title(consumer)}"
                 )
-            if type(consumer) in wanted:
+            if type(consumer) in (*wanted, *_PASSING):
                 break
             first = self._first(consumer)
             if first is None:
