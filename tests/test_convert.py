@@ -59,8 +59,8 @@ def _uses_convt3d(module: nn.Module) -> bool:
     return type(module).forward.__module__.startswith("convt3d")
 
 
-def test_same_outputs_and_gradients() -> None:
-    original = Decoder()
+def test_same_outputs_and_gradients(device: str) -> None:
+    original = Decoder().to(device)
     model = copy.deepcopy(original)
     report = convt3d.convert(model)
     assert _actions(report) == {"stages.0.1.0": "fused", "stages.1": "converted", "last.0": "fused"}
@@ -69,7 +69,7 @@ def test_same_outputs_and_gradients() -> None:
     assert isinstance(model.last[1][0], nn.Identity)
     assert all(_uses_convt3d(m) for m in model.modules() if isinstance(m, nn.ConvTranspose3d))
     for mode in (True, False):
-        _assert_same(model.train(mode), original.train(mode), _input())
+        _assert_same(model.train(mode), original.train(mode), _input().to(device))
 
 
 def test_objects_stay_the_same() -> None:
@@ -308,6 +308,33 @@ def test_subclass_without_its_own_forward_stays_a_subclass() -> None:
     convt3d.revert(model)
     parametrize.remove_parametrizations(model[2], "weight")
     assert [type(module) for module in model] == [OwnConstructor, nn.ReLU, OwnConstructor]
+
+
+class OurOwnForward(convt3d.nn.ConvTranspose3d):
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return super().forward(input, output_size) * 2
+
+
+class OurOwnConstructor(convt3d.nn.ConvTranspose3d):
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, channels, 2, stride=2)
+
+
+def test_subclasses_of_the_package_and_back() -> None:
+    model = nn.Sequential(OurOwnConstructor(4), nn.ReLU(), OurOwnForward(4, 4, 2))
+    original = copy.deepcopy(model)
+    assert _actions(convt3d.convert(model)) == {"0": "fused", "2": "left"}
+    assert isinstance(model[0], OurOwnConstructor)
+    for other in (model, pickle.loads(pickle.dumps(model))):
+        _assert_same(other, original, _input())
+    report = convt3d.revert(model)
+    assert _actions(report) == {"0": "reverted", "2": "left"}
+    assert report.layers[1].note == "OurOwnForward has a forward of its own"
+    assert isinstance(model[0], OurOwnConstructor)
+    assert type(model[0]).forward is nn.ConvTranspose3d.forward
+    for other in (model, pickle.loads(pickle.dumps(model))):
+        _assert_same(other, original, _input())
+    assert _actions(convt3d.convert(model)) == {"0": "fused", "2": "left"}
 
 
 def test_modules_of_the_package_and_back() -> None:

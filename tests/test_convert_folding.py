@@ -63,14 +63,14 @@ def _normed_input() -> Tensor:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("make", [Normed, NormedWithoutRelu, NormReadTwice])
-def test_folded(make: type[Normed], affine: bool, bias: bool, groups: int) -> None:
-    original = make(affine, bias, groups).eval()
+def test_folded(make: type[Normed], affine: bool, bias: bool, groups: int, device: str) -> None:
+    original = make(affine, bias, groups).eval().to(device)
     model = copy.deepcopy(original)
     (layer,) = convt3d.convert(model, fold_batchnorm=True).layers
     assert layer.action == "folded"
     assert layer.partners == (("norm", "act") if make is Normed else ("norm",))
     assert ("ReLU not fused" in layer.note) == (make is NormReadTwice)
-    input = _normed_input()
+    input = _normed_input().to(device)
     with torch.no_grad():
         torch.testing.assert_close(model(input), original(input), rtol=1e-4, atol=1e-5)
         between: list[Tensor] = []

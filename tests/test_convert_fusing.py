@@ -350,6 +350,12 @@ def test_forward_replaced_on_a_container() -> None:
     assert "replaced on the object" in layer.note
 
 
+def test_one_part_that_keeps_tensors_does_not_spoil_another() -> None:
+    model = nn.Sequential(Keeps(), nn.ConvTranspose3d(4, 4, 2), nn.ReLU())
+    report = convt3d.convert(model)
+    assert [layer.action for layer in report.layers] == ["converted", "fused"]
+
+
 def test_a_model_that_cannot_be_copied() -> None:
     model = Block()
     model.generator = (item for item in ())

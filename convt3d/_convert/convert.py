@@ -7,6 +7,7 @@ import dataclasses
 import torch
 from torch import nn
 
+import convt3d.nn
 from convt3d._convert import folded
 from convt3d._convert.graph import ModelGraph, NotProvedError
 from convt3d._convert.layers import (
@@ -89,6 +90,8 @@ def revert(model: nn.Module) -> Report:
                 set_core_class(module, nn.ConvTranspose3d)
             else:
                 core = core_class(module)
+                if core is None and isinstance(module, convt3d.nn.ConvTranspose3d):
+                    layers.append(_with_own_forward(prefix + name, module))
                 if core not in PLAIN:
                     continue
                 if FUSED_MARK in vars(module):
@@ -102,13 +105,17 @@ def revert(model: nn.Module) -> Report:
 def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
     core = core_class(module)
     if core is None:
-        return Layer(name, "left", note=f"{type(module).__name__} has a forward of its own")
+        return _with_own_forward(name, module)
     if core in PLAIN:
         return Layer(name, "kept", note="it is a module of convt3d already")
     if note := unsupported(module):
         return Layer(name, "left", note=note)
     set_core_class(module, OURS[core])
     return Layer(name, "converted")
+
+
+def _with_own_forward(name: str, module: nn.Module) -> Layer:
+    return Layer(name, "left", note=f"{type(module).__name__} has a forward of its own")
 
 
 def _fuse(

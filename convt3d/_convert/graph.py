@@ -215,6 +215,7 @@ class ModelGraph:
             self._copies = self._copy()
         traced = self._copies[module]
         graphs = []
+        failure = None
         try:
             with torch.random.fork_rng(devices=[]):
                 for training, choice in itertools.product((True, False), _choices(traced)):
@@ -222,9 +223,12 @@ class ModelGraph:
                     graphs.append(_OwnForwardTracer().trace(traced, choice))
         except Exception as error:  # the model's own code runs here
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise NotProvedError(f"forward of {self._title(module)} cannot be traced: {reason}") from error
-        if any(_holds_proxy(value) for part in self._copies.values() for value in vars(part).values()):
-            raise NotProvedError(f"forward of {self._title(module)} keeps tensors on a module")
+            failure = NotProvedError(f"forward of {self._title(module)} cannot be traced: {reason}")
+        if any(_holds_proxy(value) for part in traced.modules() for value in vars(part).values()):
+            self._copies = None  # other modules could find these values there
+            failure = failure or NotProvedError(f"forward of {self._title(module)} keeps tensors on a module")
+        if failure is not None:
+            raise failure
         return graphs
 
     def _copy(self) -> dict[nn.Module, nn.Module]:
@@ -254,9 +258,9 @@ def _choices(module: nn.Module) -> list[dict[str, Any]]:
     return [dict(zip(values, choice, strict=True)) for choice in itertools.product(*values.values())]
 
 
-def _holds_proxy(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_proxy(item) for item in value.values())
-    if isinstance(value, (list, tuple, set)):
-        return any(_holds_proxy(item) for item in value)
+def _holds_proxy(value: Any, depth: int = 4) -> bool:
+    if depth and isinstance(value, dict):
+        return any(_holds_proxy(item, depth - 1) for item in value.values())
+    if depth and isinstance(value, (list, tuple, set)):
+        return any(_holds_proxy(item, depth - 1) for item in value)
     return isinstance(value, fx.Proxy)

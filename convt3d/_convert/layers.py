@@ -70,7 +70,13 @@ def core_class(module: nn.Module) -> type[nn.Module] | None:
     """The class of PyTorch's or of this package whose `forward` the module runs; None where it runs one of its own."""
     if "forward" in vars(module):
         return None
-    for cls in type(module).__mro__:
+    return _core_of(type(module))
+
+
+def _core_of(written: type[nn.Module]) -> type[nn.Module] | None:
+    for cls in written.__mro__:
+        if "_convt3d_core_class" in vars(cls):
+            return cls._convt3d_core_class
         if cls in OURS or cls in PLAIN:
             return cls
         if "forward" in vars(cls):
@@ -103,16 +109,18 @@ def _reduce_joined(self: nn.Module, protocol: int) -> tuple[Any, ...]:
 
 @functools.cache
 def _joined(written: type[nn.Module], core: type[nn.Module]) -> type[nn.Module]:
-    """A subclass of both, for a `written` that inherits its `forward` from PyTorch's class."""
-    if core in (base for base in written.__mro__):
+    """A subclass that runs `forward` of `core`, for a `written` that has none of its own."""
+    if _core_of(written) is core:
         return written
+    bases = (written,) if core in written.__mro__ else (written, core)
     own = {
+        "forward": core.forward,
         "_convt3d_written_class": written,
         "_convt3d_core_class": core,
         "__module__": written.__module__,
         "__reduce_ex__": _reduce_joined,
     }
-    return type(written.__name__, (written, core), own)
+    return type(written.__name__, bases, own)
 
 
 def unsupported(module: nn.ConvTranspose3d) -> str:
