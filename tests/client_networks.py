@@ -93,12 +93,6 @@ CLIENTS = [
     Client("MONAI DynUNet", lambda: _dynunet(_FULL, deep_supr_num=3), lambda: _dynunet(_SMALL)),
     Client("MONAI VNet", lambda: nets.VNet(3, 1, 2), lambda: nets.VNet(3, 1, 2), (2, 16, 16, 16)),
     Client(
-        "MONAI VNet, ReLU",
-        lambda: nets.VNet(3, 1, 2, act="relu"),
-        lambda: nets.VNet(3, 1, 2, act="relu"),
-        (2, 16, 16, 16),
-    ),
-    Client(
         "MONAI SwinUNETR",
         lambda: nets.SwinUNETR(1, 2),
         lambda: nets.SwinUNETR(1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 1, 1)),
