@@ -94,9 +94,15 @@ install() {
 }
 
 tests() {
-  local parallel=()
-  ((workers == 0)) || parallel=(-n "$workers")
-  within "$python" -m pytest -p no:cacheprovider -ra --durations=10 -m cuda "${parallel[@]}" "${pytest_args[@]}"
+  local -a pytest=("$python" -m pytest -p no:cacheprovider -ra --durations=10)
+  if ((workers == 0)); then
+    within "${pytest[@]}" -m cuda "${pytest_args[@]}"
+  else
+    local failed=0
+    within "${pytest[@]}" -m 'cuda and device_memory' "${pytest_args[@]}" || failed=$?
+    within "${pytest[@]}" -m 'cuda and not device_memory' -n "$workers" "${pytest_args[@]}" || failed=$?
+    return "$failed"
+  fi
 }
 
 sanitize() {

@@ -127,6 +127,7 @@ def test_tf32_switch_is_read_at_every_call(allowed: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.device_memory
 def test_more_than_two_billion_elements() -> None:
     """Input, output and their gradients past 2**31 elements; a kernel of depth 1 lets the reference go by slabs."""
     problem = Problem("", 2, 3, 3, (560, 800, 810), (1, 2, 3), padding=(0, 1, 1))

@@ -451,6 +451,7 @@ def test_allocation_larger_than_the_device(through: str, capfd: pytest.CaptureFi
 
 
 @pytest.mark.cuda
+@pytest.mark.device_memory
 def test_allocation_larger_than_what_is_free() -> None:
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
