@@ -78,14 +78,6 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
 
 // Exact for n < 2^31: the factor exceeds 2^shift / value by less than 1, which n times stays below 2^31 <= 2^shift /
 // value.
-Divisor make_divisor(int64_t value) {
-  uint32_t bits = 0;
-  while ((int64_t{1} << bits) < value) ++bits;
-  const uint32_t shift = 31 + bits;
-  const uint64_t factor = ((uint64_t{1} << shift) + value - 1) / value;
-  return {static_cast<uint32_t>(value), static_cast<uint32_t>(factor), shift};
-}
-
 DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, bool channels_last, bool regular) {
   DepthwisePlan plan{};
   if (problem.in_channels_per_group() * problem.out_channels_per_group() > kDepthwiseMaxProducts) return plan;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "divisor.h"
 #include "phase_map.h"
 #include "problem.h"
 
@@ -90,21 +91,6 @@ constexpr int depthwise_vector(int element_bytes) { return 16 / element_bytes; }
 // Channels: channels of a thread, and its positions u along the width.
 constexpr int kDepthwiseChannels = 4;
 constexpr int depthwise_run(int element_bytes) { return element_bytes == 8 ? 2 : 4; }
-
-// n / value for 0 <= n < 2^31, without a division: one product and a shift.
-struct Divisor {
-  uint32_t value;
-  uint32_t factor;  // 2^shift / value, rounded up
-  uint32_t shift;
-
-  CONVT3D_HOST_DEVICE int32_t quotient(int32_t n) const {
-    return static_cast<int32_t>((static_cast<uint64_t>(static_cast<uint32_t>(n)) * factor) >> shift);
-  }
-  CONVT3D_HOST_DEVICE int32_t remainder(int32_t n, int32_t quotient) const {
-    return n - quotient * static_cast<int32_t>(value);
-  }
-};
-Divisor make_divisor(int64_t value);
 
 struct DepthwiseResidue {
   int32_t first_tap;

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kMultiprocessors = 132;  // of the device that the costs were measured on
 constexpr int64_t kSharedBytes = 227 * 1024;
-constexpr int64_t kBarrierBytes = 1024;
 constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
 
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
@@ -96,6 +95,9 @@ bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, 
     if (!fill_axis(forward_axis(problem, i), in_m[i], plan.axis[i])) return false;
   }
   plan.phases = plan.axis[0].outer * plan.axis[1].outer * (plan.sets == 2 ? 1 : plan.axis[2].outer);
+  plan.by_phases = make_divisor(plan.phases);
+  plan.by_channel_slabs = make_divisor(plan.channel_slabs);
+  plan.by_groups = make_divisor(plan.groups);
   return true;
 }
 
@@ -163,7 +165,10 @@ constexpr double kTransposeBytesPerClock = 16.0;
 constexpr double kCopyBytesPerClock = 30.0;
 constexpr double kStoreBytesPerClock = 18.0;
 constexpr double kProductOverhead = 1.05;
-constexpr double kUnitClocks = 1000;  // from the last product of a unit to the first of the next
+constexpr double kUnitClocks = 1000;   // from the last product of a unit to the first of the next
+constexpr double kSegmentClocks = 60;  // of handing a segment over
+constexpr double kBatchClocks = 60;    // of waiting until a batch's place is free
+constexpr double kPartClocks = 600;    // of what threads store although the rest are boxes
 constexpr double kItemClocks = 1500;
 
 double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan) {
@@ -185,7 +190,10 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const bool whole_sectors =
       plan.axis[2].dst_size * element_bytes % 32 == 0 && (plan.tiles[2] == 1 || row_bytes % 32 == 0);
   const double pieces = channels_last || whole_sectors ? 1.0 : 1.2 + 64.0 / row_bytes;
-  const double store = outputs * element_bytes / kStoreBytesPerClock * pieces + units * kUnitClocks;
+  const int segments = std::max(plan.staging.segments[0], plan.staging.segments[1]);
+  const double store = outputs * element_bytes / kStoreBytesPerClock * pieces +
+                       units * (kUnitClocks + segments * kSegmentClocks + (batches(plan.staging) - 1) * kBatchClocks +
+                                (plan.staging.part[0] >= 0 ? kPartClocks : 0));
   const double compute = plan.alternate ? std::max(products, products / 2 + store) : products + store;
   const double item = std::max(load, compute) + (plan.slots == 1 ? load : 0) + kItemClocks;
   const int64_t items = plan.items();
@@ -195,6 +203,31 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
                                         static_cast<double>(problem.batch) * problem.out_channels *
                                             problem.output_size(0) * problem.output_size(1) * problem.output_size(2));
   return std::max(rounds * item, bytes / kMultiprocessors / kBytesPerClock) + load;
+}
+
+int64_t segments_bytes(const HaloPlan& plan) {
+  return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
+}
+
+// What the search leaves open: the marks of the staging and the places of all parts.
+HaloPlan complete(HaloPlan plan) {
+  mark_batches(plan.staging);
+  int64_t at = kHaloBarrierBytes;
+  const auto take = [&](int64_t bytes, int64_t align) {
+    const int64_t begin = at;
+    at = round_up(at + bytes, align);
+    return static_cast<int32_t>(begin);
+  };
+  HaloMemory& memory = plan.memory;
+  memory.tiles = take(int64_t{plan.slots} * plan.slot_bytes(), kSwizzleBytes);
+  memory.staging = take(int64_t{kHaloMultiplyWarps} * plan.staging.warp_bytes, kSwizzleBytes);
+  memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
+  memory.columns = take(2 * int64_t{plan.n} * kHaloColumnBytes, 16);
+  memory.segments = take(segments_bytes(plan), 16);
+  memory.shifts = take(plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2, 128);
+  memory.boxes = take(plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0, 128);
+  memory.bytes = static_cast<int32_t>(at);
+  return plan;
 }
 
 using Visitor = std::function<void(const HaloPlan&)>;
@@ -215,6 +248,8 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
     plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
     plan.box_depths = static_cast<int32_t>(std::clamp<int64_t>(most / plan.halo[1], 1, plan.halo[0]));
   }
+  if (!shape_staging(problem, element_bytes, !width_contiguous, plan)) return;
+  const HaloStaging least = plan.staging;
   const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
   HaloPlan best{};
   for (const int row_bytes : {128, 64, 32}) {
@@ -229,8 +264,10 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       plan.chunk_panels = plan.panels / chunks;
       plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
       const int64_t slot = plan.chunk_panels * panel_bytes;
-      const int64_t reserved =
-          kBarrierBytes + 8 * kHaloStagingBytes + 2 * plan.n * kHaloColumnBytes + kSwizzleBytes + boxes;
+      // Begins at a multiple of the swizzle's pattern, which costs up to that much.
+      const int64_t staging = round_up(int64_t{kHaloMultiplyWarps} * least.warp_bytes, kSwizzleBytes);
+      const int64_t reserved = kHaloBarrierBytes + staging + round_up(2 * plan.n * kHaloColumnBytes, 16) +
+                               segments_bytes(plan) + kSwizzleBytes + boxes;
       if (slot + reserved > kSharedBytes || !count_steps(plan)) continue;
       const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2, 128);
       const int64_t left = kSharedBytes - reserved - table - slot;
@@ -240,15 +277,18 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
                                        : left - 4 * kHaloStageBytes >= slot ? 4
                                                                             : 3);
+      // What more than two whole tiles would take is better spent on staging.
       plan.slots = static_cast<int32_t>(
-          std::min<int64_t>(kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
+          std::min<int64_t>(chunks == 1 ? 2 : kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
       if (!plan.resident_weights) {
         plan.ring =
             static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
       }
       // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much.
       plan.alternate = chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
-      plan.shared_bytes = reserved + table + plan.slots * slot + int64_t{plan.ring} * kHaloStageBytes;
+      const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
+      plan.staging = least;
+      widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, plan.staging);
       plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
       plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
       plan.usable = true;
@@ -276,7 +316,8 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
     const int64_t extent = (int64_t{(share - 1) * plan.halo[1] + height - 1} * plan.halo[2] + width) << plan.image_log;
     plan.second_start = split_depth ? (share * plan.halo[1] * plan.halo[2]) << plan.image_log : plan.n;
     plan.columns = static_cast<int32_t>(std::min<int64_t>(extent, plan.n));
-    if (tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
+    if (plan.batch > INT_MAX || tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
+    for (int i = 0; i < 3; ++i) plan.by_tiles[i] = make_divisor(plan.tiles[i]);
     visit_tile(problem, element_bytes, width_contiguous, plan, visit);
   };
   const int64_t columns = plan.n >> plan.image_log;  // of one warpgroup, of one image
@@ -315,11 +356,12 @@ void visit_candidates(const Problem& problem, int element_bytes, bool channels_l
       plan.n = n;
       for (const int image_log : {0, 3}) {
         const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
-        if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane)) continue;
+        if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane || !channels_last || plan.pair_rows)) continue;
         plan.image_log = image_log;
         for (int splits = 1; splits <= plan.units(); ++splits) {
           if (plan.units() % splits != 0) continue;
           plan.splits = splits;
+          plan.by_splits = make_divisor(splits);
           visit_tiles(problem, element_bytes, !channels_last, plan, visit);
         }
       }
@@ -332,7 +374,7 @@ void visit_candidates(const Problem& problem, int element_bytes, bool channels_l
 std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
   std::vector<HaloPlan> candidates;
   visit_candidates(problem, element_bytes, channels_last,
-                   [&](const HaloPlan& candidate) { candidates.push_back(candidate); });
+                   [&](const HaloPlan& candidate) { candidates.push_back(complete(candidate)); });
   return candidates;
 }
 
@@ -341,7 +383,7 @@ HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool chann
   visit_candidates(problem, element_bytes, channels_last, [&](const HaloPlan& candidate) {
     if (!best.usable || candidate.cost < best.cost) best = candidate;
   });
-  return best;
+  return best.usable ? complete(best) : best;
 }
 
 std::string to_string(const HaloPlan& plan) {
@@ -352,9 +394,11 @@ std::string to_string(const HaloPlan& plan) {
       << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
       << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
       << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
-      << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
-      << " shared=" << plan.shared_bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()
-      << " clocks=" << plan.cost;
+      << " staging=" << (plan.staging.boxes ? "boxes" : "threads") << ' ' << plan.staging.segments[0] << '+'
+      << plan.staging.segments[1] << 'x' << plan.staging.columns << " batch=" << plan.staging.halves << 'x'
+      << plan.staging.batch << " warp=" << plan.staging.warp_bytes << " resident=" << plan.resident_weights
+      << " alternate=" << plan.alternate << " stages=" << plan.stages() << " shared=" << plan.memory.bytes
+      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
   return out.str();
 }
 

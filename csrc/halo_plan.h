@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "divisor.h"
+#include "halo_staging.h"
 #include "phase_map.h"
 #include "problem.h"
 
@@ -34,8 +36,10 @@ constexpr int kHaloStageSteps = 4;        // steps of K in a stage of the weight
 constexpr int kHaloStepBytes = 2048;      // of the packed weight: [2][64 rows][16 bytes]
 constexpr int kHaloOperandBytes = 32;     // of one row in a step of K
 constexpr int kHaloStageBytes = kHaloStageSteps * kHaloStepBytes;
-constexpr int kHaloStagingBytes = 3072;  // of one warp's epilogue
-constexpr int kHaloColumnBytes = 16;     // of the table of columns
+constexpr int kHaloBarrierBytes = 1024;
+constexpr int kHaloMultiplyWarps = 8;
+constexpr int kHaloColumnBytes = 2;          // of the table of columns
+constexpr int kHaloStoredSegmentBytes = 16;  // of the table of segments
 constexpr int kHaloLoaderWarps = 3;
 constexpr int kHaloBoxBuffers = 2;   // of one loader warp, where the input is transposed on its way
 constexpr int kHaloBoxBytes = 6144;  // of one of them
@@ -59,6 +63,19 @@ struct HaloAxis {
   int32_t src_size;
   int32_t dst_size;
   int32_t positions;  // extent of u
+};
+
+// Where the parts of a block's shared memory begin, in bytes. The tiles come first: columns that are dropped may be
+// read past a tile's end.
+struct HaloMemory {
+  int32_t tiles;
+  int32_t staging;
+  int32_t ring;
+  int32_t columns;
+  int32_t segments;
+  int32_t shifts;
+  int32_t boxes;
+  int32_t bytes;
 };
 
 struct HaloPlan {
@@ -102,12 +119,24 @@ struct HaloPlan {
   int32_t ring;           // stages
   bool resident_weights;  // the ring holds all stages of a block's units
   bool alternate;         // the warpgroups multiply in turns, each storing while the other multiplies
-  int64_t shared_bytes;
+  HaloStaging staging;
+  HaloMemory memory;
   int64_t packed_bytes;
+  Divisor by_splits;
+  Divisor by_groups;
+  Divisor by_tiles[3];
+  Divisor by_phases;
+  Divisor by_channel_slabs;
 
   CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
   CONVT3D_HOST_DEVICE int32_t chunks() const { return panels / chunk_panels; }
   CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return chunk_panels * panel_bytes; }
+  // How much later the second warpgroup begins, where they do not take turns: then one stores while the other
+  // multiplies. The ring of weights bounds how far they can be apart.
+  CONVT3D_HOST_DEVICE uint32_t lag_clocks() const {
+    constexpr int kStepClocks = 2;  // for 4 columns
+    return static_cast<uint32_t>(ring > 2 ? ring - 2 : 0) * kHaloStageSteps * n / 4 * kStepClocks;
+  }
   // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
   CONVT3D_HOST_DEVICE int32_t first_stage(int phase) const { return chunks() * segment_first[phase * sets]; }
   CONVT3D_HOST_DEVICE int32_t stages() const { return first_stage(phases); }
@@ -122,8 +151,10 @@ struct HaloPhase {
 };
 
 CONVT3D_HOST_DEVICE inline HaloPhase halo_phase(const HaloPlan& plan, int phase) {
+  // The counts are 1 or 2: a shift divides.
   const int widths = plan.sets == 2 ? 1 : plan.axis[2].outer;
-  return {phase / widths / plan.axis[1].outer, phase / widths % plan.axis[1].outer, phase % widths};
+  const int rest = phase >> (widths - 1);
+  return {rest >> (plan.axis[1].outer - 1), rest & (plan.axis[1].outer - 1), phase & (widths - 1)};
 }
 
 // The residues inside M and the first output channel of one slab of 16 rows.
@@ -136,15 +167,14 @@ struct HaloSlab {
 
 CONVT3D_HOST_DEVICE inline HaloSlab halo_slab(const HaloPlan& plan, int slab) {
   HaloSlab result;
-  result.channel = slab % plan.channel_slabs * plan.slab_channels;
-  slab /= plan.channel_slabs;
+  result.channel = plan.by_channel_slabs.take(slab) * plan.slab_channels;
   result.width = 0;
   if (!plan.pair_rows) {
-    result.width = slab % plan.axis[2].in_m;
-    slab /= plan.axis[2].in_m;
+    result.width = slab & (plan.axis[2].in_m - 1);
+    slab >>= plan.axis[2].in_m - 1;
   }
-  result.height = slab % plan.axis[1].in_m;
-  result.depth = slab / plan.axis[1].in_m;
+  result.height = slab & (plan.axis[1].in_m - 1);
+  result.depth = slab >> (plan.axis[1].in_m - 1);
   if (result.depth >= plan.axis[0].in_m) result.channel = plan.out_channels;
   return result;
 }

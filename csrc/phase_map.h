@@ -13,13 +13,8 @@
 
 #include <cstdint>
 
+#include "host_device.h"
 #include "problem.h"
-
-#if defined(__CUDACC__)
-#define CONVT3D_HOST_DEVICE __host__ __device__
-#else
-#define CONVT3D_HOST_DEVICE
-#endif
 
 namespace convt3d {
 

@@ -15,7 +15,7 @@ from convt3d._layer import Layer
 ROOT = Path(__file__).resolve().parent.parent
 
 
-PLANS = [f"csrc/{name}.cpp" for name in ("plan", "halo_plan", "depthwise_plan", "phase_map")]
+PLANS = [f"csrc/{name}.cpp" for name in ("plan", "halo_plan", "halo_staging", "depthwise_plan", "phase_map")]
 
 
 @pytest.mark.parametrize(

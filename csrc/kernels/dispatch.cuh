@@ -69,7 +69,7 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
   const int64_t round = plan.splits * plan.groups <= blocks ? plan.splits * plan.groups : plan.splits;
   launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / round * round), kHaloThreads, stream,
-         params, plan.shared_bytes);
+         params, plan.memory.bytes);
 }
 
 template <typename T>

@@ -113,15 +113,11 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
              : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto set = [&](int axis, int64_t size, int64_t step, int32_t extent) {
-    box.size[axis] = static_cast<cuuint64_t>(size);
-    box.extent[axis] = static_cast<cuuint32_t>(extent);
-    if (axis > 0) box.stride[axis - 1] = static_cast<cuuint64_t>(step) * sizeof(T);
+    box.set(axis, size, step * static_cast<int64_t>(sizeof(T)), extent);
   };
   const Int3& size = problem.input_size;
   if (source.pieces && plan.in_channels * sizeof(T) % plan.row_bytes == 0) {
-    box.swizzle = plan.row_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                  : plan.row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                         : CU_TENSOR_MAP_SWIZZLE_32B;
+    box.swizzle = box_swizzle(plan.row_bytes);
     set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(sizeof(T)));
     set(1, problem.batch, stride.n, 1 << plan.image_log);
     set(2, size[2], stride.w, plan.halo[2]);
@@ -138,6 +134,50 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
     if (encode(box, map)) return HaloLoad::kTranspose;
   }
   return HaloLoad::kThreads;
+}
+
+// The boxes that the copy engine stores, for every residue; false where there are none.
+template <typename T>
+bool encode_output(HaloParams<T>& params, const Problem& problem, MutableTensor output) {
+  const HaloPlan& plan = params.plan;
+  const HaloStaging& staging = plan.staging;
+  if (!staging.boxes) return false;
+  const bool paired = plan.pair_rows || plan.sets == 2;
+  const int counts[3] = {plan.axis[0].stride, plan.axis[1].stride, paired ? 1 : plan.axis[2].stride};
+  for (int map = 0; map < counts[0] * counts[1] * counts[2]; ++map) {
+    const int residue[3] = {map / (counts[1] * counts[2]), map / counts[2] % counts[1], map % counts[2]};
+    TensorBox box{};
+    box.type = std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+               : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    box.swizzle = staging.swizzle == 0 ? CU_TENSOR_MAP_SWIZZLE_NONE : box_swizzle(staging.swizzle + 16);
+    T* data = static_cast<T*>(output.data);
+    int64_t size[3];
+    int64_t step[3];
+    for (int i = 0; i < 3; ++i) {
+      data += residue[i] * output.stride[2 + i];
+      size[i] = (problem.output_size(i) - 1 - residue[i]) / counts[i] + 1;
+      step[i] = counts[i] * output.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+    }
+    box.data = data;
+    const int64_t channel_step = output.stride[1] * static_cast<int64_t>(sizeof(T));
+    const int64_t image_step = output.stride[0] * static_cast<int64_t>(sizeof(T));
+    if (params.destination_channels_contiguous) {
+      box.set(0, problem.out_channels, channel_step, plan.slab_channels);
+      box.set(1, problem.batch, image_step, 1 << plan.image_log);
+      box.set(2, size[2], step[2], staging.columns * (paired ? 2 : 1));
+      box.set(3, size[1], step[1], 1);
+      box.set(4, size[0], step[0], 1);
+    } else {
+      box.set(0, size[2], step[2], staging.columns * (paired ? 2 : 1));
+      box.set(1, problem.out_channels, channel_step, plan.slab_channels);
+      box.set(2, size[1], step[1], 1);
+      box.set(3, size[0], step[0], 1);
+      box.set(4, problem.batch, image_step, 1);
+    }
+    if (!encode(box, params.out[map])) return false;
+  }
+  return true;
 }
 
 template <typename T>
@@ -159,16 +199,9 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.destination_channels_contiguous = output.stride[1] == 1;
-  // Neighbours that one store takes: channels, or outputs of a row along the width.
-  const bool paired = plan.pair_rows || plan.sets == 2;
-  const bool whole = params.destination_channels_contiguous
-                         ? problem.out_channels_per_group() % kQuad == 0
-                         : problem.output_size(2) % (paired ? 4 : 2) == 0 && output.stride[4] == 1 &&
-                               plan.image_log == 0 && plan.halo[2] % 2 == 0 && plan.tile[2] % 2 == 0 &&
-                               plan.second_start % 2 == 0;
-  params.destination_vectors = whole && reinterpret_cast<uintptr_t>(output.data) % alignof(Quad<T>) == 0;
   params.relu = activation == Activation::kRelu;
   params.load = choose_load(params.source, problem, plan, params.boxes);
+  params.boxes_out = encode_output(params, problem, output);
   run_halo_forward(params, device_facts().multiprocessors, stream);
 }
 

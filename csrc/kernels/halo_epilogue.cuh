@@ -1,55 +1,108 @@
-// A warp's accumulators (a slab: 16 rows) -> bias, ReLU, one rounding -> memory, along whichever axis is contiguous
-// there: at once where a thread's accumulators are neighbours, else through shared memory.
+// A warp's accumulators (a slab: 16 rows) -> bias, ReLU, one rounding -> its staging, in the output's order -> memory:
+// by the copy engine in the background, or by the warp itself (see halo_staging.h).
 #pragma once
 
 #include "kernels/halo_params.h"
+#include "kernels/hopper.cuh"
 
 namespace convt3d {
 
-// A position of a tile: four fields, each with a free bit above it, so that one subtraction compares all of them.
-struct HaloPosition {
-  static constexpr uint32_t kFree = 1u << 31 | 1u << 26 | 1u << 18 | 1u << 9;
-  static constexpr uint32_t kNowhere = ~kFree;  // past every last position
+constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
 
-  __device__ __forceinline__ static uint32_t pack(int image, int d, int h, int w) {
-    return static_cast<uint32_t>(image << 27 | d << 19 | h << 10 | w);
-  }
-  // No field of `position` is greater than that of `last`.
-  __device__ __forceinline__ static bool within(uint32_t position, uint32_t last) {
-    return (((last | kFree) - position) & kFree) == kFree;
-  }
-};
-
-// Where a column of the instructions goes in every tile.
-struct alignas(16) HaloColumn {
-  int64_t offset;  // in elements, from the tile's first output
-  uint32_t position;
-};
-
-// Both warpgroups' columns, one after the other; by all threads of the block.
+// A thread's columns are its places in a table in shared memory, which it reads four at a time: the first column of
+// each fragment's pair or, where 16-bit channels leave as matrices, one column of every two fragments.
 template <typename T>
-__device__ __forceinline__ void fill_columns(const HaloParams<T>& params, HaloColumn* columns) {
+__device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
+  return sizeof(T) == 2 && params.destination_channels_contiguous;
+}
+
+// A segment of a warpgroup's outputs, as positions of the tile.
+struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
+  uint16_t d;
+  uint16_t h;
+  uint16_t w;
+  uint16_t columns;
+  uint16_t first;   // column of the segment that `w` is
+  uint16_t offset;  // in a warp's staging
+};
+
+// For both warpgroups: where columns go in a warp's staging, and the segments; by all threads of the block.
+template <typename T>
+__device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, uint16_t* columns,
+                                                    HaloStoredSegment* segments) {
   const HaloPlan& plan = params.plan;
+  const HaloStaging& staging = plan.staging;
   for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += static_cast<int>(blockDim.x)) {
-    const int column = index % plan.n;
-    const int start = index < plan.n ? 0 : plan.second_start >> plan.image_log;
+    const int g = index < plan.n ? 0 : 1;
+    const int column = index - g * plan.n;
     const int image = column & ((1 << plan.image_log) - 1);
-    const int flat = start + (column >> plan.image_log);
-    const int w = flat % plan.halo[2];
-    const int h = flat / plan.halo[2] % plan.halo[1];
-    const int d = flat / plan.halo[2] / plan.halo[1];
-    const bool exists = column < plan.columns && w < plan.tile[2] && h < plan.tile[1] && d < plan.tile[0];
-    const Strides& stride = params.destination_stride;
-    columns[index].offset =
-        image * stride.n + stride.spatial(d * plan.axis[0].stride, h * plan.axis[1].stride, w * plan.axis[2].stride);
-    columns[index].position = exists ? HaloPosition::pack(image, d, h, w) : HaloPosition::kNowhere;
+    const int place = column >> plan.image_log;
+    const int position = staging.start[g] + place;
+    uint16_t* entry = nullptr;
+    if (stages_matrices(params)) {
+      entry = columns + g * plan.n + column % 16 * (plan.n / 16) + column / 16;
+    } else if (column % 2 == 0) {
+      entry = columns + g * plan.n + column % 8 / 2 * (plan.n / 8) + column / 8;
+    }
+    if (entry != nullptr) *entry = kHaloNoPlace;
+    if (place >= staging.extent || !staging.is_output(position)) continue;
+    const int w = position % plan.halo[2];
+    const int in_segment = w % staging.columns;
+    const int segment = staging.segment_of(position) - staging.segment_of(staging.start[g]);
+    const int offset = staging.segment_offset(g, segment);
+    if (entry != nullptr) {
+      *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
+    }
+    if (image == 0 && (place == 0 || in_segment == 0)) {
+      const int count = min(min(staging.columns - in_segment, plan.tile[2] - w), staging.extent - place);
+      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position / plan.halo[2] / plan.halo[1]),
+                                                     static_cast<uint16_t>(position / plan.halo[2] % plan.halo[1]),
+                                                     static_cast<uint16_t>(w),
+                                                     static_cast<uint16_t>(count),
+                                                     static_cast<uint16_t>(in_segment),
+                                                     static_cast<uint16_t>(offset)};
+    }
   }
 }
 
-template <typename T, int kCount>
-struct alignas(sizeof(T) * kCount) Neighbours {
-  T value[kCount];
-};
+// Two 16-bit elements, each rounded once, to nearest even.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+// To shared memory, unless the place is kHaloNoPlace: a branch would keep the compiler from overlapping the stores.
+template <typename T>
+__device__ __forceinline__ void stage_two(uint32_t at, uint32_t place, float a, float b) {
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v2.f32 [%0], {%3, %4};\n}" ::"r"(at),
+                 "r"(place), "n"(kHaloNoPlace), "f"(a), "f"(b));
+  } else {
+    asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.u32 [%0], %3;\n}" ::"r"(at), "r"(place),
+                 "n"(kHaloNoPlace), "r"(rounded_pair<T>(a, b)));
+  }
+}
+template <typename T>
+__device__ __forceinline__ void stage_four(uint32_t at, uint32_t place, float a, float b, float c, float d) {
+  if constexpr (sizeof(T) == 4) {
+    asm volatile(
+        "{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v4.f32 [%0], {%3, %4, %5, %6};\n}" ::"r"(at),
+        "r"(place), "n"(kHaloNoPlace), "f"(a), "f"(b), "f"(c), "f"(d));
+  } else {
+    asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v2.u32 [%0], {%3, %4};\n}" ::"r"(at),
+                 "r"(place), "n"(kHaloNoPlace), "r"(rounded_pair<T>(a, b)), "r"(rounded_pair<T>(c, d)));
+  }
+}
+__device__ __forceinline__ void stage_one(uint32_t at, uint32_t place, float a) {
+  asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.f32 [%0], %3;\n}" ::"r"(at), "r"(place),
+               "n"(kHaloNoPlace), "f"(a));
+}
 
 // The greater; a NaN stays.
 __device__ __forceinline__ float greater(float a, float b) {
@@ -58,234 +111,317 @@ __device__ __forceinline__ float greater(float a, float b) {
   return result;
 }
 
+enum class HaloRows {
+  kWidths,       // [channel][place]: a thread's two columns are neighbours
+  kWidthPhases,  // ... and so are their two phases
+  kChannels,     // [place][channel]
+};
+
+// Of one warp; a unit is begun, which fetches what it needs from memory, and stored after its products.
 template <typename T, int kN, int kSets>
 class HaloEpilogue {
  public:
-  // `columns`: the warpgroup's. `staging`: the warp's.
-  __device__ __forceinline__ HaloEpilogue(const HaloParams<T>& params, const HaloItem& item, const HaloPhase& phase,
-                                          const HaloSlab& slab, const HaloColumn* columns, void* staging)
+  // `columns` and `segments`: the warpgroup's. `memory`: the warp's staging.
+  __device__ __forceinline__ HaloEpilogue(const HaloParams<T>& params, int warpgroup, const uint16_t* columns,
+                                          const HaloStoredSegment* segments, unsigned char* memory)
       : params_(params),
+        staging_(params.plan.staging),
         columns_(columns),
-        staging_(static_cast<T*>(staging)),
+        segments_(segments),
+        memory_(memory),
+        address_(hopper::shared_address(memory)),
+        warpgroup_(warpgroup),
         lane_(static_cast<int>(threadIdx.x) % 32),
         paired_(kSets == 2 || params.plan.pair_rows),
-        channels_(params.plan.out_channels - slab.channel),
-        floor_(params.relu ? 0.0f : -INFINITY) {
-    const HaloPlan& plan = params.plan;
-    const int residue[3] = {plan.axis[0].in_m > 1 ? slab.depth : phase.depth,
-                            plan.axis[1].in_m > 1 ? slab.height : phase.height,
-                            paired_                 ? 0
-                            : plan.axis[2].in_m > 1 ? slab.width
-                                                    : phase.width};
-    const int64_t channel = item.group * plan.out_channels + slab.channel;
-    const Strides& stride = params.destination_stride;
-    int first[3];
-    int last[3];
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      const HaloAxis& axis = plan.axis[i];
-      first[i] = item.first[i] * axis.stride + residue[i];
-      last[i] = last_position(axis, first[i], plan.tile[i]);
-    }
-    const int images = static_cast<int>(min(plan.batch - item.image, int64_t{1} << plan.image_log)) - 1;
-    const int last_second = paired_ ? last_position(plan.axis[2], first[2] + 1, plan.tile[2]) : last[2];
-    const bool any = last[0] >= 0 && last[1] >= 0;
-    any_[0] = any && last[2] >= 0;
-    any_[1] = any && last_second >= 0;
-    last_[0] = HaloPosition::pack(images, last[0], last[1], last[2]);
-    last_[1] = HaloPosition::pack(images, last[0], last[1], last_second);
-    destination_ =
-        params.destination + item.image * stride.n + channel * stride.c + stride.spatial(first[0], first[1], first[2]);
+        floor_(params.relu ? 0.0f : -INFINITY),
+        item_(params.plan, 0) {}
+
+  __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
+    const HaloPlan& plan = params_.plan;
+    item_ = item;
+    slab_channel_ = slab.channel;
+    residue_ = (plan.axis[0].in_m > 1 ? slab.depth : phase.depth) << 2 |
+               (plan.axis[1].in_m > 1 ? slab.height : phase.height) << 1 |
+               (paired_                 ? 0
+                : plan.axis[2].in_m > 1 ? slab.width
+                                        : phase.width);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = lane_ / 4 + (plan.pair_rows ? 0 : 8 * i);
-      bias_[i] = params.bias != nullptr && row < channels_
-                     ? to_accumulator(__ldg(params.bias + (channel + row) * params.bias_stride))
+      bias_[i] = params_.bias != nullptr && row < channels_left()
+                     ? to_accumulator(__ldg(params_.bias + (first_channel() + row) * params_.bias_stride))
                      : 0;
     }
   }
 
   // c[set][4j + i]: fragment j of 16 rows x 8 columns, as wgmma leaves it.
   __device__ __forceinline__ void store(const float (&c)[kSets][kN / 2]) {
-    if (!any_[0]) return;
-    if (params_.destination_channels_contiguous) {
-      if constexpr (kSets == 1) {
-        if (paired_) {
-          params_.destination_vectors ? store_channels<true, true>(c[0]) : store_channels<true, false>(c[0]);
-        } else {
-          params_.destination_vectors ? store_channels<false, true>(c[0]) : store_channels<false, false>(c[0]);
-        }
-      }
-    } else if (params_.destination_vectors) {
-      store_at_once(c);
+    if (channels_left() <= 0) return;
+    if (params_.boxes_out) {
+      store_as<true>(c);
     } else {
-      store_widths(c);
+      store_as<false>(c);
     }
+  }
+
+  // Before the block's shared memory goes.
+  __device__ __forceinline__ void finish() const {
+    if (hopper::elect_lane()) hopper::bulk_wait_read<0>();
   }
 
  private:
-  // Of the outputs at `first`, `first` + stride, ...
-  __device__ __forceinline__ static int last_position(const HaloAxis& axis, int first, int tile) {
-    const int left = axis.dst_size - 1 - first;
-    return left < 0 ? -1 : min(tile - 1, axis.stride == 2 ? left / 2 : left);
+  template <bool kBoxes>
+  __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
+    if (params_.destination_channels_contiguous) {
+      if constexpr (kSets == 1) store_as<kBoxes, HaloRows::kChannels>(c);
+    } else if (paired_) {
+      store_as<kBoxes, HaloRows::kWidthPhases>(c);
+    } else if constexpr (kSets == 1) {
+      store_as<kBoxes, HaloRows::kWidths>(c);
+    }
   }
 
-  __device__ __forceinline__ bool exists(const HaloColumn& column, int phase) const {
-    return (phase == 0 ? any_[0] : any_[1]) && HaloPosition::within(column.position, phase == 0 ? last_[0] : last_[1]);
+  // Of the group, from the slab's first on.
+  __device__ __forceinline__ int channels_left() const { return params_.plan.out_channels - slab_channel_; }
+  // The slab's first, of all groups.
+  __device__ __forceinline__ int first_channel() const {
+    return item_.group * params_.plan.out_channels + slab_channel_;
+  }
+  __device__ __forceinline__ int residue(int axis) const { return residue_ >> (2 - axis) & 1; }
+  // Which of the output's boxes.
+  __device__ __forceinline__ int map() const {
+    const HaloPlan& plan = params_.plan;
+    return (residue(0) * plan.axis[1].stride + residue(1)) * (paired_ ? 1 : plan.axis[2].stride) + residue(2);
   }
 
   // Of the accumulators' row lane/4 (half 0) or lane/4 + 8.
-  __device__ __forceinline__ T finish(float value, int half) const {
-    return from_accumulator<T>(greater(value + bias_[half], floor_));
+  __device__ __forceinline__ float finished(float value, int half) const {
+    return greater(value + bias_[half], floor_);
   }
 
-  // A thread's neighbours along the width: two positions of both phases, or of one.
-  __device__ __forceinline__ Neighbours<T, 4> paired(const float (&c)[kSets][kN / 2], int j, int half) const {
-    Neighbours<T, 4> out;
+  template <bool kBoxes, HaloRows kRows>
+  __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
+    if constexpr (kBoxes) wait_for_boxes<0>();
+    const uint32_t begin = staging_.begin[warpgroup_];
+    const uint32_t open = staging_.open[warpgroup_];
+    const uint32_t end = staging_.end[warpgroup_];
+    constexpr bool kMatrices = sizeof(T) == 2 && kRows == HaloRows::kChannels;
+    constexpr int kPlaces = kMatrices ? kN / 16 : kN / 8;
+    const int thread = kMatrices ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
+    const uint2* table = reinterpret_cast<const uint2*>(columns_ + thread * kPlaces);
+    uint2 places = table[0];  // of four fragments, or pairs of them
+    const auto place = [&](int i) {
+      const uint32_t two = i % 4 < 2 ? places.x : places.y;
+      return i % 2 == 0 ? two & 0xFFFF : two >> 16;
+    };
+    int batch = 0;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (kSets == 2) {
-        out.value[2 * i] = finish(c[0][4 * j + i + 2 * half], half);
-        out.value[2 * i + 1] = finish(c[1][4 * j + i + 2 * half], half);
+    for (int i = 0; i < kN / kHaloStagedColumns; ++i) {
+      if constexpr (kBoxes) {
+        if ((begin >> i & 1) != 0) {
+          // The batch before the last one has been read; the last one has not been handed over while it is open.
+          (open >> i & 1) != 0 ? wait_for_boxes<0>() : wait_for_boxes<1>();
+        }
+      }
+      if constexpr (kMatrices) {
+        if (i > 0 && i % 4 == 0) places = table[i / 4];
+        stage_matrices(c[0], 2 * i, place(i));
       } else {
-        out.value[2 * i] = finish(c[0][4 * j + i], 0);
-        out.value[2 * i + 1] = finish(c[0][4 * j + i + 2], 1);
-      }
-    }
-    return out;
-  }
-  __device__ __forceinline__ Neighbours<T, 2> plain(const float (&c)[kSets][kN / 2], int j, int half) const {
-    Neighbours<T, 2> out;
+        if (i > 0 && i % 2 == 0) places = table[i / 2];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) out.value[i] = finish(c[0][4 * j + i + 2 * half], half);
-    return out;
-  }
-
-  __device__ __forceinline__ void store_at_once(const float (&c)[kSets][kN / 2]) {
-    const int row = lane_ / 4;
-    T* const rows[2] = {destination_ + row * params_.destination_stride.c,
-                        destination_ + (row + 8) * params_.destination_stride.c};
-    const bool exists[2] = {row < channels_, row + 8 < channels_};
-    if (!exists[0]) return;
-    const HaloColumn* columns = columns_ + lane_ % 4 * 2;
-    if (paired_) {
-#pragma unroll
-      for (int j = 0; j < kN / 8; ++j) {
-        const HaloColumn column = columns[8 * j];
-        if (!HaloPosition::within(column.position, last_[0])) continue;
-        *reinterpret_cast<Neighbours<T, 4>*>(rows[0] + column.offset) = paired(c, j, 0);
-        if (kSets == 2 && exists[1]) *reinterpret_cast<Neighbours<T, 4>*>(rows[1] + column.offset) = paired(c, j, 1);
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < kN / 8; ++j) {
-        const HaloColumn column = columns[8 * j];
-        if (!HaloPosition::within(column.position, last_[0])) continue;
-        *reinterpret_cast<Neighbours<T, 2>*>(rows[0] + column.offset) = plain(c, j, 0);
-        if (exists[1]) *reinterpret_cast<Neighbours<T, 2>*>(rows[1] + column.offset) = plain(c, j, 1);
-      }
-    }
-  }
-
-  // Rows of channels, whatever their alignment: 32 neighbours of one row a store.
-  __device__ __forceinline__ void store_widths(const float (&c)[kSets][kN / 2]) {
-    constexpr int kFragments = kSets == 2 ? 2 : 4;
-    const int rows = kSets == 2 || !paired_ ? 16 : 8;
-    const int outs = 8 * kFragments * (paired_ ? 2 : 1);
-    const int pitch = outs + (paired_ ? 16 : 8);
-    const int channels = min(rows, channels_);
-#pragma unroll
-    for (int j = 0; j < kN / 8; j += kFragments) {
-#pragma unroll
-      for (int i = 0; i < kFragments; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          T* row = staging_ + (lane_ / 4 + 8 * half) * pitch;
-          if (kSets == 2 || (paired_ && half == 0)) {
-            *reinterpret_cast<Neighbours<T, 4>*>(row + 16 * i + lane_ % 4 * 4) = paired(c, j + i, half);
-          } else if (!paired_) {
-            *reinterpret_cast<Neighbours<T, 2>*>(row + 8 * i + lane_ % 4 * 2) = plain(c, j + i, half);
+        for (int j = 2 * i; j < 2 * i + 2; ++j) {
+          if constexpr (kRows == HaloRows::kChannels) {
+            stage_channels(c[0], j, place(j));
+          } else {
+            stage_widths<kRows>(c, j, place(j));
           }
         }
       }
-      __syncwarp();
-      for (int first = 0; first < outs; first += 32) {
-        const int out = neighbour(first + lane_, outs);
-        const int phase = paired_ ? out % 2 : 0;
-        const HaloColumn column = columns_[8 * j + (paired_ ? out / 2 : out)];
-        if (!exists(column, phase)) continue;
-        T* destination = destination_ + column.offset + phase * params_.destination_stride.w;
-        const T* staged = staging_ + out;
-#pragma unroll 8
-        for (int row = 0; row < channels; ++row) {
-          *destination = *staged;
-          destination += params_.destination_stride.c;
-          staged += pitch;
-        }
-      }
+      if ((end >> i & 1) != 0) hand_over<kBoxes, kRows>(batch++);
+    }
+    hand_over<kBoxes, kRows>(batch);
+    if (kBoxes && staging_.part[warpgroup_] >= 0) {
+      store_segment<kRows>(segments_[staging_.part[warpgroup_]]);
       __syncwarp();
     }
   }
 
-  // Where images count fastest, neighbours along the width are 8 columns apart: lanes take them in the width's order.
-  __device__ __forceinline__ int neighbour(int out, int outs) const {
-    if (params_.plan.image_log == 0) return out;
-    const int phase = paired_ ? out % 2 : 0;
-    const int column = paired_ ? out / 2 : out;
-    const int widths = (paired_ ? outs / 2 : outs) >> 3;
-    const int moved = column % widths * 8 + column / widths;
-    return paired_ ? 2 * moved + phase : moved;
+  // All but the last kPending batches have been read.
+  template <int kPending>
+  __device__ __forceinline__ void wait_for_boxes() const {
+    if (hopper::elect_lane()) hopper::bulk_wait_read<kPending>();
+    __syncwarp();
   }
 
-  // A place is a column, or one of its two phases where rows are paired; its channels are neighbours.
-  template <bool kPaired, bool kVectors>
-  __device__ __forceinline__ void store_channels(const float (&c)[kN / 2]) {
-    constexpr int kFragments = 4;
-    constexpr int kPhases = kPaired ? 2 : 1;
-    constexpr int kPlaces = 8 * kFragments * kPhases;
-    constexpr int kSlabChannels = 16 / kPhases;
-    constexpr int kPitch = kSlabChannels + 4;
-    constexpr int kStored = kVectors ? 4 : 1;             // channels of one store
-    constexpr int kPlaceLanes = kSlabChannels / kStored;  // lanes that share a place
-    constexpr int kRoundPlaces = 32 / kPlaceLanes;        // places of one round of stores
-    const int channel = lane_ % kPlaceLanes * kStored;
-    const int first_place = lane_ / kPlaceLanes;
-    const int64_t phase_step = params_.destination_stride.w;
+  // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
+  template <HaloRows kRows>
+  __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
+    const uint32_t row = static_cast<uint32_t>(lane_ / 4 * staging_.pitch);
+    const uint32_t at = address_ + row + (place ^ (row >> 3 & static_cast<uint32_t>(staging_.swizzle)));
 #pragma unroll
-    for (int j = 0; j < kN / 8; j += kFragments) {
-#pragma unroll
-      for (int i = 0; i < 4 * kFragments; ++i) {
-        const int column = 8 * (i / 4) + lane_ % 4 * 2 + i % 2;
-        const int half = i / 2 % 2;
-        const int place = kPaired ? 2 * column + half : column;
-        staging_[place * kPitch + lane_ / 4 + (kPaired ? 0 : 8 * half)] = finish(c[4 * j + i], half);
+    for (int half = 0; half < 2; ++half) {
+      const int i = 4 * j + 2 * half;
+      const uint32_t to = at + 8 * half * staging_.pitch;
+      if constexpr (kRows == HaloRows::kWidths) {
+        stage_two<T>(to, place, finished(c[0][i], half), finished(c[0][i + 1], half));
+      } else if constexpr (kSets == 2) {
+        stage_four<T>(to, place, finished(c[0][i], half), finished(c[1][i], half), finished(c[0][i + 1], half),
+                      finished(c[1][i + 1], half));
+      } else if (half == 0) {
+        stage_four<T>(to, place, finished(c[0][i], 0), finished(c[0][i + 2], 1), finished(c[0][i + 1], 0),
+                      finished(c[0][i + 3], 1));
       }
+    }
+  }
+
+  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases.
+  __device__ __forceinline__ void stage_channels(const float (&c)[kN / 2], int j, uint32_t place) const {
+    // The swizzle's pattern stays the same from a thread's first column to its second.
+    const uint32_t column_step = (paired_ ? 2 : 1) * staging_.pitch;
+    const uint32_t flip = place >> 3 & static_cast<uint32_t>(staging_.swizzle);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t at = address_ + place + (static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half) ^ flip);
+      stage_one(at, place, finished(c[4 * j + 2 * half], half));
+      stage_one(at + column_step, place, finished(c[4 * j + 2 * half + 1], half));
+    }
+  }
+  // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place.
+  __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t place) const {
+    const uint32_t flip = place >> 3 & static_cast<uint32_t>(staging_.swizzle);
+    const uint32_t at = place == kHaloNoPlace ? hopper::shared_address(halo_spare())
+                                              : address_ + place + (static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
+    uint32_t matrix[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int first = 4 * (j + i / 2) + 2 * (i % 2);
+      matrix[i] = rounded_pair<T>(finished(c[first], i % 2), finished(c[first + 1], i % 2));
+    }
+    hopper::store_matrices_transposed(at, matrix);
+  }
+
+  template <bool kBoxes, HaloRows kRows>
+  __device__ __forceinline__ void hand_over(int batch) {
+    const int part = staging_.part[warpgroup_];
+    const int first = batch * staging_.batch + (part == 0 ? 1 : 0);
+    const int last = min(first + staging_.batch, staging_.segments[warpgroup_] - (part > 0 ? 1 : 0));
+    if constexpr (kBoxes) {
+      hopper::fence_async_proxy();
       __syncwarp();
-      if (channel < channels_) {
-#pragma unroll 2
-        for (int round = 0; round < kPlaces / kRoundPlaces; ++round) {
-          const int place = first_place + round * kRoundPlaces;
-          const int phase = kPaired ? place % 2 : 0;
-          const HaloColumn column = columns_[8 * j + place / kPhases];
-          if (!exists(column, phase)) continue;
-          *reinterpret_cast<Neighbours<T, kStored>*>(destination_ + column.offset + phase * phase_step + channel) =
-              *reinterpret_cast<const Neighbours<T, kStored>*>(staging_ + place * kPitch + channel);
+      if (hopper::elect_lane()) {
+#pragma unroll 1
+        for (int i = first; i < last; ++i) {
+          const HaloStoredSegment segment = segments_[i];
+          const int d = item_.first[0] + segment.d;
+          const int h = item_.first[1] + segment.h;
+          const int w = (item_.first[2] + segment.w) * (paired_ ? 2 : 1);
+          const hopper::BoxOrigin origin = kRows == HaloRows::kChannels
+                                               ? hopper::BoxOrigin{first_channel(), item_.image, w, h, d}
+                                               : hopper::BoxOrigin{w, first_channel(), h, d, item_.image};
+          hopper::copy_box_to_global(&params_.out[map()], memory_ + segment.offset, origin);
+        }
+        hopper::bulk_commit();
+      }
+    } else {
+      __syncwarp();
+#pragma unroll 1
+      for (int i = first; i < last; ++i) store_segment<kRows>(segments_[i]);
+      __syncwarp();
+    }
+  }
+
+  template <HaloRows kRows>
+  __device__ __forceinline__ void store_segment(const HaloStoredSegment& segment) const {
+    const HaloPlan& plan = params_.plan;
+    const int place[3] = {segment.d, segment.h, segment.w};
+    int at[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) at[i] = (item_.first[i] + place[i]) * plan.axis[i].stride + residue(i);
+    if (at[0] >= plan.axis[0].dst_size || at[1] >= plan.axis[1].dst_size || at[2] >= plan.axis[2].dst_size) return;
+    const Strides& stride = params_.destination_stride;
+    T* destination =
+        params_.destination + item_.image * stride.n + first_channel() * stride.c + stride.spatial(at[0], at[1], at[2]);
+    // A step of the width, in outputs: of both phases every one, else each that the stride reaches.
+    const int step = paired_ ? 1 : plan.axis[2].stride;
+    const int count = min(segment.columns * (paired_ ? 2 : 1), (plan.axis[2].dst_size - 1 - at[2]) / step + 1);
+    const int offset = segment.offset + segment.first * staging_.column_bytes;
+    if constexpr (kRows == HaloRows::kChannels) {
+      store_places(destination, count, step, offset);
+    } else {
+      store_rows(destination, count, segment.offset, segment.first * staging_.column_bytes);
+    }
+  }
+
+  // Rows of `count` neighbours, one for each channel, whatever their alignment; a lane walks along the channels.
+  __device__ __forceinline__ void store_rows(T* destination, int count, int segment_offset, int first_bytes) const {
+    constexpr int kTogether = 8;  // channels on their way at a time
+    const int channels = min(channels_left(), params_.plan.slab_channels);
+    const int64_t step = params_.destination_stride.c;
+    const int pitch = staging_.pitch;
+    const unsigned char* rows = memory_ + segment_offset;
+#pragma unroll 1
+    for (int element = lane_; element < count; element += 32) {
+      const int bytes = first_bytes + element * static_cast<int>(sizeof(T));
+      T* to = destination + element;
+      int row = 0;
+      if (staging_.swizzle == 0) {
+        const unsigned char* from = rows + bytes;
+#pragma unroll 1
+        for (; row + kTogether <= channels; row += kTogether) {
+          T value[kTogether];
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) {
+            value[i] = *reinterpret_cast<const T*>(from);
+            from += pitch;
+          }
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) {
+            *to = value[i];
+            to += step;
+          }
         }
       }
-      __syncwarp();
+#pragma unroll 1
+      for (; row < channels; ++row) {
+        const int staged = row * pitch;
+        *to = *reinterpret_cast<const T*>(rows + staged + (bytes ^ (staged >> 3 & staging_.swizzle)));
+        to += step;
+      }
+    }
+  }
+
+  // `count` places, `step` outputs apart, each with its channels and images.
+  __device__ __forceinline__ void store_places(T* destination, int count, int step, int offset) const {
+    const int log = params_.plan.image_log;
+    const int channels = min(channels_left(), params_.plan.slab_channels);
+    const int lanes_log = channels > 1 ? 32 - __clz(channels - 1) : 0;  // lanes of a place
+    const int channel = lane_ & ((1 << lanes_log) - 1);
+    if (channel >= channels) return;
+    const int64_t images = params_.plan.batch - item_.image;
+    for (int place = lane_ >> lanes_log; place < count << log; place += 32 >> lanes_log) {
+      const int image = place & ((1 << log) - 1);
+      if (image >= images) continue;
+      const int staged = offset + place * staging_.pitch;
+      destination[image * params_.destination_stride.n + (place >> log) * step * params_.destination_stride.w +
+                  channel] =
+          *reinterpret_cast<const T*>(memory_ + staged + (channel * sizeof(T) ^ (staged >> 3 & staging_.swizzle)));
     }
   }
 
   const HaloParams<T>& params_;
-  const HaloColumn* columns_;
-  T* staging_;
+  const HaloStaging& staging_;
+  const uint16_t* columns_;
+  const HaloStoredSegment* segments_;
+  unsigned char* memory_;
+  uint32_t address_;
+  int warpgroup_;
   int lane_;
   bool paired_;
-  int channels_;  // from the slab's first on
   float floor_;
-  bool any_[2];       // of the two width phases
-  uint32_t last_[2];  // ... their last position in the tile
-  T* destination_;    // of the tile's first output and the slab's first channel
+  // Of the unit.
+  HaloItem item_;
+  int slab_channel_;
+  int residue_;  // a bit for each axis
   float bias_[2];
 };
 

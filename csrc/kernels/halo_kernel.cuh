@@ -16,10 +16,9 @@
 namespace convt3d {
 
 constexpr int kHaloThreads = 384;
-constexpr int kHaloMultiplyThreads = 256;
+constexpr int kHaloMultiplyThreads = 32 * kHaloMultiplyWarps;
 constexpr int kHaloMultiplyRegisters = 200;
 constexpr int kHaloLoadRegisters = 104;
-constexpr int kHaloBarrierBytes = 1024;  // tiles stay aligned to the swizzle's pattern
 
 struct HaloBarriers {
   uint64_t weights_full[kHaloMaxRing];
@@ -72,29 +71,28 @@ struct HaloPlace {
 struct HaloShared {
   HaloBarriers* barriers;
   unsigned char* tiles;
-  unsigned char* ring;
   unsigned char* staging;
-  HaloColumn* columns;
+  unsigned char* ring;
+  uint16_t* columns;
+  HaloStoredSegment* segments;
   uint16_t* shifts;
   unsigned char* boxes;
 
-  // The tiles come first: columns that are dropped may be read past a tile's end.
-  __device__ __forceinline__ HaloShared(const HaloPlan& plan, unsigned char* shared) {
-    barriers = reinterpret_cast<HaloBarriers*>(shared);
-    tiles = shared + kHaloBarrierBytes;
-    staging = tiles + plan.slots * plan.slot_bytes();
-    ring = staging + kHaloMultiplyThreads / 32 * kHaloStagingBytes;
-    columns = reinterpret_cast<HaloColumn*>(ring + plan.ring * kHaloStageBytes);
-    shifts = reinterpret_cast<uint16_t*>(columns + 2 * plan.n);
-    const int table_bytes = plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2;
-    boxes = reinterpret_cast<unsigned char*>(shifts) + (table_bytes + 127) / 128 * 128;
-  }
+  __device__ __forceinline__ HaloShared(const HaloMemory& memory, unsigned char* shared)
+      : barriers(reinterpret_cast<HaloBarriers*>(shared)),
+        tiles(shared + memory.tiles),
+        staging(shared + memory.staging),
+        ring(shared + memory.ring),
+        columns(reinterpret_cast<uint16_t*>(shared + memory.columns)),
+        segments(reinterpret_cast<HaloStoredSegment*>(shared + memory.segments)),
+        shifts(reinterpret_cast<uint16_t*>(shared + memory.shifts)),
+        boxes(shared + memory.boxes) {}
 };
+static_assert(sizeof(HaloBarriers) + 128 <= kHaloBarrierBytes);
 
-// Resident weights stay in the ring as long as the next item uses them too.
-__device__ __forceinline__ bool keeps_weights(const HaloPlan& plan, const HaloItem& item, uint32_t index,
-                                              uint32_t items) {
-  return plan.resident_weights && index + gridDim.x < items && item.same_weights(HaloItem(plan, index + gridDim.x));
+// Resident weights stay in the ring where all items of a block use them.
+__device__ __forceinline__ bool keeps_weights(const HaloPlan& plan) {
+  return plan.resident_weights && gridDim.x % static_cast<uint32_t>(plan.splits * plan.groups) == 0;
 }
 
 template <typename T>
@@ -111,7 +109,8 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
     const HaloItem item(plan, index);
     const int origin[3] = {item.first[0] + plan.axis[0].low, item.first[1] + plan.axis[1].low,
                            item.first[2] + plan.axis[2].low};
-    const int64_t offset = item.image * params.source.stride.n + item.group * plan.in_channels * params.source.stride.c;
+    const int64_t offset = item.image * params.source.stride.n +
+                           static_cast<int64_t>(item.group) * plan.in_channels * params.source.stride.c;
     for (int load = 0, chunk = 0; load < loads; ++load) {
       unsigned char* panels = shared.tiles + place.slot * plan.slot_bytes();
       uint64_t* full = &shared.barriers->tile_full[place.slot];
@@ -143,23 +142,20 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
 template <typename T>
 __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
   const HaloPlan& plan = params.plan;
+  const bool keeps = keeps_weights(plan);
   HaloPlace place;
-  bool kept = false;
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
-    const HaloItem item(plan, index);
-    if (!kept) {
-      const HaloStream stream(plan, item);
-      const unsigned char* source = params.weight + stream.first * kHaloStageBytes;
-      for (int stage = 0; stage < stream.stages; ++stage) {
-        uint64_t* full = &shared.barriers->weights_full[place.slot];
-        hopper::barrier_wait(&shared.barriers->weights_empty[place.slot], place.parity ^ 1);
-        hopper::barrier_arrive_expect(full, kHaloStageBytes);
-        hopper::copy_to_shared(shared.ring + place.slot * kHaloStageBytes, source, kHaloStageBytes, full);
-        source += kHaloStageBytes;
-        place.advance(plan.ring);
-      }
+    const HaloStream stream(plan, HaloItem(plan, index));
+    const unsigned char* source = params.weight + stream.first * kHaloStageBytes;
+    for (int stage = 0; stage < stream.stages; ++stage) {
+      uint64_t* full = &shared.barriers->weights_full[place.slot];
+      hopper::barrier_wait(&shared.barriers->weights_empty[place.slot], place.parity ^ 1);
+      hopper::barrier_arrive_expect(full, kHaloStageBytes);
+      hopper::copy_to_shared(shared.ring + place.slot * kHaloStageBytes, source, kHaloStageBytes, full);
+      source += kHaloStageBytes;
+      place.advance(plan.ring);
     }
-    kept = keeps_weights(plan, item, index, items);
+    if (keeps) return;
   }
 }
 
@@ -298,14 +294,21 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       hopper::swizzled_descriptor(hopper::shared_address(shared.tiles), static_cast<uint32_t>(plan.row_bytes)) +
       static_cast<uint32_t>(second ? plan.second_start * plan.row_bytes / 16 : 0);
   HaloReader reader(shared, plan);
+  HaloEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? kN : 0),
+                                      shared.segments + (second ? plan.staging.segments[0] : 0),
+                                      shared.staging + warp * plan.staging.warp_bytes);
   HaloPlace tile;
   uint32_t turn_parity = second ? 0 : 1;  // the first warpgroup begins
+  const bool keeps = keeps_weights(plan);
+  bool begins = second && !plan.alternate;
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
     const HaloItem item(plan, index);
     reader.begin_item();
-    for (int unit = item.split * units; unit < (item.split + 1) * units; ++unit) {
-      const bool last = unit + 1 == (item.split + 1) * units;
-      const int phase_index = unit % plan.phases;
+    int m_tile = item.split * units;
+    int phase_index = plan.by_phases.take(m_tile);
+    for (int unit = 0; unit < units; ++unit) {
+      const bool last = unit + 1 == units;
+      epilogue.begin_unit(item, halo_phase(plan, phase_index), halo_slab(plan, m_tile * 4 + warp % 4));
       float c[kSets][kN / 2];
       clear(c);
       if (plan.alternate) {
@@ -313,8 +316,10 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         turn_parity ^= 1;
       }
       for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (chunks > 1 || unit == item.split * units) {
+        if (chunks > 1 || unit == 0) {
           hopper::barrier_wait(&shared.barriers->tile_full[tile.slot], tile.parity);
+          if (begins) hopper::wait_clocks(plan.lag_clocks());
+          begins = false;
         }
         const uint64_t b = b_base + static_cast<uint32_t>(tile.slot * (plan.slot_bytes() / 16));
 #pragma unroll
@@ -332,23 +337,21 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       hopper::wgmma_wait<0>();
       fence_registers(c);
       reader.release_all();
-      if (last) reader.end_item(keeps_weights(plan, item, index, items));
-      const HaloPhase phase = halo_phase(plan, phase_index);
-      const HaloSlab slab = halo_slab(plan, unit / plan.phases * 4 + warp % 4);
-      if (slab.channel < plan.out_channels) {
-        HaloEpilogue<T, kN, kSets> epilogue(params, item, phase, slab, shared.columns + (second ? kN : 0),
-                                            shared.staging + warp * kHaloStagingBytes);
-        epilogue.store(c);
+      if (last) reader.end_item(keeps);
+      epilogue.store(c);
+      if (++phase_index == plan.phases) {
+        phase_index = 0;
+        ++m_tile;
       }
     }
   }
+  epilogue.finish();
 }
 
 template <typename T, int kN, int kSets>
 __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __grid_constant__ HaloParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
-  extern __shared__ __align__(1024) unsigned char memory[];
-  const HaloShared shared(params.plan, memory);
+  const HaloShared shared(params.plan.memory, halo_memory());
   const uint32_t items = static_cast<uint32_t>(params.plan.items());
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) {
@@ -366,7 +369,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     for (uint64_t& turn : shared.barriers->turn) hopper::barrier_init(&turn, kHaloMultiplyThreads / 64);
     hopper::barrier_init_fence();
   }
-  fill_columns(params, shared.columns);
+  fill_staging_tables(params, shared.columns, shared.segments);
   fill_shifts(params.plan, shared.shifts);
   __syncthreads();
   if (warp >= kHaloMultiplyThreads / 32) {

@@ -119,9 +119,9 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
   const int panel_channels = plan.row_bytes / static_cast<int>(sizeof(T));
   hopper::barrier_arrive_expect(full, static_cast<uint32_t>(plan.chunk_panels * positions * plan.row_bytes));
   for (int panel = 0; panel < plan.chunk_panels; ++panel) {
-    const int channel = static_cast<int>(item.group) * plan.in_channels + (first_panel + panel) * panel_channels;
+    const int channel = item.group * plan.in_channels + (first_panel + panel) * panel_channels;
     hopper::copy_box_to_shared(panels + panel * plan.panel_bytes, &params.boxes,
-                               {channel, static_cast<int>(item.image), origin[2], origin[1], origin[0]}, full);
+                               {channel, item.image, origin[2], origin[1], origin[0]}, full);
   }
 }
 
@@ -170,12 +170,10 @@ class HaloTransposer {
     const auto request = [&](const HaloBoxCursor& box, int slot) {
       if (box.piece >= pieces || threadIdx.x % 32 != 0) return;
       hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_positions_ * 16));
-      hopper::copy_box_to_shared(
-          buffers_ + slot * kHaloBoxBytes, &params_.boxes,
-          {start_w, origin[1] + box.row, origin[0] + box.d,
-           static_cast<int>(item.group) * plan_.in_channels + first_channel + box.piece * kChannels,
-           static_cast<int>(item.image)},
-          &arrived_[slot]);
+      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes,
+                                 {start_w, origin[1] + box.row, origin[0] + box.d,
+                                  item.group * plan_.in_channels + first_channel + box.piece * kChannels, item.image},
+                                 &arrived_[slot]);
     };
     HaloBoxCursor ahead;
     ahead.skip(plan_, warp_);

@@ -8,6 +8,14 @@
 
 namespace convt3d {
 
+// A block's dynamic shared memory, laid out as HaloMemory says.
+__device__ __forceinline__ unsigned char* halo_memory() {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  return memory;
+}
+// Of it, 128 bytes that nobody reads.
+__device__ __forceinline__ unsigned char* halo_spare() { return halo_memory() + kHaloBarrierBytes - 128; }
+
 // How tiles of the input come to shared memory.
 enum class HaloLoad {
   kThreads,    // threads read them, whatever the layout
@@ -17,7 +25,8 @@ enum class HaloLoad {
 
 template <typename T>
 struct HaloParams {
-  CUtensorMap boxes;
+  CUtensorMap boxes;                // of the input
+  CUtensorMap out[kHaloMaxPhases];  // of the output, for each residue outside the staging
   HaloPlan plan;
   HaloLoad load;
   Source<T> source;
@@ -27,7 +36,7 @@ struct HaloParams {
   T* destination;
   Strides destination_stride;
   bool destination_channels_contiguous;
-  bool destination_vectors;  // four neighbours of an epilogue's row are aligned in memory, and all or none exist
+  bool boxes_out;  // the copy engine stores; `out` is filled
   bool relu;
 };
 
@@ -35,26 +44,16 @@ struct HaloParams {
 struct HaloItem {
   int split;
   int first[3];  // position of the tile along each axis
-  int64_t image;
-  int64_t group;
+  int image;
+  int group;
 
   __device__ __forceinline__ HaloItem(const HaloPlan& plan, uint32_t index) {
-    split = static_cast<int>(take(index, plan.splits));
-    group = take(index, static_cast<uint32_t>(plan.groups));
+    int32_t rest = static_cast<int32_t>(index);
+    split = plan.by_splits.take(rest);
+    group = plan.by_groups.take(rest);
 #pragma unroll
-    for (int i = 2; i >= 0; --i) first[i] = static_cast<int>(take(index, plan.tiles[i])) * plan.tile[i];
-    image = static_cast<int64_t>(index) << plan.image_log;
-  }
-  __device__ __forceinline__ bool same_weights(const HaloItem& other) const {
-    return split == other.split && group == other.group;
-  }
-
- private:
-  __device__ __forceinline__ static uint32_t take(uint32_t& index, uint32_t count) {
-    const uint32_t rest = index / count;
-    const uint32_t taken = index - rest * count;
-    index = rest;
-    return taken;
+    for (int i = 2; i >= 0; --i) first[i] = plan.by_tiles[i].take(rest) * plan.tile[i];
+    image = rest << plan.image_log;
   }
 };
 
@@ -66,7 +65,7 @@ struct HaloStream {
   __device__ __forceinline__ HaloStream(const HaloPlan& plan, const HaloItem& item) {
     const int units = plan.units() / plan.splits;
     const int64_t begin = stage_of_unit(plan, item.split * units);
-    first = item.group * plan.m_tiles * plan.stages() + begin;
+    first = static_cast<int64_t>(item.group) * plan.m_tiles * plan.stages() + begin;
     stages = static_cast<int32_t>(stage_of_unit(plan, (item.split + 1) * units) - begin);
   }
 

@@ -36,6 +36,15 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
+__device__ __forceinline__ void wait_clocks(uint32_t clocks) {
+  uint32_t begin;
+  uint32_t now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(begin));
+  do {
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+  } while (now - begin < clocks);
+}
+
 // Contiguous bytes, a multiple of 16, both addresses aligned to 16; completes on the barrier.
 __device__ __forceinline__ void copy_to_shared(void* destination, const void* source, uint32_t bytes,
                                                uint64_t* barrier) {
@@ -43,6 +52,19 @@ __device__ __forceinline__ void copy_to_shared(void* destination, const void* so
                    shared_address(destination)),
                "l"(source), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
+}
+
+// True in one lane of a warp, always the same. The compiler knows that there is no other.
+__device__ __forceinline__ bool elect_lane() {
+  uint32_t elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred leads;\n"
+      "elect.sync _|leads, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, leads;\n"
+      "}\n"
+      : "=r"(elected));
+  return elected != 0;
 }
 
 struct BoxOrigin {
@@ -58,6 +80,30 @@ __device__ __forceinline__ void copy_box_to_shared(void* destination, const void
       "l"(map), "r"(shared_address(barrier)), "r"(origin.at[0]), "r"(origin.at[1]), "r"(origin.at[2]),
       "r"(origin.at[3]), "r"(origin.at[4])
       : "memory");
+}
+
+// The other way, in the background; what lies outside the tensor is not written.
+__device__ __forceinline__ void copy_box_to_global(const void* map, const void* source, const BoxOrigin& origin) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(shared_address(source)), "r"(origin.at[0]), "r"(origin.at[1]), "r"(origin.at[2]), "r"(origin.at[3]),
+      "r"(origin.at[4])
+      : "memory");
+}
+// A thread's copies to global memory since the last commit become a group.
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// All but the thread's last kPending groups have read their sources.
+template <int kPending>
+__device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements, of which a warp holds fragments as mma's accumulators lie: each is stored
+// transposed, in rows of 16 bytes; lane 8i + r names row r of matrix i.
+__device__ __forceinline__ void store_matrices_transposed(uint32_t row, const uint32_t (&matrix)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(matrix[0]),
+               "r"(matrix[1]), "r"(matrix[2]), "r"(matrix[3])
+               : "memory");
 }
 
 // Ordinary stores to shared memory become visible to wgmma and to bulk copies.

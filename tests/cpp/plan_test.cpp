@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -113,6 +114,55 @@ void check_plans(const Problem& problem) {
   }
 }
 
+// Walks a warpgroup's columns as the epilogue does: every output is staged once, nothing is staged over a batch that
+// was not handed over, and every segment leaves.
+void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
+  const HaloStaging& staging = plan.staging;
+  const auto expect_staging = [&](bool condition, const char* what) { expect(condition, what, problem); };
+  const int first = staging.segment_of(staging.start[g]);
+  const int batched = staging.segments[g] - (staging.part[g] >= 0 ? 1 : 0);
+  std::map<int, int> batch_at;  // offset of a segment's place -> the batch in it that has not left
+  std::map<int, int> staged;    // segment -> columns
+  int begun = 0;
+  int left = 0;
+  for (int i = 0; i * staging.step < staging.extent; ++i) {
+    if ((staging.begin[g] >> i & 1) != 0) {
+      expect_staging(left == begun + ((staging.open[g] >> i & 1) != 0 ? 0 : 1), "a batch is open or has left");
+      ++begun;
+    }
+    for (int column = i * staging.step; column < std::min((i + 1) * staging.step, staging.extent); ++column) {
+      const int position = staging.start[g] + column;
+      if (!staging.is_output(position)) continue;
+      const int segment = staging.segment_of(position) - first;
+      expect_staging(segment >= 0 && segment < staging.segments[g], "a column has a segment");
+      ++staged[segment];
+      const int offset = staging.segment_offset(g, segment);
+      expect_staging(offset + staging.segment_bytes <= staging.warp_bytes, "the segment is in the warp's staging");
+      if (segment == staging.part[g]) {
+        expect_staging(offset == staging.halves * staging.batch * staging.segment_bytes, "a part has its own place");
+        continue;
+      }
+      const int batch = staging.batched(g, segment) / staging.batch;
+      expect_staging(batch >= left && batch <= begun, "a column's batch has begun and not left");
+      const auto found = batch_at.find(offset);
+      expect_staging(found == batch_at.end() || found->second == batch || found->second < left,
+                     "a place is free before it is used again");
+      batch_at[offset] = batch;
+    }
+    if ((staging.end[g] >> i & 1) != 0) ++left;
+  }
+  expect_staging(batched <= 0 || left == (batched - 1) / staging.batch, "all batches but the last are marked");
+  int columns = 0;
+  for (const auto& [segment, count] : staged) {
+    expect_staging(count <= staging.columns, "a segment holds its columns");
+    columns += count;
+  }
+  int outputs = 0;
+  for (int column = 0; column < staging.extent; ++column) outputs += staging.is_output(staging.start[g] + column);
+  expect_staging(columns == outputs && static_cast<int>(staged.size()) == staging.segments[g],
+                 "segments hold all outputs");
+}
+
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
   for (const int element_bytes : {2, 4}) {
@@ -172,7 +222,8 @@ void check_halo(const Problem& problem) {
         expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
                "slabs hold the output channels", problem);
-        expect(plan.shared_bytes <= 227 * 1024, "shared memory suffices", problem);
+        expect(plan.memory.bytes <= 227 * 1024 && plan.memory.staging % 1024 == 0, "shared memory suffices", problem);
+        for (int g = 0; g < 2; ++g) check_staging(problem, plan, g);
       }
     }
   }

@@ -1,0 +1,174 @@
+#include "halo_staging.h"
+
+#include <algorithm>
+#include <array>
+
+#include "halo_plan.h"
+
+namespace convt3d {
+namespace {
+
+constexpr int64_t kSegmentBytes = 2304;  // that a segment should not exceed
+constexpr int64_t kMostSegmentBytes = 9216;
+constexpr int64_t kRowBytes = 272;  // of a row that threads store
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+int32_t swizzle_of(int64_t row_bytes) { return static_cast<int32_t>(row_bytes - 16) & 0x70; }
+
+// Columns of each of the equal even parts of a row: at most `most`, unless that makes them many times shorter.
+int32_t equal_parts(int32_t width, int64_t most) {
+  int32_t longer = width;
+  for (int32_t parts = 1; parts <= width; ++parts) {
+    const int32_t part = width / parts;
+    if (width % parts != 0 || part % 2 != 0) continue;
+    if (part <= most) return 3 * part < most && longer <= 2 * most ? longer : part;
+    longer = part;
+  }
+  return longer;
+}
+
+// Boxes of rows of 32, 64 or 128 bytes along the width. Part of a row is no box unless the output ends there.
+bool shape_row_boxes(const HaloPlan& plan, int column_bytes, HaloStaging& staging) {
+  const int64_t row_bytes = int64_t{plan.tile[2]} * column_bytes;
+  int64_t best = 0;
+  for (const int64_t inner : {128, 64, 32}) {
+    if (inner % (2 * column_bytes) != 0 || (row_bytes % inner != 0 && plan.tiles[2] > 1)) continue;
+    const auto cost = [&](int64_t bytes) { return ceil_div(row_bytes, bytes) * (bytes + 16); };
+    if (best == 0 || cost(inner) < cost(best)) best = inner;
+  }
+  if (best == 0) return false;
+  staging.pitch = static_cast<int32_t>(best);
+  staging.swizzle = swizzle_of(best);
+  staging.columns = static_cast<int32_t>(best / column_bytes);
+  return true;
+}
+
+// Rows for threads: neighbouring rows lie in other banks of shared memory.
+void shape_rows(const HaloPlan& plan, int column_bytes, HaloStaging& staging) {
+  staging.columns = equal_parts(plan.tile[2], std::max<int64_t>(2, kRowBytes / column_bytes));
+  const int64_t row_bytes = int64_t{staging.columns} * column_bytes;
+  const int64_t lanes_bytes = 8 * column_bytes;  // of four threads that hold neighbours of one row
+  staging.pitch = static_cast<int32_t>(row_bytes + ((lanes_bytes - row_bytes) % 128 + 128) % 128);
+  staging.swizzle = 0;
+}
+
+int32_t batched_segments(const HaloStaging& staging) {
+  int32_t most = 1;
+  for (int g = 0; g < 2; ++g) most = std::max(most, staging.segments[g] - (staging.part[g] >= 0 ? 1 : 0));
+  return most;
+}
+
+void set_batch(int32_t batch, HaloStaging& staging) {
+  const int32_t most = batched_segments(staging);
+  staging.halves = batch >= most ? 1 : 2;
+  staging.batch = std::min(batch, most);
+  const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
+  staging.warp_bytes = (staging.halves * staging.batch + (part ? 1 : 0)) * staging.segment_bytes;
+}
+
+// A batch has at least `step` columns, so that no more than one begins, and no more than one ends, within a step.
+void mark_batches(int g, HaloStaging& staging) {
+  const int32_t first = staging.segment_of(staging.start[g]);
+  const int32_t steps = static_cast<int32_t>(ceil_div(staging.extent, staging.step));
+  staging.begin[g] = staging.open[g] = staging.end[g] = 0;
+  // The batches of a step's first and last output; -1: it has none.
+  std::array<int32_t, 32> low;
+  std::array<int32_t, 32> high;
+  for (int32_t i = 0; i < steps; ++i) {
+    low[i] = high[i] = -1;
+    for (int32_t column = i * staging.step; column < std::min((i + 1) * staging.step, staging.extent); ++column) {
+      const int32_t position = staging.start[g] + column;
+      const int32_t segment = staging.segment_of(position) - first;
+      if (!staging.is_output(position) || segment == staging.part[g]) continue;
+      high[i] = staging.batched(g, segment) / staging.batch;
+      if (low[i] < 0) low[i] = high[i];
+    }
+  }
+  int32_t begun = 0;
+  for (int32_t i = 0; i < steps; ++i) {
+    if (high[i] <= begun) continue;
+    staging.begin[g] |= 1u << i;
+    if (low[i] < high[i]) staging.open[g] |= 1u << i;
+    begun = high[i];
+  }
+  int32_t next = begun;  // the batch of the outputs that follow
+  for (int32_t i = steps - 1; i >= 0; --i) {
+    if (high[i] < 0) continue;
+    if (low[i] < next) staging.end[g] |= 1u << i;
+    next = low[i];
+  }
+}
+
+}  // namespace
+
+bool shape_staging(const Problem& problem, int element_bytes, bool channels_last, HaloPlan& plan) {
+  HaloStaging staging{};
+  for (int i = 0; i < 3; ++i) {
+    staging.tile[i] = plan.tile[i];
+    staging.halo[i] = plan.halo[i];
+  }
+  staging.start[1] = plan.second_start >> plan.image_log;
+  staging.extent = plan.columns >> plan.image_log;
+  staging.step = kHaloStagedColumns >> plan.image_log;
+  const int phases = plan.pair_rows || plan.sets == 2 ? 2 : 1;
+  // A box of a group's last channels would reach into the next group; a residue without positions has no box.
+  staging.boxes = problem.groups == 1 || plan.out_channels % plan.slab_channels == 0;
+  for (const HaloAxis& axis : plan.axis) staging.boxes = staging.boxes && axis.dst_size >= axis.stride;
+  if (channels_last) {
+    staging.pitch = plan.slab_channels * element_bytes;
+    staging.swizzle = swizzle_of(staging.pitch);
+    staging.column_bytes = (phases * staging.pitch) << plan.image_log;
+    staging.columns = equal_parts(plan.tile[2], kSegmentBytes / staging.column_bytes);
+    staging.boxes = staging.boxes && problem.out_channels * element_bytes % 16 == 0;
+    if (plan.image_log > 0) staging.columns = plan.tile[2];  // neighbouring columns are images
+  } else {
+    staging.column_bytes = phases * element_bytes;
+    staging.boxes = staging.boxes && int64_t{plan.axis[2].dst_size} * element_bytes % 16 == 0 &&
+                    shape_row_boxes(plan, staging.column_bytes, staging);
+    if (!staging.boxes) shape_rows(plan, staging.column_bytes, staging);
+  }
+  staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
+  const int64_t rows_bytes =
+      channels_last ? int64_t{staging.columns} * staging.column_bytes : int64_t{plan.slab_channels} * staging.pitch;
+  // The swizzle's pattern repeats after 8 rows; boxes begin at a multiple of 128 bytes.
+  staging.segment_bytes = static_cast<int32_t>(round_up(rows_bytes, std::max(128, 8 * (staging.swizzle + 16))));
+  if (staging.segment_bytes > kMostSegmentBytes) return false;
+  for (int g = 0; g < 2; ++g) {
+    const int32_t last = staging.start[g] + staging.extent - 1;
+    staging.segments[g] =
+        staging.segment_of(last) - staging.segment_of(staging.start[g]) + (staging.is_output(last) ? 1 : 0);
+    if (staging.segments[g] > kHaloMaxStoredSegments) return false;
+    staging.part[g] = -1;
+  }
+  const int32_t cut = staging.start[1];
+  if (staging.boxes && cut == staging.extent && staging.is_output(cut) && cut % plan.halo[2] % staging.columns != 0) {
+    staging.part[0] = staging.segments[0] - 1;
+    staging.part[1] = 0;
+  }
+  // Columns of the shortest segment, the last one of a row.
+  const int32_t shortest = plan.tile[2] - (staging.row_segments - 1) * staging.columns;
+  set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, staging.step - shortest), staging.columns)), staging);
+  plan.staging = staging;
+  return true;
+}
+
+void widen_batches(int64_t bytes, HaloStaging& staging) {
+  const int64_t places = bytes / kHaloMultiplyWarps / staging.segment_bytes;
+  const int32_t most = batched_segments(staging);
+  const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
+  const int64_t batched = places - (part ? 1 : 0);
+  const int64_t batch = batched >= most ? most : batched / 2;
+  if (batch > staging.batch) set_batch(static_cast<int32_t>(batch), staging);
+}
+
+int32_t batches(const HaloStaging& staging) {
+  return static_cast<int32_t>(ceil_div(batched_segments(staging), staging.batch));
+}
+
+void mark_batches(HaloStaging& staging) {
+  for (int g = 0; g < 2; ++g) mark_batches(g, staging);
+}
+
+}  // namespace convt3d
