@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from convt3d._convert.convert import unwrapped
+from convt3d._convert.conversion import unwrapped
 from convt3d._explain.call import DTYPES, precision_of, without_data
 from convt3d._registry import ops
 
