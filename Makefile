@@ -36,6 +36,9 @@ TEST_THREADS = $(if $(filter-out 0,$(TEST_WORKERS)),OMP_NUM_THREADS=$${OMP_NUM_T
 TORCH_STAMP := $(VENV)/.torch-$(shell tr -c 'A-Za-z0-9.\n' _ <<< '$(TORCH)')
 PACKAGE_STAMP := $(VENV)/.convt3d
 DEV_STAMP := $(VENV)/.dev
+# The site needs neither torch nor the package: an environment of its own.
+DOCS_VENV := $(if $(VENV),$(VENV)-docs)
+DOCS_STAMP := $(DOCS_VENV)/.docs-$(shell md5sum < pyproject.toml | cut -c1-8)
 
 .PHONY: help
 help:  ## List the targets
@@ -71,6 +74,10 @@ format: $(if $(VENV),$(DEV_STAMP))  ## Format Python and C++
 .PHONY: gpu-check
 gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## GPU tests, compute-sanitizer and benchmark (needs a GPU; gpu_check_out/)
 	PYTHON='$(PY)' scripts/gpu_check.sh --stages tests,sanitizer,benchmark $(GPU_CHECK_ARGS)
+
+.PHONY: docs
+docs: $(if $(VENV),$(DOCS_STAMP))  ## Build the documentation site into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(if $(VENV),$(DOCS_VENV)/bin/python,$(PY)) -m mkdocs build --strict
 
 .PHONY: clean
 clean:  ## Remove builds, caches and output/ (not the environment)
@@ -108,4 +115,10 @@ $(PACKAGE_STAMP): $(TORCH_STAMP) setup.py pyproject.toml $(filter convt3d/%,$(PY
 
 $(DEV_STAMP): $(PACKAGE_STAMP)
 	@$(PIP_INSTALL) --quiet 'convt3d[dev]'
+	@touch $@
+
+$(DOCS_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(DOCS_VENV)
+	@packages=$$(sed -n 's/^docs = \[\(.*\)\]$$/\1/p' pyproject.toml | tr -d '",') && \
+	    $(DOCS_VENV)/bin/python -m pip install --disable-pip-version-check --quiet $${packages:?pyproject.toml has no extra docs}
 	@touch $@

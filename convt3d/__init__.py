@@ -10,8 +10,10 @@ import sys
 from convt3d._version import __version__
 
 __all__ = [
+    "ExplainedCall",
     "Explanation",
     "Layer",
+    "ModelExplanation",
     "Report",
     "__version__",
     "conv_transpose3d",
@@ -25,7 +27,7 @@ __all__ = [
 try:
     from convt3d import nn
     from convt3d._convert import Layer, Report, convert, revert
-    from convt3d._explain import Explanation, explain
+    from convt3d._explain import ExplainedCall, Explanation, ModelExplanation, explain
     from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
 except ImportError:
     # `python -m convt3d.collect_env` imports the package first, and must run to say what is wrong with it.

@@ -16,15 +16,17 @@ class ConvTranspose3d(torch.nn.ConvTranspose3d):
     Shapes:
         input (N, C_in, D, H, W) or (C_in, D, H, W), weight (C_in, C_out/groups, kD, kH, kW), bias (C_out);
         output (N, C_out, D', H', W') or (C_out, D', H', W'), see :func:`convt3d.conv_transpose3d`.
-
-    Raises (from `forward`):
-        RuntimeError: the input does not fit the module; the text names the argument, its value and what would be valid.
-        ValueError: `output_size` is out of range.
-        torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """The transposed convolution of `input`; `output_size` (D', H', W') replaces the module's output_padding."""
+        """The transposed convolution of `input`; `output_size` (D', H', W') replaces the module's output_padding.
+
+        Raises:
+            RuntimeError: the input does not fit the module; the text names the argument, its value and what would be
+                valid.
+            ValueError: `output_size` is out of range.
+            torch.OutOfMemoryError: the GPU's memory does not suffice.
+        """
         output_padding = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
         )

@@ -1,10 +1,10 @@
 """Conversion of whole models to the modules of the package, and back.
 
 `layers` changes the class of a module, `graph` proves what may be fused, `folded` holds the modules that carry a
-BatchNorm, `report` tells what was done; `convert` puts them together.
+BatchNorm, `report` tells what was done; `conversion` puts them together.
 """
 
-from convt3d._convert.convert import convert, revert
+from convt3d._convert.conversion import convert, revert
 from convt3d._convert.report import Layer, Report
 
 __all__ = ["Layer", "Report", "convert", "revert"]

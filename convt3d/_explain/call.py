@@ -1,4 +1,4 @@
-"""`convt3d.explain`: which kernel a call gets, and how far that is from what the hardware allows."""
+"""One call: which kernel it gets, and how far that is from what the hardware allows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from convt3d.functional import Ints, _triple
 if TYPE_CHECKING:
     from torch import Tensor
 
+DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
 _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
@@ -40,7 +41,7 @@ class ForwardPlan:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `convt3d.explain` says about one call; printing it shows everything.
+    """What :func:`convt3d.explain` says about one call; printing it shows everything.
 
     Attributes:
         input_shape: (N, C_in, D, H, W).
@@ -131,7 +132,7 @@ def has_wgmma(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) == _HOPPER and "sm_90a" in build_info().architectures
 
 
-def explain(
+def explain_call(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -142,30 +143,12 @@ def explain(
     dilation: Ints = 1,
     *,
     device_capability: tuple[int, int] | None = None,
+    device: torch.device | None = None,
+    precision: str | None = None,
 ) -> Explanation:
-    """Which engine and plan `convt3d.conv_transpose3d` runs for these arguments, the limit and the expected time.
-
-    Nothing is computed and no GPU is needed: only shapes, strides and dtypes count, so meta tensors do. float32 follows
-    PyTorch's TF32 switches as a call would. The limit and the expected time are those of one NVIDIA H200 (4.25 TB/s;
-    133, 400, 743 and 771 TFLOP/s in fp32, tf32, fp16 and bf16), whatever the device; they leave out the launch.
-
-    Args:
-        input: as in :func:`convt3d.conv_transpose3d`, as all but the last argument; on any device.
-        weight: of the same dtype and device as input.
-        bias: or None.
-        stride: one int, or three for (depth, height, width); so `padding`, `output_padding` and `dilation`.
-        padding: voxels cut off on either side of the output.
-        output_padding: voxels added at its far side.
-        groups: number of blocks that the channels are split into.
-        dilation: voxels between the elements of the kernel.
-        device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for. Default:
-            that of the tensors' CUDA device, or an H200's for tensors elsewhere.
-
-    Raises:
-        RuntimeError: an argument is invalid, as for the call itself.
-    """
+    """What :func:`convt3d.explain` says about a call; `device` and `precision`: those of a call recorded earlier."""
     batched = input.unsqueeze(0) if input.dim() == 4 else input
-    tensors = [None if tensor is None else _without_data(tensor) for tensor in (batched, weight, bias)]
+    tensors = [None if tensor is None else without_data(tensor) for tensor in (batched, weight, bias)]
     output = ops.conv_transpose3d(*tensors, stride, padding, output_padding, groups, dilation)  # also checks them all
     depth, height, width = batched.shape[2:]
     k_depth, k_height, k_width = weight.shape[2:]
@@ -183,9 +166,9 @@ def explain(
         groups=groups,
         bias=bias is not None,
     )
-    precision = _precision(input.dtype)
+    precision = precision or precision_of(input.dtype)
     layout = "NDHWC" if result_memory_format(batched, weight) == torch.channels_last_3d else "NCDHW"
-    device, wgmma = _device(input.device, device_capability)
+    device_name, wgmma = _device(device or input.device, device_capability)
     plan = ForwardPlan("none", "an empty batch: nothing runs", 0, 0.0)
     if layer.batch > 0:
         plan = forward_plan(layer, precision, layout, has_wgmma=wgmma)
@@ -195,7 +178,7 @@ def explain(
         output_shape=layer.output_shape,
         precision=precision,
         layout=layout,
-        device=device,
+        device=device_name,
         engine=plan.engine,
         plan=plan.plan,
         workspace_bytes=plan.workspace_bytes,
@@ -206,14 +189,16 @@ def explain(
     )
 
 
-def _without_data(tensor: Tensor) -> Tensor:
+def without_data(tensor: Tensor) -> Tensor:
+    """A meta tensor with the same shape, strides and dtype."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def _precision(dtype: torch.dtype) -> str:
+def precision_of(dtype: torch.dtype) -> str:
+    """The precision of a call on tensors of this dtype, as PyTorch's switches are now."""
     if dtype == torch.float32:
         return "tf32" if torch.backends.cudnn.conv.fp32_precision == "tf32" else "fp32"  # type: ignore[attr-defined]
-    return {torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+    return DTYPES[dtype]
 
 
 def _device(device: torch.device, capability: tuple[int, int] | None) -> tuple[str, bool]:

@@ -47,7 +47,7 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
         What was done with each layer; `print` shows it as a table.
     """
     _check_module(model, "convert")
-    model, prefix = _unwrapped(model)
+    model, prefix = unwrapped(model)
     layers = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
@@ -76,7 +76,7 @@ def revert(model: nn.Module) -> Report:
     to; it becomes a module that calls PyTorch's two functions, with the same state_dict.
     """
     _check_module(model, "revert")
-    model, prefix = _unwrapped(model)
+    model, prefix = unwrapped(model)
     layers = []
     for name, module in list(model.named_modules()):
         if isinstance(module, FusedReLU):
@@ -174,7 +174,7 @@ def _check_module(model: object, function: str) -> None:
         raise TypeError(f"convt3d.{function}: model must be a torch.nn.Module, got {type(model).__name__}")
 
 
-def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
+def unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
     """The model inside DistributedDataParallel, DataParallel and torch.compile, and what that adds to the names."""
     prefix = ""
     while not isinstance(model, torch.jit.ScriptModule):

@@ -1,0 +1,145 @@
+"""Runs a model once and sees every transposed 3D convolution in it, whoever computes it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from convt3d._convert.conversion import unwrapped
+from convt3d._explain.call import DTYPES, precision_of, without_data
+from convt3d._registry import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_OURS = (ops.conv_transpose3d.default, ops.conv_transpose3d_relu.default)
+# What F.conv_transpose3d becomes below autograd and autocast; in inference mode it stays what it is.
+_TORCHS = (torch.ops.aten.convolution.default, torch.ops.aten.conv_transpose3d.input)
+_PARAMETERS = ("stride", "padding", "output_padding", "groups", "dilation")
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A call as the kernels see it, after autocast; its tensors are meta tensors."""
+
+    name: str
+    ours: bool
+    relu: bool
+    input: Tensor  # [N, C_in, D, H, W]
+    weight: Tensor  # [C_in, C_out/groups, kD, kH, kW]
+    bias: Tensor | None  # [C_out]
+    parameters: tuple[Any, ...]
+    device: torch.device
+    precision: str | None  # as PyTorch's switches are at the call; None where convt3d has none for the dtype
+
+
+def record(model: nn.Module, example_input: Any) -> list[RecordedCall]:
+    """The calls of one run in eval mode without gradients, which leaves modes and hooks as they were."""
+    if not isinstance(example_input, (Tensor, tuple)):
+        raise TypeError(
+            "convt3d.explain: the example of a model must be a tensor or a tuple of its positional arguments, got "
+            f"{type(example_input).__name__}"
+        )
+    args = example_input if isinstance(example_input, tuple) else (example_input,)
+    model, prefix = unwrapped(model)
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise RuntimeError(
+                f"convt3d.explain: {prefix}{name} has no values yet, and explaining must not change the model: call "
+                "the model once before"
+            )
+    names: list[str] = []  # of the modules whose forward is running, from the outermost in
+    recorder = _Recorder(names)
+    with (
+        _eval_mode(model),
+        _names_tracked(model, prefix, names),
+        torch.no_grad(),
+        recorder,
+    ):
+        model(*args)
+    return recorder.calls
+
+
+class _Recorder(TorchDispatchMode):
+    """Sees the operators that a model calls, also from functions, own forwards and TorchScript."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[RecordedCall] = []
+        self._names = names
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _OURS or func in _TORCHS:
+            given = _arguments(func, args, kwargs)
+            if given.get("transposed", True) and given["weight"].dim() == 5:
+                self._record(func, given)
+        return func(*args, **kwargs)
+
+    def _record(self, func: Any, given: dict[str, Any]) -> None:
+        input, bias = given["input"], given["bias"]
+        self.calls.append(
+            RecordedCall(
+                name=self._names[-1] if self._names else "",
+                ours=func in _OURS,
+                relu=func is _OURS[1],
+                input=without_data(input.unsqueeze(0) if input.dim() == 4 else input),
+                weight=without_data(given["weight"]),
+                bias=None if bias is None else without_data(bias),
+                parameters=tuple(given[name] for name in _PARAMETERS),
+                device=input.device,
+                precision=precision_of(input.dtype) if input.dtype in DTYPES else None,
+            )
+        )
+
+
+def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name; the dispatcher leaves out those at the end that have their default values."""
+    schema = func._schema.arguments
+    given = {argument.name: argument.default_value for argument in schema}
+    given.update(zip((argument.name for argument in schema), args, strict=False))
+    return given | kwargs
+
+
+@contextlib.contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode by the attribute alone: `train` and `eval` may be overridden, to merge weights for example."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:
+            module.training = False
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
+@contextlib.contextmanager
+def _names_tracked(model: nn.Module, prefix: str, names: list[str]) -> Iterator[None]:
+    """Keep in `names` the modules whose forward is running."""
+
+    def enter(name: str) -> Callable[..., None]:
+        return lambda module, args: names.append(name)
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        names.pop()
+
+    with contextlib.ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its calls count as the caller's
+                continue
+            handles = (
+                module.register_forward_pre_hook(enter(prefix + name), prepend=True),
+                module.register_forward_hook(leave, always_call=True),
+            )
+            for handle in handles:
+                stack.callback(handle.remove)
+        yield

@@ -1,0 +1,134 @@
+"""What `convt3d.explain` says about a model, call by call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from convt3d._explain.call import Explanation
+
+
+@dataclass(frozen=True)
+class ExplainedCall:
+    """One call of a transposed 3D convolution.
+
+    Attributes:
+        name: of the module whose `forward` makes the call, as in `model.named_modules()`; empty for the model itself.
+        computed_by: ``"torch"``, or ``"convt3d"`` where the model calls it already.
+        relu: whether the call includes a ReLU; only convt3d's does.
+        input_shape: of the call, with the batch.
+        weight_shape: of the call; a folded BatchNorm is in the weight's values.
+        explanation: what convt3d runs, or would run, for this call; None where it cannot.
+        convt3d_ms: measured time of convt3d, None where it was not measured.
+        cudnn_ms: measured time of cuDNN's transposed convolution, and of a ReLU where the call includes one.
+        note: why there is no explanation, or no time where times were wanted; else empty.
+    """
+
+    name: str
+    computed_by: Literal["torch", "convt3d"]
+    relu: bool
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    explanation: Explanation | None
+    convt3d_ms: float | None = None
+    cudnn_ms: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ModelExplanation:
+    """What :func:`convt3d.explain` says about a model; printing it shows a table, a line for each call.
+
+    Attributes:
+        calls: in the order in which the model makes them.
+    """
+
+    calls: tuple[ExplainedCall, ...]
+
+    def __str__(self) -> str:
+        if not self.calls:
+            return "the model called no transposed 3D convolution"
+        header = ("layer", "computed by", "input", "weight", "output", "precision", "layout", "engine", "tile")
+        numbers = ("MB", "GFLOP", "limit ms", "expected ms", "convt3d ms", "cuDNN ms")
+        rows = [(*header, *numbers), *(_row(call) for call in self.calls)]
+        explained = [call.explanation for call in self.calls if call.explanation is not None]
+        sums = (
+            _sum([one.bytes / 1e6 for one in explained]),
+            _sum([one.flops / 1e9 for one in explained]),
+            _sum([one.limit_ms for one in explained]),
+            _sum([one.expected_ms for one in explained]),
+            _sum([call.convt3d_ms for call in self.calls]),
+            _sum([call.cudnn_ms for call in self.calls]),
+        )
+        rows.append(("sum", *("" for _ in header[1:]), *map(_number, sums)))
+        lines = _aligned(rows, left=len(header))
+        lines += [f"device: {device}" for device in dict.fromkeys(one.device for one in explained)]
+        lines += [f"{_shown(call.name)}: {call.note}" for call in dict.fromkeys(self.calls) if call.note]
+        if unconverted := sum(call.computed_by == "torch" for call in self.calls):
+            lines.append(f"{unconverted} of {len(self.calls)} calls computed by torch; see convt3d.convert")
+        return "\n".join(lines)
+
+
+def _row(call: ExplainedCall) -> tuple[str, ...]:
+    explained = call.explanation
+    by = call.computed_by + (" + ReLU" if call.relu else "")
+    start = (_shown(call.name), by, _shape(call.input_shape), _shape(call.weight_shape))
+    if explained is None:
+        return (*start, *("-" for _ in range(11)))
+    return (
+        *start,
+        _shape(explained.output_shape),
+        explained.precision,
+        explained.layout,
+        explained.engine,
+        _tile(explained.plan),
+        _number(explained.bytes / 1e6),
+        _number(explained.flops / 1e9),
+        _number(explained.limit_ms),
+        _number(explained.expected_ms),
+        _number(call.convt3d_ms),
+        _number(call.cudnn_ms),
+    )
+
+
+def _tile(plan: str) -> str:
+    """The tile in the text of a plan; the depthwise engine has kernels for certain widths of the kernel instead."""
+    if tile := re.search(r"\btile=(\S+)", plan):
+        return tile[1]
+    width = re.search(r"\bwidth=(\S+)", plan)
+    return f"{plan.split()[0]} {width[1]}" if width else "-"
+
+
+def _shown(name: str) -> str:
+    return name or "(the model)"
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None where a value is missing: sums of different calls do not compare."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], *, left: int) -> list[str]:
+    """Rows as lines; the first `left` columns begin at the same place, the others end there."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

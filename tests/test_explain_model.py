@@ -1,0 +1,381 @@
+"""`convt3d.explain(model, example_input)`: every call of a model, as it runs, and the model as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import convt3d
+from convt3d._explain import measuring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Decoder(nn.Module):
+    """Two levels with a skip connection, a layer used twice, and one called with an output_size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Sequential(nn.ConvTranspose3d(8, 4, 2, stride=2), nn.ReLU(), nn.BatchNorm3d(4))
+        self.same = nn.ConvTranspose3d(4, 4, 3, padding=1, groups=2, bias=False)
+        self.last = nn.ConvTranspose3d(4, 2, (3, 2, 1), stride=(2, 1, 2))
+        self.other = nn.Conv3d(2, 2, 1)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        x = self.same(self.same(self.up(x) + skip))
+        output: Tensor = self.other(self.last(x, output_size=(14, 9, 20)))
+        return output
+
+
+def inputs(device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    return (
+        torch.randn(2, 8, 3, 4, 5, device=device, dtype=dtype),
+        torch.randn(2, 4, 6, 8, 10, device=device, dtype=dtype),
+    )
+
+
+def explained(model: nn.Module, example: Any, **kwargs: Any) -> convt3d.ModelExplanation:
+    result = convt3d.explain(model, example, **kwargs)
+    assert isinstance(result, convt3d.ModelExplanation)
+    return result
+
+
+def names(result: convt3d.ModelExplanation) -> list[str]:
+    return [call.name for call in result.calls]
+
+
+def test_every_call_is_the_one_that_explain_shows_for_its_arguments() -> None:
+    model, (x, skip) = Decoder(), inputs()
+    result = explained(model, (x, skip))
+    assert names(result) == ["up.0", "same", "same", "last"]
+    same = convt3d.explain(skip, model.same.weight, None, padding=1, groups=2)
+    assert [call.explanation for call in result.calls] == [
+        convt3d.explain(x, model.up[0].weight, model.up[0].bias, stride=2),
+        same,
+        same,
+        convt3d.explain(skip, model.last.weight, model.last.bias, stride=(2, 1, 2), output_padding=(1, 0, 1)),
+    ]
+    assert {call.computed_by for call in result.calls} == {"torch"}
+
+
+def test_converted_model_shows_who_computes_and_what_is_fused() -> None:
+    model, example = Decoder(), inputs()
+    before = explained(model, example)
+    convt3d.convert(model)
+    after = explained(model, example)
+    assert [(call.computed_by, call.relu) for call in after.calls] == [("convt3d", call == 0) for call in range(4)]
+    assert [call.explanation for call in after.calls] == [call.explanation for call in before.calls]
+
+
+def test_folded_layers_are_seen() -> None:
+    model = nn.Sequential(nn.ConvTranspose3d(4, 4, 2), nn.BatchNorm3d(4), nn.ReLU()).eval()
+    convt3d.convert(model, fold_batchnorm=True)
+    (call,) = explained(model, torch.randn(1, 4, 3, 3, 3)).calls
+    assert (call.name, call.computed_by, call.relu) == ("0", "convt3d", True)
+
+
+def test_model_is_as_before() -> None:
+    model = Decoder().train()
+    model.other.eval()
+    seen: list[str] = []
+    model.same.register_forward_hook(lambda *_: seen.append("same"))
+    hooks = copy.copy(model.same._forward_hooks)
+    modes = [module.training for module in model.modules()]
+    state = copy.deepcopy(model.state_dict())
+    example = inputs()
+    values = copy.deepcopy(example)
+    explained(model, example)
+    assert seen == ["same", "same"]
+    assert [module.training for module in model.modules()] == modes
+    for module in model.modules():
+        assert not module._forward_pre_hooks
+        assert module._forward_hooks == (hooks if module is model.same else {})
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(*pair) for pair in zip(example, values, strict=True))
+
+
+def test_random_numbers_go_on_as_before() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.randn(3)
+
+    torch.manual_seed(7)
+    explained(Noisy(), torch.zeros(3))
+    after = torch.rand(2)
+    torch.manual_seed(7)
+    assert torch.equal(after, torch.rand(2))
+
+
+def test_model_is_as_before_where_it_fails() -> None:
+    model = Decoder().train()
+    with pytest.raises(RuntimeError, match="expected input"):
+        explained(model, (torch.randn(2, 3, 3, 4, 5), inputs()[1]))
+    assert all(module.training for module in model.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_overridden_train_does_not_run() -> None:
+    class Merging(nn.ConvTranspose3d):
+        def train(self, mode: bool = True) -> Merging:
+            raise AssertionError("merges its weights")
+
+    assert names(explained(Merging(2, 2, 2), torch.randn(1, 2, 3, 3, 3))) == [""]
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_autocast_is_seen(converted: bool) -> None:
+    model = Decoder()
+    if converted:
+        convt3d.convert(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = explained(model, inputs())
+    assert [call.explanation.precision for call in result.calls if call.explanation] == ["bf16"] * 4
+    model = model.double()
+    with torch.autocast("cpu", torch.bfloat16):
+        result = explained(model, inputs(dtype=torch.float64))
+    # PyTorch and convt3d leave float64 alone
+    assert [call.explanation.precision for call in result.calls if call.explanation] == ["fp64"] * 4
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tf32_is_that_of_the_call(allowed: bool) -> None:
+    class Switching(nn.ConvTranspose3d):
+        def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+                return super().forward(input, output_size)
+
+    (call,) = explained(Switching(2, 2, 2), torch.randn(1, 2, 3, 3, 3)).calls
+    assert call.explanation is not None
+    assert call.explanation.precision == ("tf32" if allowed else "fp32")
+
+
+def test_float64_and_the_cpu_have_a_plan() -> None:
+    (call,) = explained(nn.ConvTranspose3d(16, 16, 3).double(), torch.randn(1, 16, 4, 4, 4).double()).calls
+    assert call.explanation is not None
+    assert (call.explanation.precision, call.explanation.engine) == ("fp64", "simt")
+    assert call.explanation.device == "NVIDIA H200 (assumed)"
+    assert (call.convt3d_ms, call.cudnn_ms, call.note) == (None, None, "")
+
+
+def test_meta_model_needs_no_memory() -> None:
+    with torch.device("meta"):
+        model, example = nn.ConvTranspose3d(512, 512, 3), torch.empty(64, 512, 64, 64, 64)
+    (call,) = explained(model, example).calls
+    assert call.explanation is not None
+    assert call.explanation.output_shape == (64, 512, 66, 66, 66)
+
+
+def test_given_capability() -> None:
+    model = nn.ConvTranspose3d(16, 16, 3)
+    (call,) = explained(model, torch.randn(1, 16, 4, 4, 4), device_capability=(8, 0)).calls
+    assert call.explanation is not None
+    assert call.explanation.engine == "simt"
+
+
+def test_unsupported_dtype_is_said() -> None:
+    class Whole(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.conv_transpose3d(x, torch.ones(2, 1, 2, 2, 2, dtype=torch.int64))
+
+    result = explained(Whole(), torch.ones(1, 2, 3, 3, 3, dtype=torch.int64))
+    (call,) = result.calls
+    assert call.explanation is None
+    assert call.note == "its dtype is int64; convt3d has float32, float64, float16, bfloat16"
+    assert call.note in str(result)
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.ConvTranspose3d(2, 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.inner(x)
+        return convt3d.conv_transpose3d_relu(
+            F.conv_transpose3d(y, torch.ones(2, 3, 2, 2, 2)), torch.ones(3, 1, 1, 1, 1)
+        )
+
+
+def test_functions_count_for_the_module_that_calls_them() -> None:
+    result = explained(nn.Sequential(Functional()), torch.randn(2, 3, 3, 3))  # unbatched
+    assert names(result) == ["0.inner", "0", "0"]
+    assert [(call.computed_by, call.relu) for call in result.calls] == [
+        ("torch", False),
+        ("torch", False),
+        ("convt3d", True),
+    ]
+    assert result.calls[0].input_shape == (1, 2, 3, 3, 3)
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_inference_mode(converted: bool) -> None:
+    model = Decoder().eval()
+    if converted:
+        convt3d.convert(model)
+    with torch.inference_mode():
+        result = explained(model, inputs())
+    assert names(result) == ["up.0", "same", "same", "last"]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "expected"),
+    [
+        (lambda model: torch.compile(model, backend="eager"), ["_orig_mod.0", "_orig_mod.1"]),
+        (lambda model: nn.DataParallel(model), ["module.0", "module.1"]),
+        (lambda model: nn.Sequential(torch.compile(model, backend="eager")), ["0._orig_mod.0", "0._orig_mod.1"]),
+        (lambda model: torch.jit.script(model), ["", ""]),
+    ],
+    ids=["compiled", "data parallel", "a compiled part", "scripted"],
+)
+def test_wrapped_models(wrap: Callable[[nn.Module], nn.Module], expected: list[str]) -> None:
+    model = nn.Sequential(nn.ConvTranspose3d(2, 2, 2), convt3d.nn.ConvTranspose3d(2, 2, 2))
+    assert names(explained(wrap(model), torch.randn(1, 2, 3, 3, 3))) == expected
+
+
+def test_layouts_are_told_apart() -> None:
+    model, x = nn.ConvTranspose3d(4, 4, 2), torch.randn(1, 4, 3, 3, 3)
+    for memory_format, layout in ((torch.contiguous_format, "NCDHW"), (torch.channels_last_3d, "NDHWC")):
+        (call,) = explained(model, x.to(memory_format=memory_format)).calls
+        assert call.explanation is not None
+        assert call.explanation.layout == layout
+
+
+def test_lazy_modules_are_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"1\.weight has no values yet"):
+        explained(nn.Sequential(nn.ReLU(), nn.LazyConvTranspose3d(2, 2)), torch.randn(1, 2, 3, 3, 3))
+
+
+def test_arguments_that_do_not_go_together() -> None:
+    model, x = nn.ConvTranspose3d(2, 2, 2), torch.randn(1, 2, 3, 3, 3)
+    with pytest.raises(TypeError, match="a tensor or a tuple of its positional arguments, got list"):
+        convt3d.explain(model, [x])  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="several inputs of the model go into a tuple"):
+        convt3d.explain(model, x, x)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="measure goes with a model"):
+        convt3d.explain(x, model.weight, measure=True)  # type: ignore[call-overload]
+
+
+def test_other_convolutions_are_not_shown() -> None:
+    model = nn.Sequential(nn.Conv3d(2, 2, 1), nn.Flatten(2, 3), nn.ConvTranspose2d(2, 2, 2))
+    result = explained(model, torch.randn(1, 2, 3, 3, 3))
+    assert result.calls == ()
+    assert str(result) == "the model called no transposed 3D convolution"
+
+
+def test_table() -> None:
+    model = Decoder()
+    convt3d.convert(model)
+    result = explained(model, inputs(), measure=True)
+    lines = str(result).splitlines()
+    assert lines[0].split()[:4] == ["layer", "computed", "by", "input"]
+    for line, call in zip(lines[1:5], result.calls, strict=True):
+        assert call.explanation is not None
+        cells = line.split()
+        assert cells[0] == call.name
+        for value in ("x".join(map(str, call.explanation.output_shape)), call.explanation.engine, "fp32", "NCDHW"):
+            assert value in cells
+    explanations = [call.explanation for call in result.calls if call.explanation]
+    assert lines[5].split() == [
+        "sum",
+        f"{sum(one.bytes for one in explanations) / 1e6:.3g}",
+        f"{sum(one.flops for one in explanations) / 1e9:.3g}",
+        f"{sum(one.limit_ms for one in explanations):.3g}",
+        f"{sum(one.expected_ms for one in explanations):.3g}",
+        "-",
+        "-",
+    ]
+    assert lines[6:] == [
+        "device: NVIDIA H200 (assumed)",
+        *(f"{name}: not measured: it is on the device cpu" for name in ("up.0", "same", "last")),
+    ]
+    assert str(explained(Decoder(), inputs())).endswith("4 of 4 calls computed by torch; see convt3d.convert")
+
+
+def test_sums_are_of_all_calls_or_not_shown() -> None:
+    (call,) = explained(nn.ConvTranspose3d(2, 2, 2), torch.randn(1, 2, 3, 3, 3)).calls
+    measured = dataclasses.replace(call, convt3d_ms=0.25, cudnn_ms=1.5)
+    both = str(convt3d.ModelExplanation((measured, measured))).splitlines()
+    assert both[1].split()[-2:] == ["0.25", "1.5"]
+    assert both[3].split()[-2:] == ["0.5", "3"]
+    partly = str(convt3d.ModelExplanation((measured, dataclasses.replace(measured, cudnn_ms=None)))).splitlines()
+    assert partly[3].split()[-2:] == ["0.5", "-"]
+
+
+class Stopwatch:
+    """In the place of the benchmark's timer: keeps what the calls return, and fails at the third."""
+
+    def __init__(self, *_: Any) -> None:
+        self.results: list[Tensor] = []
+
+    def time(self, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
+        if len(self.results) == 2:
+            raise RuntimeError("no algorithm\nat all")
+        self.results.append(call())
+        return float(len(self.results)), self.results[-1]
+
+
+def test_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopwatch = Stopwatch()
+    monkeypatch.setattr(measuring, "Timer", lambda _: stopwatch)
+    monkeypatch.setattr(measuring, "warm_up", lambda: None)
+    monkeypatch.setattr(measuring, "_why_not", lambda _: "")
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
+    layer = convt3d.nn.ConvTranspose3dReLU(4, 6, (3, 2, 1), stride=(1, 2, 3), groups=2, padding=(1, 0, 0), bias=False)
+    x = torch.randn(1, 1, 3, 4, 5).to(memory_format=torch.channels_last_3d).expand(2, 4, 3, 4, 5)  # overlaps
+    result = explained(nn.Sequential(layer, layer.__class__(6, 4, 2)), x, measure=True)
+    ours, torchs = stopwatch.results
+    for tensor in stopwatch.results:
+        assert tensor.shape == result.calls[0].explanation.output_shape  # type: ignore[union-attr]
+        assert tensor.min() == 0
+        assert tensor.max() > 0
+    assert ours.stride() == torchs.stride()
+    assert (result.calls[0].convt3d_ms, result.calls[0].cudnn_ms, result.calls[0].note) == (1.0, 2.0, "")
+    assert (result.calls[1].convt3d_ms, result.calls[1].cudnn_ms) == (None, None)
+    reason = "not measured: RuntimeError: no algorithm"
+    assert result.calls[1].note == f"convt3d {reason}; cuDNN {reason}"
+
+
+@pytest.mark.cuda
+def test_measured_beside_cudnn() -> None:
+    model, example = Decoder().cuda(), inputs("cuda")
+    convt3d.convert(model)
+    random = torch.cuda.get_rng_state()
+    result = explained(model, example)
+    assert torch.equal(torch.cuda.get_rng_state(), random)
+    for call in result.calls:
+        assert call.note == ""
+        assert call.convt3d_ms is not None
+        assert call.cudnn_ms is not None
+        assert 1e-4 < call.convt3d_ms < 100
+        assert 1e-4 < call.cudnn_ms < 100
+        assert call.explanation is not None
+        assert call.explanation.device == torch.cuda.get_device_name()
+    assert result.calls[1] == result.calls[2]  # measured once
+    unmeasured = explained(model, example, measure=False)
+    assert all(call.convt3d_ms is None and call.cudnn_ms is None for call in unmeasured.calls)
+    for dtype in (torch.float16, torch.float64):
+        result = explained(model.to(dtype), inputs("cuda", dtype))
+        assert [call.note for call in result.calls] == [""] * 4
+    with torch.autocast("cuda", torch.float16):
+        result = explained(model.float(), example)
+    assert [call.explanation.precision for call in result.calls if call.explanation] == ["fp16"] * 4
+    assert [call.note for call in result.calls] == [""] * 4
+
+
+@pytest.mark.cuda
+def test_measured_time_is_that_of_the_work() -> None:
+    small, large = (torch.randn(1, 64, size, size, size, device="cuda") for size in (8, 64))
+    model = nn.ConvTranspose3d(64, 64, 2, stride=2).cuda()
+    times = [explained(model, x).calls[0] for x in (small, large)]
+    for fast, slow in ((times[0].convt3d_ms, times[1].convt3d_ms), (times[0].cudnn_ms, times[1].cudnn_ms)):
+        assert fast is not None
+        assert slow is not None
+        assert slow > 10 * fast  # 512 times the work, of which launches hide a part
