@@ -366,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("torch sees no CUDA device; --device cpu --tiny tries the program without one")
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = not options.compile_only
     known, wanted = workloads(tiny=options.tiny), list(cases(options))
     if not wanted:
         parser.error("no case has what is asked for")

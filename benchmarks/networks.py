@@ -88,9 +88,11 @@ class DynUNetWorkload(Workload):
 
         filters = self._filters()
         strides = [1] + [2] * (len(filters) - 1)
-        deep = {"deep_supervision": True, "deep_supr_num": len(filters) - 3} if training else {}
+        deep_outputs = len(filters) - 3 if training else 1
         network: nn.Module = DynUNet(
-            3, 1, self.classes, [3] * len(filters), strides, strides[1:], filters=filters, **deep
+            *(3, 1, self.classes, [3] * len(filters), strides, strides[1:], filters),
+            deep_supervision=training,
+            deep_supr_num=deep_outputs,
         )
         return network
 

@@ -22,14 +22,6 @@ TINY = ["--device", "cpu", "--tiny", "--seconds", "0", "--run", "eager", "--only
 META = {"gpu": "A", "torch": "2", "cudnn": "9", "csrc_tree": "c", "python_tree": "p", "date": "today"}
 
 
-@pytest.fixture(autouse=True)
-def no_benchmark_afterwards() -> Any:
-    """The program sets PyTorch's switch for its process; the other tests must not inherit it."""
-    before = torch.backends.cudnn.benchmark
-    yield
-    torch.backends.cudnn.benchmark = before
-
-
 def _transposed(network: nn.Module) -> list[nn.ConvTranspose3d]:
     return [module for module in network.modules() if isinstance(module, nn.ConvTranspose3d)]
 
