@@ -129,13 +129,13 @@ class Subject:
             return torch.cat([output.float().flatten() for output in self._infer()])
         for power in range(16, 0, -1):  # the largest scale that keeps the gradients finite, as a GradScaler finds it
             scale = 2.0**power if self._half else 1.0
-            self._forget_gradients()
+            self.forget_gradients()
             (self._loss() * scale).backward()
             gradients = [p.grad.flatten() / scale for p in self.network.parameters() if p.grad is not None]
             result = torch.cat(gradients)
             if result.isfinite().all():
                 break
-        self._forget_gradients()
+        self.forget_gradients()
         return result
 
     def _infer(self) -> tuple[Tensor, ...]:
@@ -147,7 +147,7 @@ class Subject:
             return self._workload.loss(_tensors(self._run(*self._inputs)), self._targets)
 
     def _step(self) -> Tensor:
-        self._forget_gradients()
+        self.forget_gradients()
         loss = self._loss()
         self._scaler.scale(loss).backward()
         self._scaler.unscale_(self._optimizer)
@@ -156,7 +156,8 @@ class Subject:
         self._scaler.update()
         return loss.detach()
 
-    def _forget_gradients(self) -> None:
+    def forget_gradients(self) -> None:
+        """Free them, as a step does first."""
         self._optimizer.zero_grad(set_to_none=True)
         for input in self._inputs:
             input.grad = None
@@ -171,7 +172,7 @@ def _tensors(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 def measure(case: Case, workload: Workload, device: torch.device, seconds: float) -> Record:
     """Times, memory and errors of the original and the converted network; ``seconds`` bounds the timed calls."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.manual_seed(0)
     original = workload.make(training=case.pass_ == "training")
     converted = copy.deepcopy(original)
@@ -184,13 +185,12 @@ def measure(case: Case, workload: Workload, device: torch.device, seconds: float
         result = subjects[variant].result()
         errors[variant] = float((result - reference).norm() / reference.norm())
     del reference, result
-    calls = {variant: subject.call for variant, subject in subjects.items()}
     peaks = {}
-    for variant, call in calls.items():
+    for variant, subject in subjects.items():
         for _ in range(CALLS_BEFOREHAND):
-            call()
-        peaks[variant] = _peak_mib(call, device)
-    times = time_in_turns(calls, device, seconds)
+            subject.call()
+        peaks[variant] = _peak_mib(subject, device)
+    times = time_in_turns({variant: subject.call for variant, subject in subjects.items()}, device, seconds)
     return {
         "network": case.network,
         "pass": case.pass_,
@@ -207,7 +207,7 @@ def measure(case: Case, workload: Workload, device: torch.device, seconds: float
 
 def compile_only(case: Case, workload: Workload, device: torch.device) -> None:
     """Leave the code of a case in inductor's cache."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.manual_seed(0)
     original = workload.make(training=case.pass_ == "training")
     converted = copy.deepcopy(original)
@@ -228,14 +228,15 @@ def _reference(case: Case, workload: Workload, network: nn.Module, device: torch
         return Subject(workload, network, in_float32, device).result()
 
 
-def _peak_mib(call: Call, device: torch.device) -> float:
+def _peak_mib(subject: Subject, device: torch.device) -> float:
     if device.type != "cuda":
         return 0.0
+    subject.forget_gradients()
     gc.collect()
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    call()
+    subject.call()
     return round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)
 
 

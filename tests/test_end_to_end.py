@@ -44,6 +44,17 @@ def test_surroundocc_decoder_is_that_of_the_configuration() -> None:
     assert [repr(layer) for layer in _transposed(upsampling)] == [repr(layer) for layer in _transposed(decoder)]
 
 
+def test_surroundocc_decoder_adds_the_finer_volumes() -> None:
+    workload = workloads(tiny=True)["surroundocc"]
+    network = workload.make(training=False)
+    volumes = workload.inputs(torch.Generator().manual_seed(1))
+    expected = network(*volumes)
+    for changed, first in [(0, 0), (1, 1), (2, 2)]:  # which volume, and the coarsest output that it reaches
+        others = [volume + 1 if index == changed else volume for index, volume in enumerate(volumes)]
+        equal = [torch.equal(output, before) for output, before in zip(network(*others), expected, strict=True)]
+        assert equal == [True] * first + [False] * (4 - first)
+
+
 @pytest.mark.parametrize("name", ["surroundocc", "surroundocc-upsampling"])
 def test_upsampling_gets_the_volumes_of_the_decoder(name: str) -> None:
     workload, seen = workloads()[name], []
