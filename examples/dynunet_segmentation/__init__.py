@@ -1,0 +1,1 @@
+"""Training of a MONAI DynUNet before and after convt3d.convert."""
