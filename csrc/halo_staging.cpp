@@ -147,9 +147,10 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     staging.part[0] = staging.segments[0] - 1;
     staging.part[1] = 0;
   }
-  // Columns of the shortest segment, the last one of a row.
+  // Outputs of a whole segment, and of the shortest, the last one of a row.
+  const int32_t whole = std::min(staging.columns, plan.tile[2]);
   const int32_t shortest = plan.tile[2] - (staging.row_segments - 1) * staging.columns;
-  set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, staging.step - shortest), staging.columns)), staging);
+  set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, staging.step - shortest), whole)), staging);
   plan.staging = staging;
   return true;
 }

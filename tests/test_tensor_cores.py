@@ -29,6 +29,11 @@ TILED = [
     Problem("no_tap", 2, 16, 24, (4, 9, 10), (3, 3, 3), (2, 2, 2), (1, 1, 1), (0, 1, 0), (2, 2, 2)),
     Problem("dilated", 1, 12, 20, (5, 9, 16), (3, 2, 3), (2, 1, 2), (1, 2, 0), (0, 0, 1), (3, 2, 1), 2),
     Problem("groups", 1, 24, 48, (4, 9, 17), (3, 3, 3), (2, 2, 2), (1, 0, 1), (1, 0, 1), groups=3),
+    Problem("narrow_rows", 1, 32, 40, (25, 23, 2), (2, 2, 2), (2, 2, 2)),
+    Problem("narrow_width", 1, 32, 24, (5, 40, 4), (1, 1, 1)),
+    Problem("shared_rows", 1, 16, 24, (4, 20, 92), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
+    Problem("shared_rows_of_64", 1, 16, 64, (3, 20, 96), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
+    Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
 ]
 
 
@@ -70,6 +75,27 @@ def test_tf32_rounds_and_does_not_truncate(problem: Problem, layout: str) -> Non
         again = convt3d.conv_transpose3d(input, weight, bias, **problem.parameters)
     assert norm_error(output, forward(problem, input, weight, bias)) <= 1.2 * TF32_FLOOR
     assert torch.equal(output, again)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "strided"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("problem", [TILED[0], TILED[8], TILED[9]], ids=str)
+def test_not_finite(problem: Problem, dtype: torch.dtype, layout: str, value: float) -> None:
+    """What is not finite stays so, and reaches nothing but the outputs beside its own."""
+    input, weight, bias = problem.tensors(dtype, "cuda", "NCDHW" if layout == "strided" else layout, integers=True)
+    weight = weight.clamp(min=1)  # where a product is 0 * inf, the reference is not finite either
+    where = (0, problem.in_channels - 1, problem.input_size[0] // 2, 3, 4)
+    expected = forward(problem, input, weight, bias).to(dtype)
+    input[where] = value
+    if layout == "strided":
+        input = torch.nn.functional.pad(input, (1, 2, 0, 1, 2, 0))[..., 2:, :-1, 1:-2]
+    reached = ~forward(problem, input, weight, bias).isfinite()
+    beside = torch.nn.functional.max_pool3d(reached.float(), 3, 1, 1) > 0
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        output = convt3d.conv_transpose3d(input, weight, bias, **problem.parameters)
+    assert not output[reached].isfinite().any()
+    assert torch.equal(output[~beside], expected[~beside])
 
 
 def test_strided_inputs() -> None:

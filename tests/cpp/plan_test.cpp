@@ -348,6 +348,19 @@ int main() {
     check_halo(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
   }
+  // Rows that are shorter than a segment could be, many in a tile.
+  for (int width = 1; width <= 9; ++width) {
+    for (int size = 1; size <= 2; ++size) {
+      Problem problem;
+      problem.batch = 1;
+      problem.in_channels = 64;
+      problem.out_channels = 32;
+      problem.input_size = {25, 25, width};
+      problem.kernel_size = problem.stride = {size, size, size};
+      ++problems;
+      check_halo(problem);
+    }
+  }
   check_divisors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
