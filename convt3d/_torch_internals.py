@@ -109,3 +109,9 @@ def outer_tangents_kept() -> AbstractContextManager[None]:
 def primals(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     """The tensors without their tangents at the level at hand."""
     return tuple(None if tensor is None else _forward_ad.unpack_dual(tensor, level=0).primal for tensor in tensors)
+
+
+def without_autocast(device_type: str) -> AbstractContextManager[Any]:
+    """Below autocast. `torch.autocast(enabled=False)` does the same and takes the host several times as long."""
+    guard: Any = getattr(_C, "_DisableAutocast", None)
+    return torch.autocast(device_type, enabled=False) if guard is None else guard()

@@ -101,7 +101,7 @@ def _call(
     if unbatched:
         input = input.unsqueeze(0)
     try:
-        output = _torch_internals.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
+        output = _autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
     except RuntimeError as error:
         raise_if_out_of_memory(error)
         raise
