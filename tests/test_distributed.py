@@ -1,7 +1,6 @@
 """A step in two processes is the step in one: DistributedDataParallel and FSDP2, gloo on the CPU."""
 
 import copy
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,9 +76,10 @@ def _whole(value: Tensor) -> Tensor:
     return whole.detach().clone()
 
 
-def worker(rank: int, port: int, wrapper: str, order: str, path: str) -> None:
+def worker(rank: int, store: str, wrapper: str, order: str, path: str) -> None:
     """One of the processes: trains on its half of each batch; the first one saves the parameters."""
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=PROCESSES)
+    # Through a file: a port that was free a moment ago may be taken, and the one process that serves it may go first.
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=PROCESSES)
     try:
         model = _network()
         if order == "converted first":
@@ -95,25 +95,19 @@ def worker(rank: int, port: int, wrapper: str, order: str, path: str) -> None:
         state = {name.removeprefix("module."): _whole(value) for name, value in model.state_dict().items()}
         if rank == 0:
             torch.save(state, path)
+        torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-    return port
 
 
 @pytest.mark.parametrize("order", ["converted first", "wrapped first"])
 @pytest.mark.parametrize("wrapper", list(WRAPPERS))
 def test_two_processes_train_like_one(wrapper: str, order: str, tmp_path: Path) -> None:
-    path, port = tmp_path / "state.pt", _free_port()
+    path, store = tmp_path / "state.pt", tmp_path / "store"
     program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_distributed as t; "
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", f"{program}t.worker({rank}, {port}, {wrapper!r}, {order!r}, {str(path)!r})"],
+            [sys.executable, "-c", f"{program}t.worker({rank}, {str(store)!r}, {wrapper!r}, {order!r}, {str(path)!r})"],
             env=environment(),
             cwd=tmp_path,
             stderr=subprocess.PIPE,
