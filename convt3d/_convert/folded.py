@@ -7,7 +7,7 @@ is exact. What the convolution computes with, `folded_weight` and `folded_bias`,
 computed again after load_state_dict.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,10 @@ from convt3d.nn import ConvTranspose3d
 
 class FoldedConvTranspose3d(ConvTranspose3d):
     """:class:`convt3d.nn.ConvTranspose3d` followed by the BatchNorm3d that it was converted with, for inference."""
+
+    # So that TorchScript compiles only the branch that is taken.
+    __constants__: ClassVar[list[str]] = [*ConvTranspose3d.__constants__, "relu"]
+    relu = False
 
     def fold(self) -> None:
         """Compute weight and bias anew from the parameters and the statistics as they are now."""
@@ -55,42 +59,31 @@ class FoldedConvTranspose3d(ConvTranspose3d):
             )
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """BatchNorm of the transposed convolution of `input`; `output_size` replaces the output_padding."""
+        """BatchNorm, and ReLU where the class has it, of the transposed convolution of `input`."""
         self._check_inference()
         output_padding = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
         )
         weight, bias = self.folded_weight, self.folded_bias
         if not torch.jit.is_scripting():
-            return functional.conv_transpose3d(
-                input, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-            )
+            function = functional.conv_transpose3d_relu if self.relu else functional.conv_transpose3d
+            return function(input, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation)
         batch = input.unsqueeze(0) if input.dim() == 4 else input
-        output = torch.ops.convt3d.conv_transpose3d(
-            batch, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-        )
+        if self.relu:
+            output = torch.ops.convt3d.conv_transpose3d_relu(
+                batch, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+            )
+        else:
+            output = torch.ops.convt3d.conv_transpose3d(
+                batch, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+            )
         return output.squeeze(0) if input.dim() == 4 else output
 
 
 class FoldedConvTranspose3dReLU(FoldedConvTranspose3d):
     """:class:`FoldedConvTranspose3d` followed by ReLU, in one kernel."""
 
-    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """ReLU of the BatchNorm of the transposed convolution of `input`; `output_size` replaces the output_padding."""
-        self._check_inference()
-        output_padding = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
-        )
-        weight, bias = self.folded_weight, self.folded_bias
-        if not torch.jit.is_scripting():
-            return functional.conv_transpose3d_relu(
-                input, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-            )
-        batch = input.unsqueeze(0) if input.dim() == 4 else input
-        output = torch.ops.convt3d.conv_transpose3d_relu(
-            batch, weight, bias, self.stride, self.padding, output_padding, self.groups, self.dilation
-        )
-        return output.squeeze(0) if input.dim() == 4 else output
+    relu = True
 
 
 class FoldedBatchNorm3d(nn.BatchNorm3d):
