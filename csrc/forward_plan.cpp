@@ -10,9 +10,9 @@ ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode m
     plan.engine = ForwardEngine::kDepthwise;
     return plan;
   }
-  const bool tensor_cores = element_size(dtype) == 2 || (dtype == DataType::kFloat32 && mode == Float32Mode::kTf32);
-  if (device.has_wgmma && tensor_cores) {
-    plan.halo = plan_halo_forward(problem, static_cast<int>(element_size(dtype)), channels_last);
+  if (device.has_wgmma && dtype != DataType::kFloat64) {
+    const int terms = dtype == DataType::kFloat32 && mode == Float32Mode::kIeee ? 2 : 1;
+    plan.halo = plan_halo_forward(problem, {static_cast<int>(element_size(dtype)), terms}, channels_last);
     if (plan.halo.usable) {
       plan.engine = ForwardEngine::kHaloWgmma;
       plan.workspace_bytes = plan.halo.packed_bytes;

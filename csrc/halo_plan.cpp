@@ -112,7 +112,7 @@ bool count_steps(HaloPlan& plan) {
                        plan.axis[2].taps[outer.width + set].count;
       plan.segment_steps[segment] = taps * plan.tap_steps;
       plan.segment_first[segment + 1] =
-          plan.segment_first[segment] + static_cast<int32_t>(ceil_div(taps * plan.tap_steps, kHaloStageSteps));
+          plan.segment_first[segment] + static_cast<int32_t>(ceil_div(taps * plan.tap_steps, plan.stage_steps()));
     }
   }
   return plan.segment_first[plan.phases * plan.sets] <= kHaloMaxTableStages;
@@ -158,6 +158,8 @@ int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) 
   return static_cast<int>(std::min<int64_t>({height, plan.axis[1].positions, kHaloMaxTile[1]}));
 }
 
+constexpr int kSumRegisters = 128;  // of a thread
+
 // Measured on an H200, in clocks of one multiprocessor.
 constexpr double kBytesPerClock = 18.0;       // its share of the device memory's throughput
 constexpr double kLoaderBytesPerClock = 3.0;  // what its loading warps reach
@@ -181,8 +183,8 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
                       : copied           ? kCopyBytesPerClock * plan.row_bytes / 128 + 5
                                          : kLoaderBytesPerClock;
   const double load = loads * (positions * plan.chunk_panels * plan.row_bytes / rate + 1500.0 / plan.slots);
-  const double steps = static_cast<double>(most_stages(plan)) * kHaloStageSteps;  // of the slowest split
-  const double products = steps * std::max<double>(plan.n, 100) * kProductOverhead;
+  const double products = static_cast<double>(most_stages(plan)) * plan.stage_products() *  // of the slowest split
+                          std::max<double>(plan.n, 100) * kProductOverhead;
   const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
                          std::min<double>(plan.n, plan.columns) * 2;
   // Where the width is contiguous, rows of a tile that are no whole sectors of memory are written in pieces.
@@ -224,7 +226,7 @@ HaloPlan complete(HaloPlan plan) {
   memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
   memory.columns = take(2 * int64_t{plan.n} * kHaloColumnBytes, 16);
   memory.segments = take(segments_bytes(plan), 16);
-  memory.shifts = take(plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2, 128);
+  memory.shifts = take(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
   memory.boxes = take(plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0, 128);
   memory.bytes = static_cast<int32_t>(at);
   return plan;
@@ -263,13 +265,13 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       if (plan.panels % chunks != 0) continue;
       plan.chunk_panels = plan.panels / chunks;
       plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
-      const int64_t slot = plan.chunk_panels * panel_bytes;
+      const int64_t slot = plan.slot_bytes();
       // Begins at a multiple of the swizzle's pattern, which costs up to that much.
       const int64_t staging = round_up(int64_t{kHaloMultiplyWarps} * least.warp_bytes, kSwizzleBytes);
       const int64_t reserved = kHaloBarrierBytes + staging + round_up(2 * plan.n * kHaloColumnBytes, 16) +
                                segments_bytes(plan) + kSwizzleBytes + boxes;
       if (slot + reserved > kSharedBytes || !count_steps(plan)) continue;
-      const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * kHaloStageSteps * 2, 128);
+      const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
       const int64_t left = kSharedBytes - reserved - table - slot;
       if (left < 3 * kHaloStageBytes) continue;
       const int64_t unit_stages = most_stages(plan);
@@ -280,12 +282,14 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       // What more than two whole tiles would take is better spent on staging.
       plan.slots = static_cast<int32_t>(
           std::min<int64_t>(chunks == 1 ? 2 : kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
+      if (chunks > 1 && plan.slots == 1) continue;  // a chunk is handed back while the next is multiplied
       if (!plan.resident_weights) {
         plan.ring =
             static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
       }
-      // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much.
-      plan.alternate = chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
+      // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause after
+      // every stage, which the other warpgroup fills.
+      plan.alternate = plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
       const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
       plan.staging = least;
       widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, plan.staging);
@@ -339,20 +343,22 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
   }
 }
 
-void visit_candidates(const Problem& problem, int element_bytes, bool channels_last, const Visitor& visit) {
+void visit_candidates(const Problem& problem, HaloElement element, bool channels_last, const Visitor& visit) {
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
   for (const bool stack_width : {true, false}) {
     if (!stack_width && problem.stride[2] == 1) continue;
     HaloPlan plan{};
+    plan.terms = element.terms;
     plan.batch = problem.batch;
     plan.groups = problem.groups;
     plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
     plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
     if (!arrange_rows(problem, channels_last, stack_width, plan)) continue;
     for (const int n : {256, 192, 128, 64}) {
-      if (plan.sets == 2 && n > 128) continue;
+      // Two terms need a stage's products beside the sums.
+      if (n / 2 * (plan.sets + plan.terms - 1) > kSumRegisters) continue;
       plan.n = n;
       for (const int image_log : {0, 3}) {
         const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
@@ -362,7 +368,7 @@ void visit_candidates(const Problem& problem, int element_bytes, bool channels_l
           if (plan.units() % splits != 0) continue;
           plan.splits = splits;
           plan.by_splits = make_divisor(splits);
-          visit_tiles(problem, element_bytes, !channels_last, plan, visit);
+          visit_tiles(problem, element.bytes, !channels_last, plan, visit);
         }
       }
     }
@@ -371,16 +377,16 @@ void visit_candidates(const Problem& problem, int element_bytes, bool channels_l
 
 }  // namespace
 
-std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last) {
+std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last) {
   std::vector<HaloPlan> candidates;
-  visit_candidates(problem, element_bytes, channels_last,
+  visit_candidates(problem, element, channels_last,
                    [&](const HaloPlan& candidate) { candidates.push_back(complete(candidate)); });
   return candidates;
 }
 
-HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool channels_last) {
+HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last) {
   HaloPlan best{};
-  visit_candidates(problem, element_bytes, channels_last, [&](const HaloPlan& candidate) {
+  visit_candidates(problem, element, channels_last, [&](const HaloPlan& candidate) {
     if (!best.usable || candidate.cost < best.cost) best = candidate;
   });
   return best.usable ? complete(best) : best;
@@ -388,17 +394,18 @@ HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool chann
 
 std::string to_string(const HaloPlan& plan) {
   std::ostringstream out;
-  out << "halo usable=" << plan.usable << " n=" << plan.n << " sets=" << plan.sets << " pair_rows=" << plan.pair_rows
-      << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs << " phases=" << plan.phases
-      << " splits=" << plan.splits << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x'
-      << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
-      << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
-      << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
-      << " staging=" << (plan.staging.boxes ? "boxes" : "threads") << ' ' << plan.staging.segments[0] << '+'
-      << plan.staging.segments[1] << 'x' << plan.staging.columns << " batch=" << plan.staging.halves << 'x'
-      << plan.staging.batch << " warp=" << plan.staging.warp_bytes << " resident=" << plan.resident_weights
-      << " alternate=" << plan.alternate << " stages=" << plan.stages() << " shared=" << plan.memory.bytes
-      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
+  out << "halo usable=" << plan.usable << " terms=" << plan.terms << " n=" << plan.n << " sets=" << plan.sets
+      << " pair_rows=" << plan.pair_rows << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs
+      << " phases=" << plan.phases << " splits=" << plan.splits << " images=" << (1 << plan.image_log)
+      << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x'
+      << plan.halo[1] << 'x' << plan.halo[2] << " second=" << plan.second_start << " columns=" << plan.columns
+      << " panels=" << plan.panels << '/' << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots
+      << " ring=" << plan.ring << " staging=" << (plan.staging.boxes ? "boxes" : "threads") << ' '
+      << plan.staging.segments[0] << '+' << plan.staging.segments[1] << 'x' << plan.staging.columns
+      << " batch=" << plan.staging.halves << 'x' << plan.staging.batch << " warp=" << plan.staging.warp_bytes
+      << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
+      << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()
+      << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -10,6 +10,9 @@
 //   Phases that share M share their offsets; at an offset where one has no tap its weight is zero. Where the width is
 //   contiguous in the output, its two phases stay neighbours: either rows r and r + 8 of a slab are the phases of 8
 //   channels, or the phases are two sets of accumulators.
+// - Terms: float32 proper is split into two TF32 numbers, high + low ("3xTF32"), each with panels and weights of its
+// own;
+//   a step of K is then three products: low x high, high x low, high x high.
 // - Units: the phases outside M and the tiles of M, each a pass over the resident tile; `splits` shares them out.
 #pragma once
 
@@ -32,10 +35,10 @@ constexpr int kHaloMaxSegments = 8;       // phases x sets
 constexpr int kHaloMaxTableStages = 512;  // of a chunk, over all segments
 constexpr int kHaloMaxRing = 12;          // stages of the weight ring
 constexpr int kHaloMaxSlots = 4;          // tiles, or chunks of their channels, in shared memory
-constexpr int kHaloStageSteps = 4;        // steps of K in a stage of the weight ring
-constexpr int kHaloStepBytes = 2048;      // of the packed weight: [2][64 rows][16 bytes]
+constexpr int kHaloStageBlocks = 4;       // of the packed weight in a stage of the ring: steps of K x terms
+constexpr int kHaloBlockBytes = 2048;     // of a block: [2][64 rows][16 bytes]
 constexpr int kHaloOperandBytes = 32;     // of one row in a step of K
-constexpr int kHaloStageBytes = kHaloStageSteps * kHaloStepBytes;
+constexpr int kHaloStageBytes = kHaloStageBlocks * kHaloBlockBytes;
 constexpr int kHaloBarrierBytes = 1024;
 constexpr int kHaloMultiplyWarps = 8;
 constexpr int kHaloColumnBytes = 2;          // of the table of columns
@@ -84,6 +87,7 @@ struct HaloPlan {
   std::array<HaloAxis, 3> axis;
   int64_t batch;
   int64_t groups;
+  int32_t terms;         // of an operand: 1 or, of float32 proper, 2
   int32_t in_channels;   // per group
   int32_t out_channels;  // per group
 
@@ -130,12 +134,15 @@ struct HaloPlan {
 
   CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
   CONVT3D_HOST_DEVICE int32_t chunks() const { return panels / chunk_panels; }
-  CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return chunk_panels * panel_bytes; }
+  CONVT3D_HOST_DEVICE int32_t term_bytes() const { return chunk_panels * panel_bytes; }
+  CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return terms * term_bytes(); }
+  CONVT3D_HOST_DEVICE int32_t stage_steps() const { return kHaloStageBlocks / terms; }
+  CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }
   // How much later the second warpgroup begins, where they do not take turns: then one stores while the other
   // multiplies. The ring of weights bounds how far they can be apart.
   CONVT3D_HOST_DEVICE uint32_t lag_clocks() const {
-    constexpr int kStepClocks = 2;  // for 4 columns
-    return static_cast<uint32_t>(ring > 2 ? ring - 2 : 0) * kHaloStageSteps * n / 4 * kStepClocks;
+    constexpr int kProductClocks = 2;  // for 4 columns
+    return static_cast<uint32_t>(ring > 2 ? ring - 2 : 0) * stage_products() * n / 4 * kProductClocks;
   }
   // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
   CONVT3D_HOST_DEVICE int32_t first_stage(int phase) const { return chunks() * segment_first[phase * sets]; }
@@ -179,10 +186,16 @@ CONVT3D_HOST_DEVICE inline HaloSlab halo_slab(const HaloPlan& plan, int slab) {
   return result;
 }
 
-// `element_bytes`: 4 (float32 rounded to TF32) or 2. `channels_last`: the output's format.
-std::vector<HaloPlan> halo_candidates(const Problem& problem, int element_bytes, bool channels_last);
+// How elements enter the tensor cores.
+struct HaloElement {
+  int32_t bytes;  // 4: float32, or 2
+  int32_t terms;  // 1 (float32 is rounded to TF32), or 2 of float32 proper
+};
+
+// `channels_last`: the output's format.
+std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last);
 // The cheapest candidate; not usable where there is none.
-HaloPlan plan_halo_forward(const Problem& problem, int element_bytes, bool channels_last);
+HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last);
 std::string to_string(const HaloPlan& plan);
 
 }  // namespace convt3d

@@ -60,10 +60,16 @@ template <typename T>
 void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream stream) {
   const HaloPlan& plan = params.plan;
   const auto kernel = [&]() -> void (*)(HaloParams<T>) {
-    if (plan.sets == 2) return plan.n == 128 ? convt3d_halo_forward<T, 128, 2> : convt3d_halo_forward<T, 64, 2>;
-    if (plan.n == 256) return convt3d_halo_forward<T, 256, 1>;
-    if (plan.n == 192) return convt3d_halo_forward<T, 192, 1>;
-    return plan.n == 128 ? convt3d_halo_forward<T, 128, 1> : convt3d_halo_forward<T, 64, 1>;
+    if constexpr (std::is_same_v<T, float>) {
+      if (plan.terms == 2) {
+        if (plan.sets == 2) return convt3d_halo_forward<T, 64, 2, 2>;
+        return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 2> : convt3d_halo_forward<T, 64, 1, 2>;
+      }
+    }
+    if (plan.sets == 2) return plan.n == 128 ? convt3d_halo_forward<T, 128, 2, 1> : convt3d_halo_forward<T, 64, 2, 1>;
+    if (plan.n == 256) return convt3d_halo_forward<T, 256, 1, 1>;
+    if (plan.n == 192) return convt3d_halo_forward<T, 192, 1, 1>;
+    return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 1> : convt3d_halo_forward<T, 64, 1, 1>;
   }();
   // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);

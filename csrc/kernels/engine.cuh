@@ -109,7 +109,8 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
   const int32_t piece = 16 / static_cast<int32_t>(sizeof(T));
   TensorBox box{};
   box.data = source.data;
-  box.type = std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32  // rounds to nearest
+  box.type = plan.terms == 2             ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+             : std::is_same_v<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32  // rounds to nearest
              : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const auto set = [&](int axis, int64_t size, int64_t step, int32_t extent) {

@@ -17,12 +17,14 @@ namespace convt3d {
 
 constexpr int kHaloThreads = 384;
 constexpr int kHaloMultiplyThreads = 32 * kHaloMultiplyWarps;
-constexpr int kHaloMultiplyRegisters = 200;
-constexpr int kHaloLoadRegisters = 104;
+// Of a thread; where there are two terms the loaders need more, to split what they load.
+constexpr int halo_multiply_registers(int terms) { return terms == 1 ? 200 : 192; }
+constexpr int halo_load_registers(int terms) { return terms == 1 ? 104 : 120; }
 
 struct HaloBarriers {
   uint64_t weights_full[kHaloMaxRing];
   uint64_t weights_empty[kHaloMaxRing];
+  uint64_t copied[kHaloMaxSlots];  // a tile that is still to be split in two terms
   uint64_t tile_full[kHaloMaxSlots];
   uint64_t tile_empty[kHaloMaxSlots];
   uint64_t box_full[kHaloLoaderWarps][kHaloBoxBuffers];
@@ -38,7 +40,7 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
     const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
     const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
     const HaloTaps& taps_w = plan.axis[2].taps[phase.width + segment % plan.sets];
-    uint16_t* entries = shifts + plan.segment_first[segment] * kHaloStageSteps;
+    uint16_t* entries = shifts + plan.segment_first[segment] * plan.stage_steps();
     for (int step = static_cast<int>(threadIdx.x); step < plan.segment_steps[segment];
          step += static_cast<int>(blockDim.x)) {
       const int tap_step = step % plan.tap_steps;
@@ -95,15 +97,17 @@ __device__ __forceinline__ bool keeps_weights(const HaloPlan& plan) {
   return plan.resident_weights && gridDim.x % static_cast<uint32_t>(plan.splits * plan.groups) == 0;
 }
 
-template <typename T>
+template <typename T, int kTerms>
 __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
   const HaloPlan& plan = params.plan;
   const int thread = static_cast<int>(threadIdx.x) - kHaloMultiplyThreads;
   const int chunks = plan.chunks();
-  if (params.load == HaloLoad::kCopy && thread > 0) return;
+  // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
+  if (params.load == HaloLoad::kCopy && thread > 0 && (kTerms == 1 || thread < 32)) return;
   const int loads = chunks == 1 ? 1 : plan.units() / plan.splits * chunks;
-  HaloTransposer<T> transposer(params, thread / 32, shared.boxes + thread / 32 * kHaloBoxBuffers * kHaloBoxBytes,
-                               shared.barriers->box_full[thread / 32]);
+  HaloTransposer<T, kTerms> transposer(params, thread / 32,
+                                       shared.boxes + thread / 32 * kHaloBoxBuffers * kHaloBoxBytes,
+                                       shared.barriers->box_full[thread / 32]);
   HaloPlace place;
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
     const HaloItem item(plan, index);
@@ -116,22 +120,32 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
       uint64_t* full = &shared.barriers->tile_full[place.slot];
       const int first_panel = chunk * plan.chunk_panels;
       const auto enter = [&] { hopper::barrier_wait(&shared.barriers->tile_empty[place.slot], place.parity ^ 1); };
-      if (params.load == HaloLoad::kCopy) {
-        enter();
-        copy_halo_tile(params, item, origin, first_panel, panels, full);
-      } else {
-        if (params.load == HaloLoad::kTranspose) {
-          transposer.load(item, origin, first_panel, panels, enter);
-        } else {
-          enter();
-          if (params.source.pieces) {
-            load_halo_tile<T, true>(params, thread, offset, plan.batch - item.image, origin, first_panel, panels);
-          } else {
-            load_halo_tile<T, false>(params, thread, offset, plan.batch - item.image, origin, first_panel, panels);
-          }
-        }
+      const auto publish = [&] {
         hopper::fence_async_proxy();
         hopper::barrier_arrive(full);
+      };
+      if (params.load == HaloLoad::kCopy) {
+        uint64_t* copied = kTerms == 1 ? full : &shared.barriers->copied[place.slot];
+        if (kTerms == 1 || thread == 0) {
+          enter();
+          copy_halo_tile(params, item, origin, first_panel, panels, copied);
+        } else {
+          hopper::barrier_wait(copied, place.parity);
+          split_halo_tile(plan, thread - 32, panels);
+          publish();
+        }
+      } else if (params.load == HaloLoad::kTranspose) {
+        transposer.load(item, origin, first_panel, panels, enter);
+        publish();
+      } else {
+        enter();
+        if (params.source.pieces) {
+          load_halo_tile<T, kTerms, true>(params, thread, offset, plan.batch - item.image, origin, first_panel, panels);
+        } else {
+          load_halo_tile<T, kTerms, false>(params, thread, offset, plan.batch - item.image, origin, first_panel,
+                                           panels);
+        }
+        publish();
       }
       place.advance(plan.slots);
       if (++chunk == chunks) chunk = 0;
@@ -169,13 +183,10 @@ __device__ __forceinline__ void clear(float (&c)[kSets][kN]) {
 }
 
 // The compiler knows of no other link between the accumulators and the wait for the products that fill them.
-template <int kSets, int kN>
-__device__ __forceinline__ void fence_registers(float (&c)[kSets][kN]) {
+template <int kN>
+__device__ __forceinline__ void fence_registers(float (&c)[kN]) {
 #pragma unroll
-  for (int set = 0; set < kSets; ++set) {
-#pragma unroll
-    for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(c[set][i])::"memory");
-  }
+  for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 
 // The weights of a warpgroup's items, stage after stage, and the slots that its products leave behind. Every warp hands
@@ -186,7 +197,7 @@ class HaloReader {
       : barriers_(shared.barriers),
         ring_(plan.ring),
         resident_(plan.resident_weights),
-        base_(hopper::matrix_descriptor(hopper::shared_address(shared.ring), kHaloStepBytes / 2, 128)) {}
+        base_(hopper::matrix_descriptor(hopper::shared_address(shared.ring), kHaloBlockBytes / 2, 128)) {}
 
   __device__ __forceinline__ void begin_item() {
     begin_ = place_;
@@ -254,27 +265,27 @@ class HaloReader {
 template <typename T, int kN>
 __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shifts, uint64_t b, float (&c)[kN / 2],
                                                  HaloReader& reader) {
-  constexpr int kStep = kHaloStepBytes / 16;
-  for (int stage = 0; stage < steps / kHaloStageSteps; ++stage) {
+  constexpr int kBlock = kHaloBlockBytes / 16;
+  for (int stage = 0; stage < steps / kHaloStageBlocks; ++stage) {
     const uint64_t a = reader.arrived();
     const ushort4 shift = reinterpret_cast<const ushort4*>(shifts)[stage];
     hopper::wgmma_fence();
     hopper::Wgmma<T, kN>::multiply(c, a, b + shift.x);
-    hopper::Wgmma<T, kN>::multiply(c, a + kStep, b + shift.y);
-    hopper::Wgmma<T, kN>::multiply(c, a + 2 * kStep, b + shift.z);
-    hopper::Wgmma<T, kN>::multiply(c, a + 3 * kStep, b + shift.w);
+    hopper::Wgmma<T, kN>::multiply(c, a + kBlock, b + shift.y);
+    hopper::Wgmma<T, kN>::multiply(c, a + 2 * kBlock, b + shift.z);
+    hopper::Wgmma<T, kN>::multiply(c, a + 3 * kBlock, b + shift.w);
     hopper::wgmma_commit();
     hopper::wgmma_wait<1>();
     reader.pass_stage();
     reader.release_before();
   }
-  const int left = steps % kHaloStageSteps;
+  const int left = steps % kHaloStageBlocks;
   if (left == 0) return;
   const uint64_t a = reader.arrived();
   shifts += steps - left;
   for (int i = 0; i < left; ++i) {
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, a + static_cast<uint32_t>(i * kStep), b + shifts[i]);
+    hopper::Wgmma<T, kN>::multiply(c, a + static_cast<uint32_t>(i * kBlock), b + shifts[i]);
     hopper::wgmma_commit();
   }
   hopper::wgmma_wait<0>();
@@ -282,7 +293,46 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
   reader.release_all();
 }
 
-template <typename T, int kN, int kSets>
+// One step of K of two terms; the least product comes first, and of the low terms' nothing would be left.
+template <bool kAdd, int kN>
+__device__ __forceinline__ void multiply_terms(float (&c)[kN / 2], uint64_t a, uint64_t b, uint32_t b_low) {
+  hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kHaloBlockBytes / 16, b);
+  hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
+  hopper::Wgmma<float, kN>::multiply(c, a, b);
+}
+
+// The same of two terms; `b_low`: from the high term's panels to the low one's. The tensor cores cut each sum, which
+// adds up to more than float32's rounding: a stage is summed in `products` and then added to `c`.
+template <int kN>
+__device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts, uint64_t b, uint32_t b_low,
+                                                          float (&products)[kN / 2], float (&c)[kN / 2],
+                                                          HaloReader& reader) {
+  const auto add = [&] {
+    hopper::wgmma_wait<0>();
+    fence_registers(products);
+    reader.pass_stage();
+    reader.release_all();
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) c[i] += products[i];
+  };
+  for (int stage = 0; stage < steps / 2; ++stage) {
+    const uint64_t a = reader.arrived();
+    const ushort2 shift = reinterpret_cast<const ushort2*>(shifts)[stage];
+    hopper::wgmma_fence();
+    multiply_terms<false, kN>(products, a, b + shift.x, b_low);
+    multiply_terms<true, kN>(products, a + 2 * kHaloBlockBytes / 16, b + shift.y, b_low);
+    hopper::wgmma_commit();
+    add();
+  }
+  if (steps % 2 == 0) return;
+  const uint64_t a = reader.arrived();
+  hopper::wgmma_fence();
+  multiply_terms<false, kN>(products, a, b + shifts[steps - 1], b_low);
+  hopper::wgmma_commit();
+  add();
+}
+
+template <typename T, int kN, int kSets, int kTerms>
 __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared,
                                                    uint32_t items) {
   const HaloPlan& plan = params.plan;
@@ -310,6 +360,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       const bool last = unit + 1 == units;
       epilogue.begin_unit(item, halo_phase(plan, phase_index), halo_slab(plan, m_tile * 4 + warp % 4));
       float c[kSets][kN / 2];
+      [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of a stage, where there are two terms
       clear(c);
       if (plan.alternate) {
         hopper::barrier_wait(&shared.barriers->turn[second ? 1 : 0], turn_parity);
@@ -325,8 +376,14 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
 #pragma unroll
         for (int set = 0; set < kSets; ++set) {
           const int segment = phase_index * kSets + set;
-          multiply_segment<T, kN>(plan.segment_steps[segment],
-                                  shared.shifts + plan.segment_first[segment] * kHaloStageSteps, b, c[set], reader);
+          const int steps = plan.segment_steps[segment];
+          const uint16_t* shifts = shared.shifts + plan.segment_first[segment] * (kHaloStageBlocks / kTerms);
+          if constexpr (kTerms == 1) {
+            multiply_segment<T, kN>(steps, shifts, b, c[set], reader);
+          } else {
+            multiply_segment_of_terms<kN>(steps, shifts, b, static_cast<uint32_t>(plan.term_bytes() / 16), products,
+                                          c[set], reader);
+          }
         }
         if (chunks > 1 || last) {
           reader.leave_tile(tile.slot);
@@ -334,8 +391,11 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         }
       }
       if (plan.alternate && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->turn[second ? 0 : 1]);
-      hopper::wgmma_wait<0>();
-      fence_registers(c);
+      if constexpr (kTerms == 1) {
+        hopper::wgmma_wait<0>();
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) fence_registers(c[set]);
+      }
       reader.release_all();
       if (last) reader.end_item(keeps);
       epilogue.store(c);
@@ -348,7 +408,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   epilogue.finish();
 }
 
-template <typename T, int kN, int kSets>
+template <typename T, int kN, int kSets, int kTerms>
 __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __grid_constant__ HaloParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
   const HaloShared shared(params.plan.memory, halo_memory());
@@ -359,8 +419,10 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
       hopper::barrier_init(&shared.barriers->weights_full[i], 1);
       hopper::barrier_init(&shared.barriers->weights_empty[i], kHaloMultiplyThreads / 32);
     }
+    const int loaders = params.load != HaloLoad::kCopy ? kHaloLoaderThreads : kTerms == 1 ? 1 : kHaloSplitThreads;
     for (int i = 0; i < kHaloMaxSlots; ++i) {
-      hopper::barrier_init(&shared.barriers->tile_full[i], params.load == HaloLoad::kCopy ? 1 : kHaloLoaderThreads);
+      hopper::barrier_init(&shared.barriers->copied[i], 1);
+      hopper::barrier_init(&shared.barriers->tile_full[i], loaders);
       hopper::barrier_init(&shared.barriers->tile_empty[i], kHaloMultiplyThreads / 32);
     }
     for (auto& warp_boxes : shared.barriers->box_full) {
@@ -373,15 +435,15 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
   fill_shifts(params.plan, shared.shifts);
   __syncthreads();
   if (warp >= kHaloMultiplyThreads / 32) {
-    hopper::give_registers<kHaloLoadRegisters>();
+    hopper::give_registers<halo_load_registers(kTerms)>();
     if (warp < (kHaloMultiplyThreads + kHaloLoaderThreads) / 32) {
-      load_tiles(params, shared, items);
+      load_tiles<T, kTerms>(params, shared, items);
     } else if (threadIdx.x % 32 == 0) {
       load_weights(params, shared, items);
     }
   } else {
-    hopper::take_registers<kHaloMultiplyRegisters>();
-    multiply_and_store<T, kN, kSets>(params, shared, items);
+    hopper::take_registers<halo_multiply_registers(kTerms)>();
+    multiply_and_store<T, kN, kSets, kTerms>(params, shared, items);
   }
 #endif
 }

@@ -9,6 +9,7 @@
 namespace convt3d {
 
 constexpr int kHaloLoaderThreads = 32 * kHaloLoaderWarps;
+constexpr int kHaloSplitThreads = kHaloLoaderThreads - 32;  // that split a copied tile in two terms
 
 // Quotients of numbers below 2^14 by a divisor that a block knows only at run time.
 class SmallDivisor {
@@ -35,9 +36,21 @@ __device__ __forceinline__ uint32_t swizzle_mask(int row_bytes) { return static_
 // Where the byte at `offset` of the rows lies in their panel.
 __device__ __forceinline__ uint32_t swizzled(uint32_t offset, uint32_t mask) { return offset ^ (offset >> 3 & mask); }
 
+// A piece of a position, and its low term where there are two, `low` bytes further.
+template <typename T, int kTerms>
+__device__ __forceinline__ void store_piece(unsigned char* to, int low, const T (&values)[kPieceChannels<T>]) {
+  if constexpr (kTerms == 1) {
+    *reinterpret_cast<uint4*>(to) = to_matrix_piece<T>(values);
+  } else {
+    const uint4 piece = *reinterpret_cast<const uint4*>(values);
+    *reinterpret_cast<uint4*>(to) = piece;
+    *reinterpret_cast<uint4*>(to + low) = low_piece(piece);
+  }
+}
+
 // `thread`: of kHaloLoaderThreads. `origin`: the source position of the tile's first halo position. `offset`: of its
 // first image and of the group; `images`: how many follow.
-template <typename T, bool kVector>
+template <typename T, int kTerms, bool kVector>
 __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, int64_t offset, int64_t images,
                                                const int (&origin)[3], int first_panel, unsigned char* panels) {
   constexpr int kChannels = kPieceChannels<T>;
@@ -101,8 +114,8 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
         for (int i = 0; i < kPieces; ++i) {
           const int panel = (piece + i) / panel_pieces;
           const uint32_t offset = position * plan.row_bytes + (piece + i) % panel_pieces * 16;
-          *reinterpret_cast<uint4*>(panels + panel * plan.panel_bytes + swizzled(offset, mask)) =
-              to_matrix_piece<T>(values[p][i]);
+          store_piece<T, kTerms>(panels + panel * plan.panel_bytes + swizzled(offset, mask), plan.term_bytes(),
+                                 values[p][i]);
         }
       }
     }
@@ -122,6 +135,25 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
     const int channel = item.group * plan.in_channels + (first_panel + panel) * panel_channels;
     hopper::copy_box_to_shared(panels + panel * plan.panel_bytes, &params.boxes,
                                {channel, item.image, origin[2], origin[1], origin[0]}, full);
+  }
+}
+
+// The low term of a chunk that has arrived as it is in memory. `thread`: of kHaloSplitThreads.
+__device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread, unsigned char* panels) {
+  constexpr int kInFlight = 4;
+  const uint4* high = reinterpret_cast<const uint4*>(panels);
+  uint4* low = reinterpret_cast<uint4*>(panels + plan.term_bytes());
+  const int pieces = plan.term_bytes() / 16;
+  for (int first = thread; first < pieces; first += kInFlight * kHaloSplitThreads) {
+    uint4 piece[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + i * kHaloSplitThreads < pieces) piece[i] = high[first + i * kHaloSplitThreads];
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + i * kHaloSplitThreads < pieces) low[first + i * kHaloSplitThreads] = low_piece(piece[i]);
+    }
   }
 }
 
@@ -147,7 +179,7 @@ struct HaloBoxCursor {
 
 // One warp's boxes of a tile, each a few rows, or whole depths, of 16 bytes' worth of channels: the copy engine brings
 // them as they are in memory, [channel][row][width], a few ahead; the warp stores them as the rows of a panel.
-template <typename T>
+template <typename T, int kTerms>
 class HaloTransposer {
  public:
   __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp, unsigned char* buffers,
@@ -237,7 +269,11 @@ class HaloTransposer {
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
         if (lane + 32 * (first + i) < positions) {
-          *reinterpret_cast<uint4*>(panel + swizzled(offset, mask)) = *reinterpret_cast<const uint4*>(values[i]);
+          unsigned char* to = panel + swizzled(offset, mask);
+          const uint4 piece =
+              *reinterpret_cast<const uint4*>(values[i]);  // rounded by the copy engine, or of two terms
+          *reinterpret_cast<uint4*>(to) = piece;
+          if constexpr (kTerms == 2) *reinterpret_cast<uint4*>(to + plan_.term_bytes()) = low_piece(piece);
         }
         offset += 32 * plan_.row_bytes;
       }

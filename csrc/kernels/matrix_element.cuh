@@ -9,8 +9,8 @@ namespace convt3d {
 template <typename T>
 constexpr int kPieceChannels = 16 / sizeof(T);
 
-// float32 is rounded to TF32, to nearest with ties away from zero, as the tensor cores themselves would truncate;
-// 16-bit types enter as they are.
+// Of one term: float32 is rounded to TF32, to nearest with ties away from zero, as the tensor cores themselves would
+// truncate; 16-bit types enter as they are.
 template <typename T>
 __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannels<T>]) {
   uint4 piece = *reinterpret_cast<const uint4*>(values);
@@ -18,6 +18,18 @@ __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannel
     uint32_t* bits = reinterpret_cast<uint32_t*>(&piece);
 #pragma unroll
     for (int i = 0; i < 4; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits[i]) : "f"(values[i]));
+  }
+  return piece;
+}
+
+// Of two terms: the tensor cores read float32 as its high term, cutting the mantissa's last 13 bits (nothing finite
+// overflows); this is the low one, rounded. Where an element is not finite, its low term and what it reaches are NaN.
+__device__ __forceinline__ uint4 low_piece(uint4 piece) {
+  uint32_t* bits = reinterpret_cast<uint32_t*>(&piece);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float low = __uint_as_float(bits[i]) - __uint_as_float(bits[i] & 0xFFFFE000);
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits[i]) : "f"(low));
   }
   return piece;
 }

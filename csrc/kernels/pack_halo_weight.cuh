@@ -1,6 +1,6 @@
 // Weight -> the stream that the tensor-core kernel's ring reads, stage after stage:
-// [group][tile of M][outer phase][chunk][set][offset d, h, w][step of the tap][half of the step][row][16 bytes], the
-// steps of a set filled up to whole stages.
+// [group][tile of M][outer phase][chunk][set][offset d, h, w][step of the tap][term][half of the step][row][16 bytes],
+// the steps of a set filled up to whole stages.
 #pragma once
 
 #include "kernels/halo_params.h"
@@ -27,9 +27,10 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
   for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; index < pieces; index += stride) {
     const int row = static_cast<int>(index % 64);
     const int half = static_cast<int>(index / 64 % 2);
-    const int stage_step = static_cast<int>(index / 128 % kHaloStageSteps);
-    int stage = static_cast<int>(index / (128 * kHaloStageSteps) % plan.stages());
-    const int64_t tile_index = index / (128 * kHaloStageSteps) / plan.stages();
+    const int block = static_cast<int>(index / 128 % kHaloStageBlocks);
+    const int term = block & (plan.terms - 1);
+    int stage = static_cast<int>(index / (128 * kHaloStageBlocks) % plan.stages());
+    const int64_t tile_index = index / (128 * kHaloStageBlocks) / plan.stages();
     const int m_tile = static_cast<int>(tile_index % plan.m_tiles);
     const int64_t group = tile_index / plan.m_tiles;
 
@@ -42,7 +43,7 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
     const int chunk = stage / per_chunk;
     stage %= per_chunk;
     const int set = stage >= first[1] - first[0] ? 1 : 0;
-    const int step = (stage - (first[set] - first[0])) * kHaloStageSteps + stage_step;
+    const int step = (stage - (first[set] - first[0])) * plan.stage_steps() + block / plan.terms;
     const bool filler = step >= plan.segment_steps[phase_index * plan.sets + set];
     const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
     const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
@@ -72,7 +73,10 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
                                   output_channel * params.stride.c + params.stride.spatial(tap_d, tap_h, tap_w)];
       }
     }
-    *reinterpret_cast<uint4*>(params.packed + index * 16) = to_matrix_piece<T>(values);
+    *reinterpret_cast<uint4*>(params.packed + index * 16) = plan.terms == 1 ? to_matrix_piece<T>(values)
+                                                            : term == 0
+                                                                ? *reinterpret_cast<const uint4*>(values)
+                                                                : low_piece(*reinterpret_cast<const uint4*>(values));
   }
 }
 

@@ -8,9 +8,9 @@
 
 namespace convt3d::hopper {
 
-// c += a * b. A is 64 x 32 bytes, B kN x 32 bytes (8 tf32 or 16 half along K); a thread owns, of each 8 columns j,
-// elements c[4j], c[4j+1] in row 16*warp + lane/4 and c[4j+2], c[4j+3] in row ... + 8, at columns 8j + 2*(lane%4) and
-// the next.
+// c += a * b or, without kAdd, c = a * b. A is 64 x 32 bytes, B kN x 32 bytes (8 tf32 or 16 half along K); a thread
+// owns, of each 8 columns j, elements c[4j], c[4j+1] in row 16*warp + lane/4 and c[4j+2], c[4j+3] in row ... + 8, at
+// columns 8j + 2*(lane%4) and the next.
 template <typename T, int kN>
 struct Wgmma;
 
@@ -84,26 +84,27 @@ struct Wgmma;
       "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]), "+f"(c[126]), "+f"(c[127])
 
 // INSTRUCTION: what stands between the shape's K and the operands; TAIL: the immediates after the predicate.
-#define CONVT3D_WGMMA(T, N, A, B, INSTRUCTION, TAIL)                                                             \
-  template <>                                                                                                    \
-  struct Wgmma<T, N> {                                                                                           \
-    __device__ __forceinline__ static void multiply(float (&c)[N / 2], uint64_t a, uint64_t b) {                 \
-      asm volatile(                                                                                              \
-          "{\n.reg .pred accumulate;\nsetp.eq.b32 accumulate, 0, 0;\n"                                           \
-          "wgmma.mma_async.sync.aligned.m64n" #N INSTRUCTION " " CONVT3D_LIST_##N A ", " B ", accumulate, " TAIL \
-                                                                                    ";\n}"                       \
-          : CONVT3D_FRAGMENT_##N                                                                                 \
-          : "l"(a), "l"(b));                                                                                     \
-    }                                                                                                            \
+#define CONVT3D_WGMMA(T, N, A, B, ADD, INSTRUCTION, TAIL)                                                          \
+  template <>                                                                                                      \
+  struct Wgmma<T, N> {                                                                                             \
+    template <bool kAdd = true>                                                                                    \
+    __device__ __forceinline__ static void multiply(float (&c)[N / 2], uint64_t a, uint64_t b) {                   \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                     \
+                   ", 0;\n"                                                                                        \
+                   "wgmma.mma_async.sync.aligned.m64n" #N INSTRUCTION " " CONVT3D_LIST_##N A ", " B ", add, " TAIL \
+                                                                                             ";\n}"                \
+                   : CONVT3D_FRAGMENT_##N                                                                          \
+                   : "l"(a), "l"(b), "n"(kAdd ? 1 : 0));                                                           \
+    }                                                                                                              \
   };
-#define CONVT3D_WGMMA_TYPES(N, A, B)                              \
-  CONVT3D_WGMMA(float, N, A, B, "k8.f32.tf32.tf32", "1, 1")       \
-  CONVT3D_WGMMA(__half, N, A, B, "k16.f32.f16.f16", "1, 1, 0, 0") \
-  CONVT3D_WGMMA(__nv_bfloat16, N, A, B, "k16.f32.bf16.bf16", "1, 1, 0, 0")
-CONVT3D_WGMMA_TYPES(64, "%32", "%33")
-CONVT3D_WGMMA_TYPES(128, "%64", "%65")
-CONVT3D_WGMMA_TYPES(192, "%96", "%97")
-CONVT3D_WGMMA_TYPES(256, "%128", "%129")
+#define CONVT3D_WGMMA_TYPES(N, A, B, ADD)                              \
+  CONVT3D_WGMMA(float, N, A, B, ADD, "k8.f32.tf32.tf32", "1, 1")       \
+  CONVT3D_WGMMA(__half, N, A, B, ADD, "k16.f32.f16.f16", "1, 1, 0, 0") \
+  CONVT3D_WGMMA(__nv_bfloat16, N, A, B, ADD, "k16.f32.bf16.bf16", "1, 1, 0, 0")
+CONVT3D_WGMMA_TYPES(64, "%32", "%33", "%34")
+CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66")
+CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98")
+CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130")
 #undef CONVT3D_LIST_64
 #undef CONVT3D_FRAGMENT_64
 #undef CONVT3D_LIST_128

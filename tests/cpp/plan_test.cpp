@@ -165,9 +165,9 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
 
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
-  for (const int element_bytes : {2, 4}) {
+  for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
     for (const bool channels_last : {false, true}) {
-      for (const HaloPlan& plan : halo_candidates(problem, element_bytes, channels_last)) {
+      for (const HaloPlan& plan : halo_candidates(problem, element, channels_last)) {
         const HaloAxis& axis = plan.axis[0];
         std::vector<Term> visited;
         for (int outer = 0; outer < axis.outer; ++outer) {
@@ -208,16 +208,17 @@ void check_halo(const Problem& problem) {
         const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
         expect(plan.panel_bytes >= positions * plan.row_bytes && plan.panel_bytes % 1024 == 0, "a panel holds the tile",
                problem);
-        expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element_bytes,
+        expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element.bytes,
                "panels hold the channels", problem);
         for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
           const int stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
-          expect(stages * kHaloStageSteps >= plan.segment_steps[segment] &&
-                     (stages - 1) * kHaloStageSteps < plan.segment_steps[segment],
+          expect(stages * plan.stage_steps() >= plan.segment_steps[segment] &&
+                     (stages - 1) * plan.stage_steps() < plan.segment_steps[segment],
                  "stages hold the steps", problem);
         }
         expect(plan.units() % plan.splits == 0 && plan.slots >= 1 && plan.slots <= kHaloMaxSlots && plan.ring >= 1 &&
-                   plan.ring <= kHaloMaxRing && (plan.ring >= 3 || plan.resident_weights),
+                   plan.ring <= kHaloMaxRing && (plan.ring >= 3 || plan.resident_weights) &&
+                   (plan.slots >= 2 || plan.chunks() == 1),
                "rings exist", problem);
         expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
