@@ -163,7 +163,7 @@ constexpr int kSumRegisters = 128;  // of a thread
 // Measured on an H200, in clocks of one multiprocessor.
 constexpr double kBytesPerClock = 18.0;       // its share of the device memory's throughput
 constexpr double kLoaderBytesPerClock = 3.0;  // what its loading warps reach
-constexpr double kTransposeBytesPerClock = 16.0;
+constexpr double kTransposeBytesPerClock = 22.0;
 constexpr double kCopyBytesPerClock = 30.0;
 constexpr double kStoreBytesPerClock = 18.0;
 constexpr double kProductOverhead = 1.05;
@@ -178,8 +178,7 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
   const bool copied = channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0;
-  const double box_row_bytes = static_cast<double>(plan.box_width) * element_bytes;
-  const double rate = plan.box_width > 0 ? kTransposeBytesPerClock * std::min(1.0, box_row_bytes / 96)
+  const double rate = plan.box_width > 0 ? kTransposeBytesPerClock * plan.halo[2] / plan.box_width
                       : copied           ? kCopyBytesPerClock * plan.row_bytes / 128 + 5
                                          : kLoaderBytesPerClock;
   const double load = loads * (positions * plan.chunk_panels * plan.row_bytes / rate + 1500.0 / plan.slots);
@@ -234,22 +233,30 @@ HaloPlan complete(HaloPlan plan) {
 
 using Visitor = std::function<void(const HaloPlan&)>;
 
+// Boxes of 16 bytes' worth of channels, which begin at a multiple of 16 bytes along the width.
+void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
+  const int align = 16 / element_bytes;
+  if (problem.input_size[2] % align != 0) return;
+  int shift = 0;  // from a box's beginning to the tile's, at most
+  for (int tile = 0; tile < std::min(plan.tiles[2], align); ++tile) {
+    shift = std::max(shift, (tile * plan.tile[2] + plan.axis[2].low) & (align - 1));
+  }
+  const int64_t width = round_up(plan.halo[2] + shift, align);
+  const int64_t most = kHaloBoxBytes / (width * 16);  // rows
+  if (most == 0) return;
+  plan.box_width = static_cast<int32_t>(width);
+  plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
+  plan.box_depths = static_cast<int32_t>(std::clamp<int64_t>(most / plan.halo[1], 1, plan.halo[0]));
+  plan.row_boxes = static_cast<int32_t>(ceil_div(plan.halo[1], plan.box_rows));
+  plan.depth_boxes = static_cast<int32_t>(ceil_div(plan.halo[0], plan.box_depths));
+}
+
 // Chunks, slots and ring for a tile: the cheapest way.
 void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
-  // Boxes of 16 bytes' worth of channels; along the width they begin at a multiple of 16 bytes. Where most of a box
-  // would be halo, threads are faster.
-  const int64_t align = 16 / element_bytes;
-  const int64_t box_width = round_up(plan.halo[2] + align - 1, align);
   plan.box_width = 0;
-  if (width_contiguous && plan.image_log == 0 && problem.input_size[2] % align == 0 && 2 * plan.tile[2] >= box_width &&
-      box_width * 16 <= kHaloBoxBytes) {
-    plan.box_width = static_cast<int32_t>(box_width);
-    const int64_t most = kHaloBoxBytes / (box_width * 16);  // rows
-    plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
-    plan.box_depths = static_cast<int32_t>(std::clamp<int64_t>(most / plan.halo[1], 1, plan.halo[0]));
-  }
+  if (width_contiguous && plan.image_log == 0) shape_boxes(problem, element_bytes, plan);
   if (!shape_staging(problem, element_bytes, !width_contiguous, plan)) return;
   const HaloStaging least = plan.staging;
   const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;

@@ -119,6 +119,8 @@ struct HaloPlan {
   int32_t box_width;   // of the boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
   int32_t box_rows;    // ... rows along the height
   int32_t box_depths;  // more than one only with all rows
+  int32_t row_boxes;   // along the tile's height
+  int32_t depth_boxes;
   int32_t slots;
   int32_t ring;           // stages
   bool resident_weights;  // the ring holds all stages of a block's units

@@ -17,9 +17,9 @@ namespace convt3d {
 
 constexpr int kHaloThreads = 384;
 constexpr int kHaloMultiplyThreads = 32 * kHaloMultiplyWarps;
-// Of a thread; where there are two terms the loaders need more, to split what they load.
-constexpr int halo_multiply_registers(int terms) { return terms == 1 ? 200 : 192; }
-constexpr int halo_load_registers(int terms) { return terms == 1 ? 104 : 120; }
+// Of a thread of each kind, as large as the accumulators leave room for.
+constexpr int halo_multiply_registers(int columns) { return columns == 256 ? 200 : 192; }
+constexpr int halo_load_registers(int columns) { return columns == 256 ? 104 : 120; }
 
 struct HaloBarriers {
   uint64_t weights_full[kHaloMaxRing];
@@ -101,55 +101,54 @@ template <typename T, int kTerms>
 __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
   const HaloPlan& plan = params.plan;
   const int thread = static_cast<int>(threadIdx.x) - kHaloMultiplyThreads;
-  const int chunks = plan.chunks();
   // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
   if (params.load == HaloLoad::kCopy && thread > 0 && (kTerms == 1 || thread < 32)) return;
-  const int loads = chunks == 1 ? 1 : plan.units() / plan.splits * chunks;
-  HaloTransposer<T, kTerms> transposer(params, thread / 32,
-                                       shared.boxes + thread / 32 * kHaloBoxBuffers * kHaloBoxBytes,
-                                       shared.barriers->box_full[thread / 32]);
   HaloPlace place;
-  for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
-    const HaloItem item(plan, index);
-    const int origin[3] = {item.first[0] + plan.axis[0].low, item.first[1] + plan.axis[1].low,
-                           item.first[2] + plan.axis[2].low};
-    const int64_t offset = item.image * params.source.stride.n +
-                           static_cast<int64_t>(item.group) * plan.in_channels * params.source.stride.c;
-    for (int load = 0, chunk = 0; load < loads; ++load) {
-      unsigned char* panels = shared.tiles + place.slot * plan.slot_bytes();
-      uint64_t* full = &shared.barriers->tile_full[place.slot];
-      const int first_panel = chunk * plan.chunk_panels;
-      const auto enter = [&] { hopper::barrier_wait(&shared.barriers->tile_empty[place.slot], place.parity ^ 1); };
-      const auto publish = [&] {
-        hopper::fence_async_proxy();
-        hopper::barrier_arrive(full);
-      };
-      if (params.load == HaloLoad::kCopy) {
-        uint64_t* copied = kTerms == 1 ? full : &shared.barriers->copied[place.slot];
-        if (kTerms == 1 || thread == 0) {
-          enter();
-          copy_halo_tile(params, item, origin, first_panel, panels, copied);
-        } else {
-          hopper::barrier_wait(copied, place.parity);
-          split_halo_tile(plan, thread - 32, panels);
-          publish();
-        }
-      } else if (params.load == HaloLoad::kTranspose) {
-        transposer.load(item, origin, first_panel, panels, enter);
-        publish();
-      } else {
+  const auto panels = [&] { return shared.tiles + place.slot * plan.slot_bytes(); };
+  const auto enter = [&] { hopper::barrier_wait(&shared.barriers->tile_empty[place.slot], place.parity ^ 1); };
+  const auto publish = [&] {
+    hopper::fence_async_proxy();
+    hopper::barrier_arrive(&shared.barriers->tile_full[place.slot]);
+  };
+  HaloLoadCursor load(plan);
+  if (params.load == HaloLoad::kTranspose) {
+    const int warp = thread / 32;
+    HaloTransposer<T, kTerms> transposer(params, warp, items, shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes,
+                                         shared.barriers->box_full[warp]);
+    for (; load.index() < items; load.advance()) {
+      const HaloOrigin origin(plan, HaloItem(plan, load.index()));
+      transposer.load(origin, load.first_panel(), panels(), enter);
+      publish();
+      place.advance(plan.slots);
+    }
+    return;
+  }
+  for (; load.index() < items; load.advance()) {
+    const HaloItem item(plan, load.index());
+    const HaloOrigin origin(plan, item);
+    if (params.load == HaloLoad::kCopy) {
+      uint64_t* copied = kTerms == 1 ? &shared.barriers->tile_full[place.slot] : &shared.barriers->copied[place.slot];
+      if (kTerms == 1 || thread == 0) {
         enter();
-        if (params.source.pieces) {
-          load_halo_tile<T, kTerms, true>(params, thread, offset, plan.batch - item.image, origin, first_panel, panels);
-        } else {
-          load_halo_tile<T, kTerms, false>(params, thread, offset, plan.batch - item.image, origin, first_panel,
-                                           panels);
-        }
+        copy_halo_tile(params, item, origin, load.first_panel(), panels(), copied);
+      } else {
+        hopper::barrier_wait(copied, place.parity);
+        split_halo_tile(plan, thread - 32, panels());
         publish();
       }
-      place.advance(plan.slots);
-      if (++chunk == chunks) chunk = 0;
+    } else {
+      const int64_t offset = item.image * params.source.stride.n +
+                             static_cast<int64_t>(item.group) * plan.in_channels * params.source.stride.c;
+      const int64_t images = plan.batch - item.image;
+      enter();
+      if (params.source.pieces) {
+        load_halo_tile<T, kTerms, true>(params, thread, offset, images, origin, load.first_panel(), panels());
+      } else {
+        load_halo_tile<T, kTerms, false>(params, thread, offset, images, origin, load.first_panel(), panels());
+      }
+      publish();
     }
+    place.advance(plan.slots);
   }
 }
 
@@ -302,34 +301,45 @@ __device__ __forceinline__ void multiply_terms(float (&c)[kN / 2], uint64_t a, u
 }
 
 // The same of two terms; `b_low`: from the high term's panels to the low one's. The tensor cores cut each sum, which
-// adds up to more than float32's rounding: a stage is summed in `products` and then added to `c`.
+// adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
 template <int kN>
 __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts, uint64_t b, uint32_t b_low,
                                                           float (&products)[kN / 2], float (&c)[kN / 2],
                                                           HaloReader& reader) {
-  const auto add = [&] {
+  const auto issue = [&](auto add, int stage) {
+    const uint64_t a = reader.arrived();
+    const ushort2 shift = reinterpret_cast<const ushort2*>(shifts)[stage];
+    hopper::wgmma_fence();
+    multiply_terms<add(), kN>(products, a, b + shift.x, b_low);
+    multiply_terms<true, kN>(products, a + 2 * kHaloBlockBytes / 16, b + shift.y, b_low);
+    hopper::wgmma_commit();
+    reader.pass_stage();
+  };
+  const auto flush = [&] {
     hopper::wgmma_wait<0>();
     fence_registers(products);
-    reader.pass_stage();
     reader.release_all();
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) c[i] += products[i];
   };
-  for (int stage = 0; stage < steps / 2; ++stage) {
-    const uint64_t a = reader.arrived();
-    const ushort2 shift = reinterpret_cast<const ushort2*>(shifts)[stage];
-    hopper::wgmma_fence();
-    multiply_terms<false, kN>(products, a, b + shift.x, b_low);
-    multiply_terms<true, kN>(products, a + 2 * kHaloBlockBytes / 16, b + shift.y, b_low);
-    hopper::wgmma_commit();
-    add();
+  const int stages = steps / 2;
+  int stage = 0;
+  for (; stage + 1 < stages; stage += 2) {
+    issue(std::false_type(), stage);
+    issue(std::true_type(), stage + 1);
+    flush();
+  }
+  if (stage < stages) {
+    issue(std::false_type(), stage);
+    flush();
   }
   if (steps % 2 == 0) return;
   const uint64_t a = reader.arrived();
   hopper::wgmma_fence();
   multiply_terms<false, kN>(products, a, b + shifts[steps - 1], b_low);
   hopper::wgmma_commit();
-  add();
+  reader.pass_stage();
+  flush();
 }
 
 template <typename T, int kN, int kSets, int kTerms>
@@ -435,14 +445,14 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
   fill_shifts(params.plan, shared.shifts);
   __syncthreads();
   if (warp >= kHaloMultiplyThreads / 32) {
-    hopper::give_registers<halo_load_registers(kTerms)>();
+    hopper::give_registers<halo_load_registers(kSets * kN)>();
     if (warp < (kHaloMultiplyThreads + kHaloLoaderThreads) / 32) {
       load_tiles<T, kTerms>(params, shared, items);
     } else if (threadIdx.x % 32 == 0) {
       load_weights(params, shared, items);
     }
   } else {
-    hopper::take_registers<halo_multiply_registers(kTerms)>();
+    hopper::take_registers<halo_multiply_registers(kSets * kN)>();
     multiply_and_store<T, kN, kSets, kTerms>(params, shared, items);
   }
 #endif

@@ -36,6 +36,43 @@ __device__ __forceinline__ uint32_t swizzle_mask(int row_bytes) { return static_
 // Where the byte at `offset` of the rows lies in their panel.
 __device__ __forceinline__ uint32_t swizzled(uint32_t offset, uint32_t mask) { return offset ^ (offset >> 3 & mask); }
 
+// The loads of a block, one after another: of every item its chunks, for each unit anew where there are several.
+class HaloLoadCursor {
+ public:
+  __device__ __forceinline__ explicit HaloLoadCursor(const HaloPlan& plan)
+      : index_(blockIdx.x),
+        chunks_(plan.chunks()),
+        loads_(chunks_ == 1 ? 1 : plan.units() / plan.splits * chunks_),
+        chunk_panels_(plan.chunk_panels) {}
+
+  __device__ __forceinline__ uint32_t index() const { return index_; }  // of the item
+  __device__ __forceinline__ int first_panel() const { return chunk_ * chunk_panels_; }
+  __device__ __forceinline__ void advance() {
+    if (++chunk_ == chunks_) chunk_ = 0;
+    if (++load_ < loads_) return;
+    load_ = 0;
+    index_ += gridDim.x;
+  }
+
+ private:
+  uint32_t index_;
+  int chunks_;
+  int loads_;  // of an item
+  int chunk_panels_;
+  int load_ = 0;
+  int chunk_ = 0;
+};
+
+// The source position of an item's first halo position.
+struct HaloOrigin {
+  int at[3];
+
+  __device__ __forceinline__ HaloOrigin(const HaloPlan& plan, const HaloItem& item)
+      : at{item.first[0] + plan.axis[0].low, item.first[1] + plan.axis[1].low, item.first[2] + plan.axis[2].low} {}
+  // From the beginning of a box, which is a multiple of `align` elements, to the tile's.
+  __device__ __forceinline__ int shift(int align) const { return at[2] & (align - 1); }
+};
+
 // A piece of a position, and its low term where there are two, `low` bytes further.
 template <typename T, int kTerms>
 __device__ __forceinline__ void store_piece(unsigned char* to, int low, const T (&values)[kPieceChannels<T>]) {
@@ -48,11 +85,10 @@ __device__ __forceinline__ void store_piece(unsigned char* to, int low, const T 
   }
 }
 
-// `thread`: of kHaloLoaderThreads. `origin`: the source position of the tile's first halo position. `offset`: of its
-// first image and of the group; `images`: how many follow.
+// `thread`: of kHaloLoaderThreads. `offset`: of the tile's first image and of the group; `images`: how many follow.
 template <typename T, int kTerms, bool kVector>
 __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, int64_t offset, int64_t images,
-                                               const int (&origin)[3], int first_panel, unsigned char* panels) {
+                                               const HaloOrigin& origin, int first_panel, unsigned char* panels) {
   constexpr int kChannels = kPieceChannels<T>;
   // In flight at a time, which hides the latency of memory: positions x pieces of each.
   constexpr int kPositions = kVector || sizeof(T) == 4 ? 4 : 2;
@@ -75,9 +111,9 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
       const int image = position & ((1 << plan.image_log) - 1);
       int w = position >> plan.image_log;
       int h = width.divide(w);
-      const int d = height.divide(h) + origin[0];
-      h += origin[1];
-      w += origin[2];
+      const int d = height.divide(h) + origin.at[0];
+      h += origin.at[1];
+      w += origin.at[2];
       inside[p] = position < positions && image < images && source.contains(d, h, w);
       data[p] = source.data + offset + first_channel * source.stride.c + image * source.stride.n +
                 source.stride.spatial(d, h, w);
@@ -125,7 +161,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
 // By one thread: the whole chunk arrives on `full`.
 template <typename T>
 __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, const HaloItem& item,
-                                               const int (&origin)[3], int first_panel, unsigned char* panels,
+                                               const HaloOrigin& origin, int first_panel, unsigned char* panels,
                                                uint64_t* full) {
   const HaloPlan& plan = params.plan;
   const int positions = plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
@@ -134,7 +170,7 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
   for (int panel = 0; panel < plan.chunk_panels; ++panel) {
     const int channel = item.group * plan.in_channels + (first_panel + panel) * panel_channels;
     hopper::copy_box_to_shared(panels + panel * plan.panel_bytes, &params.boxes,
-                               {channel, item.image, origin[2], origin[1], origin[0]}, full);
+                               {channel, item.image, origin.at[2], origin.at[1], origin.at[0]}, full);
   }
 }
 
@@ -157,79 +193,62 @@ __device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread
   }
 }
 
-// Walks the boxes of a chunk: rows fastest, then depths, then pieces of channels.
-struct HaloBoxCursor {
-  int row = 0;
-  int d = 0;
-  int piece = 0;
-
-  __device__ __forceinline__ void next(const HaloPlan& plan) {
-    row += plan.box_rows;
-    if (row < plan.halo[1]) return;
-    row = 0;
-    d += plan.box_depths;
-    if (d < plan.halo[0]) return;
-    d = 0;
-    ++piece;
-  }
-  __device__ __forceinline__ void skip(const HaloPlan& plan, int boxes) {
-    for (; boxes > 0; --boxes) next(plan);
-  }
-};
-
-// One warp's boxes of a tile, each a few rows, or whole depths, of 16 bytes' worth of channels: the copy engine brings
-// them as they are in memory, [channel][row][width], a few ahead; the warp stores them as the rows of a panel.
+// One warp's boxes, each a few rows, or whole depths, of 16 bytes' worth of channels: the copy engine brings them as
+// they are in memory, [channel][row][width], a few ahead, also of the loads to come; the warp stores them as the rows
+// of a panel.
 template <typename T, int kTerms>
 class HaloTransposer {
  public:
-  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp, unsigned char* buffers,
-                                            uint64_t* arrived)
+  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp, uint32_t items,
+                                            unsigned char* buffers, uint64_t* arrived)
       : params_(params),
         plan_(params.plan),
+        items_(items),
         buffers_(buffers),
         arrived_(arrived),
         warp_(warp),
-        width_(params.plan.halo[2]),
-        box_positions_(params.plan.box_depths * params.plan.box_rows * params.plan.box_width) {}
+        panel_pieces_log_(plan_.row_bytes == 128  ? 3
+                          : plan_.row_bytes == 64 ? 2
+                                                  : 1),
+        swizzle_mask_(swizzle_mask(plan_.row_bytes)),
+        boxes_(plan_.row_boxes * plan_.depth_boxes * (plan_.chunk_panels << panel_pieces_log_)),
+        row_boxes_(plan_.row_boxes),
+        depth_boxes_(plan_.depth_boxes),
+        width_(plan_.box_width),
+        ahead_(plan_),
+        ahead_box_(warp) {
+    if (warp_ >= boxes_) return;
+    aim();
+    for (int slot = 0; slot < kHaloBoxBuffers; ++slot) request(slot);
+  }
 
-  // A chunk. `enter` waits until the panels may be written.
+  // The warp's share of a chunk. `enter` waits until the panels may be written.
   template <typename Enter>
-  __device__ __forceinline__ void load(const HaloItem& item, const int (&origin)[3], int first_panel,
-                                       unsigned char* panels, Enter&& enter) {
-    const int pieces = plan_.chunk_panels * (plan_.row_bytes / 16);
-    const int first_channel = first_panel * (plan_.row_bytes / 16) * kChannels;
-    const int start_w = origin[2] & -kChannels;  // a box begins at a multiple of 16 bytes
-    const auto request = [&](const HaloBoxCursor& box, int slot) {
-      if (box.piece >= pieces || threadIdx.x % 32 != 0) return;
-      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_positions_ * 16));
-      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes,
-                                 {start_w, origin[1] + box.row, origin[0] + box.d,
-                                  item.group * plan_.in_channels + first_channel + box.piece * kChannels, item.image},
-                                 &arrived_[slot]);
-    };
-    HaloBoxCursor ahead;
-    ahead.skip(plan_, warp_);
-    HaloBoxCursor box = ahead;
-    for (int i = 0, slot = slot_; i < kHaloBoxBuffers; ++i) {
-      request(ahead, slot);
-      ahead.skip(plan_, kHaloLoaderWarps);
-      slot = slot + 1 == kHaloBoxBuffers ? 0 : slot + 1;
-    }
+  __device__ __forceinline__ void load(const HaloOrigin& origin, int first_panel, unsigned char* panels,
+                                       Enter&& enter) {
+    const int shift = origin.shift(kChannels);
+    const int channels = plan_.in_channels - (first_panel << panel_pieces_log_) * kChannels;
+    const uint32_t chunk = hopper::shared_address(panels);
     enter();
-    while (box.piece < pieces) {
+    for (int box = warp_; box < boxes_; box += kHaloLoaderWarps) {
       hopper::barrier_wait(&arrived_[slot_], parity_);
-      const T* source = reinterpret_cast<const T*>(buffers_ + slot_ * kHaloBoxBytes) + origin[2] - start_w;
-      const int channels = plan_.in_channels - first_channel - box.piece * kChannels;
-      if (channels >= kChannels) {
-        store<true>(source, box, kChannels, panels);
+      const Box at = decode(box);
+      const int panel = at.piece >> panel_pieces_log_;
+      Target target;
+      target.columns = min(plan_.box_rows, plan_.halo[1] - at.row) * min(plan_.box_depths, plan_.halo[0] - at.depth) *
+                       plan_.box_width;
+      target.shift = shift;
+      target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - shift;
+      target.base =
+          chunk + static_cast<uint32_t>(panel * plan_.panel_bytes + (at.piece - (panel << panel_pieces_log_)) * 16);
+      const int left = channels - at.piece * kChannels;
+      if (left >= kChannels) {
+        store<true>(buffers_ + slot_ * kHaloBoxBytes, kChannels, target);
       } else {
-        store<false>(source, box, channels, panels);
+        store<false>(buffers_ + slot_ * kHaloBoxBytes, left, target);
       }
-      hopper::fence_async_proxy();
-      __syncwarp();
-      request(ahead, slot_);
-      ahead.skip(plan_, kHaloLoaderWarps);
-      box.skip(plan_, kHaloLoaderWarps);
+      __syncwarp();  // the buffer has been read
+      request(slot_);
       if (++slot_ == kHaloBoxBuffers) {
         slot_ = 0;
         parity_ ^= 1;
@@ -239,56 +258,153 @@ class HaloTransposer {
 
  private:
   static constexpr int kChannels = kPieceChannels<T>;
-  static constexpr int kInFlight = 16 / kChannels;  // positions of a lane on their way at a time
+  static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
+
+  // First row and depth of a box in the tile, and its piece of the chunk's channels.
+  struct Box {
+    int row;
+    int depth;
+    int piece;
+  };
+  __device__ __forceinline__ Box decode(int box) const {
+    Box at;
+    at.row = box;
+    at.depth = row_boxes_.divide(at.row);
+    at.piece = depth_boxes_.divide(at.depth);
+    at.row *= plan_.box_rows;
+    at.depth *= plan_.box_depths;
+    return at;
+  }
+
+  // Where the columns of a box go, which are numbered through its rows.
+  struct Target {
+    int columns;
+    int shift;
+    int first;  // position of column 0
+    uint32_t base;
+  };
+  struct Place {
+    bool exists;  // not all columns are positions of the tile
+    uint32_t at;
+  };
+  __device__ __forceinline__ Place place(const Target& target, int column) const {
+    int w = column;
+    const int row = width_.divide(w);
+    const int position = target.first + row * plan_.halo[2] + w;
+    // Panels are aligned to the swizzle's pattern.
+    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.row_bytes);
+    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.halo[2],
+            swizzled(at, swizzle_mask_)};
+  }
 
   template <bool kWhole>
-  __device__ __forceinline__ void store(const T* source, const HaloBoxCursor& box, int channels,
-                                        unsigned char* panels) const {
-    const int panel_pieces_log = plan_.row_bytes == 128 ? 3 : plan_.row_bytes == 64 ? 2 : 1;
-    const uint32_t mask = swizzle_mask(plan_.row_bytes);
+  __device__ __forceinline__ void store(const unsigned char* source, int channels, const Target& target) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int rows = min(plan_.box_rows, plan_.halo[1] - box.row) * min(plan_.box_depths, plan_.halo[0] - box.d);
-    const int positions = rows * plan_.halo[2];
-    const int step = box_positions_;  // from a channel to the next
-    unsigned char* panel = panels + (box.piece >> panel_pieces_log) * plan_.panel_bytes;
-    uint32_t offset = ((box.d * plan_.halo[1] + box.row) * plan_.halo[2] + lane) * plan_.row_bytes +
-                      (box.piece & ((1 << panel_pieces_log) - 1)) * 16;
+    const int step = plan_.box_depths * plan_.box_rows * plan_.box_width;  // from a channel to the next
 #pragma unroll 1
-    for (int first = 0; 32 * first < positions; first += kInFlight) {
-      alignas(16) T values[kInFlight][kChannels];
-#pragma unroll
-      for (int i = 0; i < kInFlight; ++i) {
-        const int position = lane + 32 * (first + i);
-        const bool exists = position < positions;
-        const T* at = source + position + width_.quotient(position) * (plan_.box_width - plan_.halo[2]);
-#pragma unroll
-        for (int c = 0; c < kChannels; ++c) {
-          values[i][c] = exists && (kWhole || c < channels) ? at[c * step] : from_accumulator<T>(0.0f);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kInFlight; ++i) {
-        if (lane + 32 * (first + i) < positions) {
-          unsigned char* to = panel + swizzled(offset, mask);
-          const uint4 piece =
-              *reinterpret_cast<const uint4*>(values[i]);  // rounded by the copy engine, or of two terms
-          *reinterpret_cast<uint4*>(to) = piece;
-          if constexpr (kTerms == 2) *reinterpret_cast<uint4*>(to + plan_.term_bytes()) = low_piece(piece);
-        }
-        offset += 32 * plan_.row_bytes;
+    for (int first = 0; first < target.columns; first += 32 * kInFlight) {
+      if constexpr (sizeof(T) == 4) {
+        store_elements<kWhole>(reinterpret_cast<const T*>(source), step, channels, target, first + lane);
+      } else {
+        store_matrices<kWhole>(hopper::shared_address(source), step, channels, target, first + lane);
       }
     }
   }
 
+  template <bool kWhole>
+  __device__ __forceinline__ void store_elements(const T* source, int step, int channels, const Target& target,
+                                                 int column) const {
+    alignas(16) T values[kInFlight][kChannels];
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      const T* at = source + c * step + column;
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        values[i][c] = column + 32 * i < target.columns && (kWhole || c < channels) ? at[32 * i] : 0;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const Place to = place(target, column + 32 * i);
+      const uint4 piece = *reinterpret_cast<const uint4*>(values[i]);  // rounded by the copy engine, or of two terms
+      hopper::store_shared(to.at, piece, to.exists);
+      if constexpr (kTerms == 2) {
+        hopper::store_shared(to.at + static_cast<uint32_t>(plan_.term_bytes()), low_piece(piece), to.exists);
+      }
+    }
+  }
+
+  // Rows of 8 columns of 8 channels are matrices, transposed on their way through the registers.
+  template <bool kWhole>
+  __device__ __forceinline__ void store_matrices(uint32_t source, int step, int channels, const Target& target,
+                                                 int column) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int channel = lane % 4 * 2;  // the first of two that a thread holds
+    const uint32_t mask = (channel < channels ? 0x0000FFFF : 0) | (channel + 1 < channels ? 0xFFFF0000 : 0);
+    const uint32_t spare = hopper::shared_address(halo_spare());
+    uint32_t matrix[kInFlight][4];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int from = column + 32 * i < target.columns ? (column + 32 * i) & -8 : 0;
+      hopper::load_matrices_transposed(matrix[i], source + static_cast<uint32_t>(lane % 8 * step + from) * 2);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if constexpr (!kWhole) {
+#pragma unroll
+        for (uint32_t& two : matrix[i]) two &= mask;
+      }
+      const Place to = place(target, column + 32 * i);
+      hopper::store_matrices(to.exists ? to.at : spare, matrix[i]);
+    }
+  }
+
+  // What the requests need of the load that they are at.
+  __device__ __forceinline__ void aim() {
+    if (ahead_.index() >= items_) return;
+    const HaloItem item(plan_, ahead_.index());
+    const HaloOrigin origin(plan_, item);
+    ahead_origin_ = {origin.at[2] - origin.shift(kChannels), origin.at[1], origin.at[0],
+                     item.group * plan_.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
+                     item.image};
+  }
+  // Has the next box brought to a slot, if there is one.
+  __device__ __forceinline__ void request(int slot) {
+    if (ahead_.index() >= items_) return;
+    const Box box = decode(ahead_box_);
+    if (hopper::elect_lane()) {
+      hopper::BoxOrigin origin = ahead_origin_;
+      origin.at[1] += box.row;
+      origin.at[2] += box.depth;
+      origin.at[3] += box.piece * kChannels;
+      const int bytes = plan_.box_depths * plan_.box_rows * plan_.box_width * 16;
+      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(bytes));
+      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
+    }
+    ahead_box_ += kHaloLoaderWarps;
+    if (ahead_box_ < boxes_) return;
+    ahead_box_ = warp_;
+    ahead_.advance();
+    aim();
+  }
+
   const HaloParams<T>& params_;
   const HaloPlan& plan_;
+  uint32_t items_;
   unsigned char* buffers_;
   uint64_t* arrived_;
   int warp_;
+  int panel_pieces_log_;
+  uint32_t swizzle_mask_;
+  int boxes_;  // of a chunk
+  SmallDivisor row_boxes_;
+  SmallDivisor depth_boxes_;
   SmallDivisor width_;
-  int box_positions_;
   int slot_ = 0;
   uint32_t parity_ = 0;
+  HaloLoadCursor ahead_;
+  int ahead_box_;
+  hopper::BoxOrigin ahead_origin_;
 };
 
 }  // namespace convt3d

@@ -67,6 +67,14 @@ __device__ __forceinline__ bool elect_lane() {
   return elected != 0;
 }
 
+// 16 bytes, or nothing; without a branch.
+__device__ __forceinline__ void store_shared(uint32_t address, const uint4& value, bool exists) {
+  asm volatile(
+      "{\n.reg .pred is;\nsetp.ne.u32 is, %1, 0;\n@is st.shared.v4.u32 [%0], {%2, %3, %4, %5};\n}" ::"r"(address),
+      "r"(static_cast<uint32_t>(exists)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+      : "memory");
+}
+
 struct BoxOrigin {
   int32_t at[5];
 };
@@ -98,8 +106,19 @@ __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements, of which a warp holds fragments as mma's accumulators lie: each is stored
-// transposed, in rows of 16 bytes; lane 8i + r names row r of matrix i.
+// Four 8 x 8 matrices of 16-bit elements, of which a warp holds fragments as mma's accumulators lie, in rows of 16
+// bytes of shared memory; lane 8i + r names row r of matrix i.
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&matrix)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(matrix[0]), "=r"(matrix[1]), "=r"(matrix[2]), "=r"(matrix[3])
+               : "r"(row)
+               : "memory");
+}
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&matrix)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(matrix[0]),
+               "r"(matrix[1]), "r"(matrix[2]), "r"(matrix[3])
+               : "memory");
+}
 __device__ __forceinline__ void store_matrices_transposed(uint32_t row, const uint32_t (&matrix)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(matrix[0]),
                "r"(matrix[1]), "r"(matrix[2]), "r"(matrix[3])
