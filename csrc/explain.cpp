@@ -33,7 +33,7 @@ double tensor_bytes(const Problem& problem, DataType dtype) {
 }
 
 double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dtype) {
-  constexpr double kClocksPerMs = 1.755e6;  // of an H200 under load; the costs of plans are in clocks
+  constexpr double kClocksPerMs = 1.9e6;  // of an H200 under load; the costs of plans are in clocks
   if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / kClocksPerMs;
   constexpr double kDepthwiseBytesPerMs = 3.4e9;  // that engine is limited by memory: what it moves on an H200
   if (plan.engine == ForwardEngine::kDepthwise) return tensor_bytes(problem, dtype) / kDepthwiseBytesPerMs;

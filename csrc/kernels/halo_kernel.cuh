@@ -8,6 +8,8 @@
 //   B (K x kN positions)   neighbouring positions of the tile, shifted by the offset of the tap
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/halo_epilogue.cuh"
 #include "kernels/halo_loader.cuh"
 #include "kernels/hopper.cuh"

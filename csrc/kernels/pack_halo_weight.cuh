@@ -73,10 +73,13 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
                                   output_channel * params.stride.c + params.stride.spatial(tap_d, tap_h, tap_w)];
       }
     }
-    *reinterpret_cast<uint4*>(params.packed + index * 16) = plan.terms == 1 ? to_matrix_piece<T>(values)
-                                                            : term == 0
-                                                                ? *reinterpret_cast<const uint4*>(values)
-                                                                : low_piece(*reinterpret_cast<const uint4*>(values));
+    uint4 piece = *reinterpret_cast<const uint4*>(values);
+    if (plan.terms == 1) {
+      piece = to_matrix_piece<T>(values);
+    } else if (term == 1) {
+      piece = low_piece(piece);
+    }
+    *reinterpret_cast<uint4*>(params.packed + index * 16) = piece;
   }
 }
 

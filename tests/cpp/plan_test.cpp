@@ -208,6 +208,18 @@ void check_halo(const Problem& problem) {
         const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
         expect(plan.panel_bytes >= positions * plan.row_bytes && plan.panel_bytes % 1024 == 0, "a panel holds the tile",
                problem);
+        if (plan.box_width > 0) {
+          expect(plan.box_rows * plan.row_boxes >= plan.halo[1] && plan.box_depths * plan.depth_boxes >= plan.halo[0] &&
+                     (plan.box_depths == 1 || plan.box_rows == plan.halo[1]),
+                 "boxes cover the tile", problem);
+          expect(plan.box_width * plan.box_rows * plan.box_depths * 16 <= kHaloBoxBytes, "a box fits", problem);
+          const int align = 16 / element.bytes;
+          for (int tile = 0; tile < plan.tiles[2]; ++tile) {
+            const int shift = (tile * plan.tile[2] + plan.axis[2].low) & (align - 1);
+            expect(plan.box_width % align == 0 && shift + plan.halo[2] <= plan.box_width, "boxes reach the tile's end",
+                   problem);
+          }
+        }
         expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element.bytes,
                "panels hold the channels", problem);
         for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
