@@ -38,13 +38,21 @@ def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("precision", "has_wgmma", "expected"),
-    [("tf32", True, "halo_wgmma"), ("bf16", True, "halo_wgmma"), ("fp32", True, "simt"), ("bf16", False, "simt")],
+    [
+        ("fp32", True, "halo_wgmma"),
+        ("tf32", True, "halo_wgmma"),
+        ("bf16", True, "halo_wgmma"),
+        ("fp32", False, "simt"),
+        ("bf16", False, "simt"),
+    ],
 )
 def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> None:
     layer = Layer("", 2, 24, 40, (5, 6, 17), (3, 2, 4), (2, 1, 2), (1, 0, 1), groups=2)
     plan = forward_plan(layer, precision, "NCDHW", has_wgmma=has_wgmma)
     assert plan.engine == expected
     assert "tile=" in plan.plan
+    if expected == "halo_wgmma":
+        assert f" terms={2 if precision == 'fp32' else 1} " in plan.plan
 
 
 def test_engine_of_a_large_stride() -> None:
@@ -70,4 +78,4 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
 )
 def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
     layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)
-    assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=True).engine == engine
+    assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=False).engine == engine
