@@ -6,11 +6,14 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
 from convt3d._explain import forward_plan
 from convt3d._layer import Layer
+from convt3d.benchmark import records
+from convt3d.benchmark.layers import suite
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,3 +82,21 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
 def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
     layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)
     assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=False).engine == engine
+
+
+def test_expected_times_are_those_of_the_record() -> None:
+    """Costs are fitted to an H200: where a layer takes longer than its launches, they are right to a factor of 2."""
+    content = records.load(ROOT / "benchmarks" / "results" / "h200.json")
+    assert content is not None
+    layers = {layer.name: layer for layer in suite()}
+    ratios = []
+    for record in content["records"]:
+        if record["convt3d_ms"] < 0.06:
+            continue
+        plan = forward_plan(layers[record["layer"]], record["precision"], record["layout"], has_wgmma=True)
+        assert plan.engine == record["engine"]
+        ratios.append(plan.expected_ms / record["convt3d_ms"])
+    assert len(ratios) > 100
+    assert min(ratios) > 0.5
+    assert max(ratios) < 2
+    assert 0.8 < geometric_mean(ratios) < 1.25
