@@ -20,21 +20,21 @@ import argparse
 import copy
 import datetime as dt
 import gc
-import json
 import statistics
 import sys
 import time
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 from networks import Workload, workloads
 from torch import Tensor, nn
 
 import convt3d
-from convt3d.benchmark import environment
+from convt3d.benchmark import environment, records
+from convt3d.benchmark.layers import chosen
 from convt3d.benchmark.progress import progress
 from convt3d.benchmark.timing import warm_up
 
@@ -303,23 +303,6 @@ def merge(old: RecordFile | None, meta: Meta, new: Sequence[Record]) -> RecordFi
     return {"meta": meta, "records": [*kept, *new]}
 
 
-def load(path: Path) -> RecordFile | None:
-    """The file's content, or None where there is no file."""
-    if not path.exists():
-        return None
-    content: RecordFile = json.loads(path.read_text(encoding="utf-8"))
-    return content
-
-
-def save(path: Path, content: RecordFile) -> None:
-    """Write the file, one record a line; a reader never sees half of it."""
-    lines = ",\n".join("  " + json.dumps(record) for record in content["records"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(f'{{"meta": {json.dumps(content["meta"])},\n "records": [\n{lines}\n]}}\n', encoding="utf-8")
-    partial.replace(path)
-
-
 HEADER = (
     "| network | pass | run | precision | layout | original ms | converted ms | speed-up "
     "| original MiB | converted MiB | original error | converted error |\n"
@@ -341,17 +324,11 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
     """What is asked for: everything eager before anything compiled, which takes longest."""
     known = workloads(tiny=options.tiny)
     on_cuda = torch.device(options.device).type == "cuda"
-    for run, network in product(_chosen(options.run, RUNS), _chosen(options.only, list(known))):
+    for run, network in product(chosen(options.run, RUNS), chosen(options.only, list(known))):
         precisions = known[network].precisions if on_cuda else ("fp32",)
-        for pass_, precision, layout in product(
-            _chosen(options.pass_, PASSES), precisions, options.layout or ["NCDHW"]
-        ):
+        for pass_, precision, layout in product(chosen(options.pass_, PASSES), precisions, options.layout or ["NCDHW"]):
             if precision in (options.precision or precisions):
                 yield Case(network, pass_, run, precision, layout)
-
-
-def _chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
-    return [value for value in every if value in (of_option or every)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -359,10 +336,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.from_record:
-        content = load(options.from_record)
+        content: RecordFile | None = records.read(options.from_record)
         if content is None:
             parser.error(f"--from-record: there is no file {options.from_record}")
-        print(_in_words(content["meta"]), HEADER, *map(format_row, content["records"]), sep="\n")
+        print(records.in_words(content["meta"]), HEADER, *map(format_row, content["records"]), sep="\n")
         return 0
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -372,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not wanted:
         parser.error("no case has what is asked for")
     meta = current_meta(device)
-    print(_in_words(meta), flush=True)
+    print(records.in_words(meta), flush=True)
     if device.type == "cuda" and not options.compile_only:
         warm_up()
     if not options.compile_only:
@@ -394,14 +371,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failures.append(f"{case}: wrong, relative errors {record['error']}")
         print(format_row(record), flush=True)
         if options.json:
-            save(options.json, merge(load(options.json), meta, [record]))
+            records.save(options.json, merge(records.read(options.json), meta, [record]))
     for failure in failures:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failures else 0
-
-
-def _in_words(meta: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in meta.items())
 
 
 def _parser() -> argparse.ArgumentParser:

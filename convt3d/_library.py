@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +76,19 @@ def build_info() -> BuildInfo:
         cuda=facts["cuda"] or None,
         architectures=tuple(facts["architectures"].split()),
     )
+
+
+def default_device() -> str:
+    """``"cuda"`` where there is a GPU and the library has kernels for it, else ``"cpu"``; warns if it has none."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    if build_info().cuda is None:
+        warnings.warn(
+            "there is a GPU, but convt3d was built without CUDA kernels (nvcc or a CUDA build of torch was missing)",
+            stacklevel=2,
+        )
+        return "cpu"
+    return "cuda"
 
 
 def _check_torch_version(version: str) -> None:

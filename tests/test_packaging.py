@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,13 @@ def test_old_torch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "2.9.1+cu128")
     with pytest.raises(ImportError, match=r"torch must be 2\.10 or later, got 2\.9\.1\+cu128"):
         _library.load()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cuda", "device"), [(False, "13.0", "cpu"), (True, "13.0", "cuda"), (True, None, "cpu")]
+)
+def test_default_device(gpu: bool, cuda: str | None, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(_library, "build_info", lambda: _library.BuildInfo("0", "0", cuda, ()))
+    with pytest.warns(UserWarning, match="without CUDA kernels") if gpu and cuda is None else nullcontext():
+        assert _library.default_device() == device

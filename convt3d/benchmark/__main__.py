@@ -13,7 +13,7 @@ import torch
 
 from . import plot, records
 from .environment import current_meta
-from .layers import LAYOUTS, PASSES, PRECISIONS, select_layers
+from .layers import LAYOUTS, PASSES, PRECISIONS, chosen, select_layers
 from .measure import measure
 from .overhead import format_overhead, measure_overhead
 from .progress import progress
@@ -57,22 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _measure_overhead(options) if options.overhead else _run(layers, options)
 
 
-def _chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
-    return [value for value in every if value in (of_option or every)]
-
-
 def _show(options: argparse.Namespace) -> int:
     """Tables and picture of an existing record."""
     content = records.load(options.from_record)
     if content is None:
         raise ValueError(f"{options.from_record}: no such file")
-    print(_in_words(content["meta"]))
+    print(records.in_words(content["meta"]))
     shown = [
         record
         for record in content["records"]
-        if record["pass"] in _chosen(options.pass_, PASSES)
-        and record["precision"] in _chosen(options.precision, PRECISIONS)
-        and record["layout"] in _chosen(options.layout, LAYOUTS)
+        if record["pass"] in chosen(options.pass_, PASSES)
+        and record["precision"] in chosen(options.precision, PRECISIONS)
+        and record["layout"] in chosen(options.layout, LAYOUTS)
         and any(fnmatch.fnmatchcase(record["layer"], pattern) for pattern in options.layer or ["*"])
     ]
     if not shown:
@@ -88,9 +84,9 @@ def _show(options: argparse.Namespace) -> int:
 
 def _measure_overhead(options: argparse.Namespace) -> int:
     meta = current_meta()
-    print(_in_words(meta), flush=True)
+    print(records.in_words(meta), flush=True)
     device = torch.device("cuda", torch.cuda.current_device())
-    measured = {precision: measure_overhead(precision, device) for precision in _chosen(options.precision, PRECISIONS)}
+    measured = {precision: measure_overhead(precision, device) for precision in chosen(options.precision, PRECISIONS)}
     print(format_overhead(measured), flush=True)
     if options.json:
         kept = records.merge(records.load(options.json), meta, [])
@@ -101,14 +97,14 @@ def _measure_overhead(options: argparse.Namespace) -> int:
 
 def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
     meta = current_meta()
-    print(_in_words(meta), flush=True)
+    print(records.in_words(meta), flush=True)
     kept = records.load(options.json) if options.json else None
     if kept is not None and (changed := records.differences(kept["meta"], meta)):
         print(f"{options.json}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
     timer = Timer(QUICK if options.quick else Repetitions())
     warm_up()
-    cases = list(product(_chosen(options.pass_, PASSES), _chosen(options.precision, PRECISIONS)))
-    layouts = _chosen(options.layout, LAYOUTS)
+    cases = list(product(chosen(options.pass_, PASSES), chosen(options.precision, PRECISIONS)))
+    layouts = chosen(options.layout, LAYOUTS)
     failures: list[str] = []
     all_measured: list[records.Record] = []
     for number, layer in enumerate(layers, 1):
@@ -137,10 +133,6 @@ def _plot(path: Path | None, meta: records.Meta, shown: Sequence[records.Record]
         return
     for name in plot.draw(path, meta, shown):
         print(f"{path}: the sizes of layer {name!r} are not known; it is missing in the roofline")
-
-
-def _in_words(meta: records.Meta) -> str:
-    return ", ".join(f"{key} {value}" for key, value in meta.items())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -54,6 +54,11 @@ def parse_layer(spec: str) -> Layer:
     return layer_from_json(entry)
 
 
+def chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
+    """Those of ``every`` that a repeatable option names; all where it was not given."""
+    return [value for value in every if value in (of_option or every)]
+
+
 def select_layers(patterns: Sequence[str]) -> tuple[Layer, ...]:
     """Layers given by globs over the suite's names or as specs (with a ``=``); the whole suite for no pattern."""
     known = suite()

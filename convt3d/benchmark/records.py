@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 Record = TypedDict(
@@ -89,21 +89,32 @@ def differences(old: Meta, new: Meta) -> list[str]:
 
 def load(path: Path) -> RecordFile | None:
     """The file's content, or None where there is no file."""
-    if not path.exists():
-        return None
-    content: RecordFile = json.loads(path.read_text(encoding="utf-8"))
+    content: RecordFile | None = read(path)
     return content
 
 
-def save(path: Path, content: RecordFile) -> None:
-    """Write the file, one record a line so that a diff shows what changed; a reader never sees half of it."""
+def read(path: Path) -> Any:
+    """Content of a file that `save` wrote, of any kind of records, or None where there is no file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of records of any kind, one a line so that a diff shows what changed; never seen half written.
+
+    ``content`` has the records as ``"records"``; all else goes before them.
+    """
     lines = ",\n".join("  " + json.dumps(record) for record in content["records"])
-    overhead = ',\n "overhead_us": ' + json.dumps(content["overhead_us"]) if "overhead_us" in content else ""
-    text = '{"meta": ' + json.dumps(content["meta"]) + overhead + ',\n "records": [\n' + lines + "\n]}\n"
+    head = ",\n ".join(f'"{key}": {json.dumps(value)}' for key, value in content.items() if key != "records")
+    text = "{" + head + ',\n "records": [\n' + lines + "\n]}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
+
+
+def in_words(meta: Mapping[str, Any]) -> str:
+    """Where records come from, in a line."""
+    return ", ".join(f"{key} {value}" for key, value in meta.items())
 
 
 def format_table(records: Sequence[Record]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 import convt3d
-from convt3d._library import build_info
+from convt3d._library import default_device
 
 from .data import TRAINING_SLICES, load_volume, low_resolution, psnr, split, trilinear
 from .deploy import TOLERANCE, compare_ways
@@ -17,16 +17,6 @@ from .model import SuperResolution
 from .train import train
 
 SHOWN_SLICE = 4  # of the held-out slices
-
-
-def default_device() -> str:
-    """Cuda where there is a GPU and convt3d was built with its CUDA kernels, else cpu."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    if build_info().cuda is None:
-        print("There is a GPU, but convt3d was built without CUDA kernels (nvcc or a CUDA build of torch was missing).")
-        return "cpu"
-    return "cuda"
 
 
 def main() -> int:

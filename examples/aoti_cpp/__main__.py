@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from devices import default_device
 from torch import Tensor
 
 import convt3d
-from convt3d._library import LIBRARY_PATH
+from convt3d._library import LIBRARY_PATH, default_device
 
 from .model import Upsampler
 

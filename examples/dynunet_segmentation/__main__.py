@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import torch
-from devices import default_device
 
 import convt3d
+from convt3d._library import default_device
 
 from .phantoms import phantoms
 from .train import AUTOCAST, Settings, make_network, train, validate

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from devices import default_device
 from torch import Tensor, nn
 
 import convt3d
+from convt3d._library import default_device
 
 from .model import Decoder
 
