@@ -16,6 +16,8 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
+// Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
+constexpr int64_t kMostJoinedBytes = 128;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -25,34 +27,37 @@ struct TapAt {
   int tap;
 };
 
-std::vector<TapAt> taps_of_residue(const AxisMap& map, int residue) {
+// Folded, the residue is the position's own; offsets count from the first of the two.
+std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
   std::vector<TapAt> taps;
   for (int index = 0; index < map.phases; ++index) {
     const AxisPhase phase = axis_phase(map, index);
-    if (phase.residue != residue) continue;
+    if (fold == 1 && phase.residue != residue) continue;
+    const int first = phase.first_offset + (fold == 1 ? 0 : residue);
     for (int j = 0; j < phase.tap_count; ++j) {
-      taps.push_back({phase.first_offset + j * map.offset_step, phase.first_tap + j * map.tap_step});
+      taps.push_back({first + j * map.offset_step, phase.first_tap + j * map.tap_step});
     }
   }
   return taps;
 }
 
 // False where the table is too small for the taps.
-bool fill_axis(const AxisMap& map, bool in_m, HaloAxis& axis) {
+bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
   axis = {};
-  axis.stride = map.dst_step;
+  axis.fold = fold;
+  axis.stride = map.dst_step * fold;
   axis.in_m = in_m ? axis.stride : 1;
   axis.outer = axis.stride / axis.in_m;
   axis.src_size = map.src_size;
   axis.dst_size = map.dst_size;
-  axis.positions = static_cast<int32_t>(ceil_div(map.dst_size, map.dst_step));
+  axis.positions = static_cast<int32_t>(ceil_div(map.dst_size, axis.stride));
   axis.low = INT_MAX;
   axis.high = INT_MIN;
   for (int outer = 0; outer < axis.outer; ++outer) {
     HaloTaps& table = axis.taps[outer];
     std::set<int> offsets;
     for (int m = 0; m < axis.in_m; ++m) {
-      for (const TapAt& at : taps_of_residue(map, in_m ? m : outer)) offsets.insert(at.offset);
+      for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) offsets.insert(at.offset);
     }
     if (offsets.size() > kHaloMaxOffsets) return false;
     for (const int offset : offsets) {
@@ -60,12 +65,12 @@ bool fill_axis(const AxisMap& map, bool in_m, HaloAxis& axis) {
       for (int m = 0; m < kHaloMaxStride; ++m) {
         table.tap[table.count][m] = -1;
         if (m >= axis.in_m) continue;
-        for (const TapAt& at : taps_of_residue(map, in_m ? m : outer)) {
+        for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) {
           if (at.offset == offset) table.tap[table.count][m] = at.tap;
         }
       }
-      axis.low = std::min(axis.low, offset);
-      axis.high = std::max(axis.high, offset);
+      axis.low = std::min(axis.low, axis.step_of(offset));
+      axis.high = std::max(axis.high, axis.step_of(offset));
       ++table.count;
     }
   }
@@ -73,8 +78,9 @@ bool fill_axis(const AxisMap& map, bool in_m, HaloAxis& axis) {
   return true;
 }
 
-// How M is made up: which phases join it, and what remains. False where the engine cannot.
-bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, HaloPlan& plan) {
+// How M is made up: which phases join it, and what remains; `folds`: neighbouring outputs may join, too. False where
+// the engine cannot, or nothing was folded that could be.
+bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, bool folds, HaloPlan& plan) {
   const bool two_widths = problem.stride[2] == 2;
   // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
   const int remainder = plan.out_channels % 16;
@@ -90,9 +96,17 @@ bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, 
       plan.slabs *= 2;
     }
   }
+  int fold[3] = {1, 1, 1};
+  for (const int i : {1, 0}) {
+    if (!folds || problem.stride[i] != 1 || problem.kernel_size[i] == 1 || plan.slabs * 2 > 4) continue;
+    in_m[i] = true;
+    fold[i] = 2;
+    plan.slabs *= 2;
+  }
+  if (folds && fold[0] * fold[1] == 1) return false;
   plan.m_tiles = static_cast<int32_t>(ceil_div(plan.slabs, 4));
   for (int i = 0; i < 3; ++i) {
-    if (!fill_axis(forward_axis(problem, i), in_m[i], plan.axis[i])) return false;
+    if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], plan.axis[i])) return false;
   }
   plan.phases = plan.axis[0].outer * plan.axis[1].outer * (plan.sets == 2 ? 1 : plan.axis[2].outer);
   plan.by_phases = make_divisor(plan.phases);
@@ -164,25 +178,28 @@ constexpr int kSumRegisters = 128;  // of a thread
 // precisions and both layouts; near the fastest the model is right to 17 % (root mean square).
 constexpr double kBytesPerClock = 19.0;       // its share of the device memory's throughput
 constexpr double kLoaderBytesPerClock = 3.0;  // what its loading warps reach
-constexpr double kTransposeBytesPerClock = 18.0;
-constexpr double kTranspose16BytesPerClock = 7.5;  // of 16-bit elements
-constexpr double kTransposeTermsRate = 0.35;       // of these, where two terms are stored
-constexpr double kCopyBytesPerClock = 10.0;        // of a tile's shortest rows ...
-constexpr double kCopyRowBytesPerClock = 16.0;     // ... and as much more of rows of 128 bytes
-constexpr double kCopyTermsRate = 0.45;
-constexpr double kLoadClocks = 4000;    // until a tile begins to arrive
-constexpr double kProductColumns = 80;  // an instruction of fewer takes as long
+constexpr double kTransposeBytesPerClock = 20.5;
+constexpr double kTranspose16BytesPerClock = 6.2;  // of 16-bit elements
+constexpr double kTransposeTermsRate = 0.28;       // of these, where two terms are stored
+constexpr double kCopyBytesPerClock = 11.5;        // of a tile's shortest rows ...
+constexpr double kCopyRowBytesPerClock = 16.5;     // ... and as much more of rows of 128 bytes
+constexpr double kCopyTermsRate = 0.385;
+constexpr double kLoadClocks = 4200;      // until a tile begins to arrive
+constexpr double kSingleSlotLoads = 0.1;  // of the load, which nothing hides where there is one slot
+constexpr double kProductColumns = 80;    // an instruction of fewer takes as long
 constexpr double kProductOverhead = 1.35;
 constexpr double kTermsProductOverhead = 1.3;
-constexpr double kStoreBytesPerClock = 18.0;
-constexpr double kBoxOutputClocks = 0.02;  // of an output, beside its bytes
-constexpr double kThreadOutputClocks = 0.1;
-constexpr double kUnitBeginClocks = 500;  // until a unit's first product
-constexpr double kUnitClocks = 1200;      // from its last one until it stores
-constexpr double kSegmentClocks = 90;     // of handing a segment over
-constexpr double kBatchClocks = 105;      // of waiting until a batch's place is free
-constexpr double kPartClocks = 1700;      // of what threads store although the rest are boxes
-constexpr double kItemClocks = 1200;
+constexpr double kTurnProductClocks = 94;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 1.16;
+constexpr double kStoreBytesPerClock = 18.5;
+constexpr double kStore16BytesPerClock = 16.0;  // of 16-bit elements
+constexpr double kThreadOutputClocks = 0.055;   // of an output that a thread stores, beside its bytes
+constexpr double kUnitBeginClocks = 370;        // until a unit's first product
+constexpr double kUnitClocks = 1150;            // from its last one until it stores
+constexpr double kSegmentClocks = 63;           // of handing a segment over
+constexpr double kBatchClocks = 198;            // of waiting until a batch's place is free
+constexpr double kPartClocks = 1760;            // of what threads store although the rest are boxes
+constexpr double kItemClocks = 1190;
 
 // Of the input, in bytes a clock.
 double load_rate(int element_bytes, bool channels_last, const HaloPlan& plan) {
@@ -201,10 +218,10 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double positions = static_cast<double>(plan.halo[0]) * plan.halo[1] * plan.halo[2] * (1 << plan.image_log);
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
-  const double load_bytes = positions * plan.chunk_panels * plan.row_bytes;
+  const double load_bytes = positions * plan.folds() * plan.chunk_panels * plan.row_bytes;
   const double load = loads * (load_bytes / load_rate(element_bytes, channels_last, plan) + kLoadClocks / plan.slots);
-  const double products = static_cast<double>(most_stages(plan)) * plan.stage_products() *  // of the slowest split
-                              std::max<double>(plan.n, kProductColumns) *
+  const double instructions = static_cast<double>(most_stages(plan)) * plan.stage_products();  // of the slowest split
+  const double products = instructions * std::max<double>(plan.n, kProductColumns) *
                               (plan.terms == 2 ? kTermsProductOverhead : kProductOverhead) +
                           units * kUnitBeginClocks;
   const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
@@ -216,12 +233,14 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double pieces = channels_last || whole_sectors ? 1.0 : 1.2 + 64.0 / row_bytes;
   const int segments = std::max(plan.staging.segments[0], plan.staging.segments[1]);
   const double output_clocks =
-      element_bytes / kStoreBytesPerClock * pieces + (plan.staging.boxes ? kBoxOutputClocks : kThreadOutputClocks);
+      element_bytes / (element_bytes == 2 ? kStore16BytesPerClock : kStoreBytesPerClock) * pieces +
+      (plan.staging.boxes ? 0 : kThreadOutputClocks);
   const double store = outputs * output_clocks +
                        units * (kUnitClocks + segments * kSegmentClocks + (batches(plan.staging) - 1) * kBatchClocks +
                                 (plan.staging.part[0] >= 0 ? kPartClocks : 0));
-  const double compute = plan.alternate ? std::max(products, products / 2 + store) : products + store;
-  const double item = std::max(load, compute) + (plan.slots == 1 ? load : 0) + kItemClocks;
+  const double turns = products / 2 + instructions * kTurnProductClocks;  // of one warpgroup
+  const double compute = plan.alternate ? std::max(2 * turns, turns + store * kTurnStoreOverhead) : products + store;
+  const double item = std::max(load, compute) + (plan.slots == 1 ? kSingleSlotLoads * load : 0) + kItemClocks;
   const int64_t items = plan.items();
   const double rounds = static_cast<double>(ceil_div(items, kMultiprocessors));
   const double bytes = element_bytes * (static_cast<double>(problem.batch) * problem.in_channels *
@@ -291,9 +310,9 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
     if (channel_bytes % row_bytes != 0) continue;
     plan.row_bytes = row_bytes;
     plan.panels = static_cast<int32_t>(channel_bytes / row_bytes);
-    const int64_t panel_bytes = round_up(positions * row_bytes, kSwizzleBytes);
-    if (panel_bytes > kSharedBytes) continue;
-    plan.panel_bytes = static_cast<int32_t>(panel_bytes);
+    const int64_t fold_bytes = round_up(positions * row_bytes, kSwizzleBytes);
+    if (plan.folds() * fold_bytes > kSharedBytes) continue;
+    plan.fold_bytes = static_cast<int32_t>(fold_bytes);
     for (int chunks = 1; chunks <= plan.panels; ++chunks) {
       if (plan.panels % chunks != 0) continue;
       plan.chunk_panels = plan.panels / chunks;
@@ -322,14 +341,19 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       }
       // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause after
       // every stage, which the other warpgroup fills.
-      plan.alternate = plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
+      const bool can_alternate =
+          plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
       const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
       plan.staging = least;
       widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, plan.staging);
       plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
-      plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
       plan.usable = true;
-      if (!best.usable || plan.cost < best.cost) best = plan;
+      for (const bool alternate : {true, false}) {
+        if (alternate && !can_alternate) continue;
+        plan.alternate = alternate;
+        plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
+        if (!best.usable || plan.cost < best.cost) best = plan;
+      }
       if (chunks == 1 && plan.slots >= 2) break;  // nothing is gained by smaller chunks
     }
   }
@@ -376,32 +400,46 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
   }
 }
 
+// Tiles and shares of the work for rows that are arranged.
+void visit_shapes(const Problem& problem, HaloElement element, bool channels_last, HaloPlan plan,
+                  const Visitor& visit) {
+  for (const int n : {256, 192, 128, 64}) {
+    // Two terms need two stages' products beside the sums.
+    if (n / 2 * (plan.sets + plan.terms - 1) > kSumRegisters) continue;
+    plan.n = n;
+    for (const int image_log : {0, 3}) {
+      const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
+      if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane || !channels_last || plan.pair_rows)) continue;
+      plan.image_log = image_log;
+      for (int splits = 1; splits <= plan.units(); ++splits) {
+        if (plan.units() % splits != 0) continue;
+        plan.splits = splits;
+        plan.by_splits = make_divisor(splits);
+        visit_tiles(problem, element.bytes, !channels_last, plan, visit);
+      }
+    }
+  }
+}
+
 void visit_candidates(const Problem& problem, HaloElement element, bool channels_last, const Visitor& visit) {
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
-  for (const bool stack_width : {true, false}) {
-    if (!stack_width && problem.stride[2] == 1) continue;
-    HaloPlan plan{};
-    plan.terms = element.terms;
-    plan.batch = problem.batch;
-    plan.groups = problem.groups;
-    plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
-    plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
-    if (!arrange_rows(problem, channels_last, stack_width, plan)) continue;
-    for (const int n : {256, 192, 128, 64}) {
-      // Two terms need a stage's products beside the sums.
-      if (n / 2 * (plan.sets + plan.terms - 1) > kSumRegisters) continue;
-      plan.n = n;
-      for (const int image_log : {0, 3}) {
-        const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
-        if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane || !channels_last || plan.pair_rows)) continue;
-        plan.image_log = image_log;
-        for (int splits = 1; splits <= plan.units(); ++splits) {
-          if (plan.units() % splits != 0) continue;
-          plan.splits = splits;
-          plan.by_splits = make_divisor(splits);
-          visit_tiles(problem, element.bytes, !channels_last, plan, visit);
+  HaloPlan plan{};
+  plan.terms = element.terms;
+  plan.batch = problem.batch;
+  for (int joined = 1; joined <= kHaloMaxJoined; joined *= 2) {
+    const int64_t channels = joined * problem.in_channels_per_group();
+    if (problem.groups % joined != 0 || (joined > 1 && channels * element.bytes > kMostJoinedBytes)) break;
+    plan.joined = joined;
+    plan.groups = problem.groups / joined;
+    plan.in_channels = static_cast<int32_t>(channels);
+    plan.out_channels = static_cast<int32_t>(joined * problem.out_channels_per_group());
+    for (const bool stack_width : {true, false}) {
+      if (!stack_width && problem.stride[2] == 1) continue;
+      for (const bool folds : {false, true}) {
+        if (arrange_rows(problem, channels_last, stack_width, folds, plan)) {
+          visit_shapes(problem, element, channels_last, plan, visit);
         }
       }
     }
@@ -427,9 +465,10 @@ HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool cha
 
 std::string to_string(const HaloPlan& plan) {
   std::ostringstream out;
-  out << "halo usable=" << plan.usable << " terms=" << plan.terms << " n=" << plan.n << " sets=" << plan.sets
-      << " pair_rows=" << plan.pair_rows << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs
-      << " phases=" << plan.phases << " splits=" << plan.splits << " images=" << (1 << plan.image_log)
+  out << "halo usable=" << plan.usable << " terms=" << plan.terms << " joined=" << plan.joined << " n=" << plan.n
+      << " sets=" << plan.sets << " pair_rows=" << plan.pair_rows << " m_tiles=" << plan.m_tiles
+      << " slabs=" << plan.slabs << " phases=" << plan.phases << " folds=" << plan.axis[0].fold << 'x'
+      << plan.axis[1].fold << " splits=" << plan.splits << " images=" << (1 << plan.image_log)
       << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x'
       << plan.halo[1] << 'x' << plan.halo[2] << " second=" << plan.second_start << " columns=" << plan.columns
       << " panels=" << plan.panels << '/' << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots

@@ -10,9 +10,13 @@
 //   Phases that share M share their offsets; at an offset where one has no tap its weight is zero. Where the width is
 //   contiguous in the output, its two phases stay neighbours: either rows r and r + 8 of a slab are the phases of 8
 //   channels, or the phases are two sets of accumulators.
-// - Terms: float32 proper is split into two TF32 numbers, high + low ("3xTF32"), each with panels and weights of its
-// own;
-//   a step of K is then three products: low x high, high x low, high x high.
+// - Folds: of an axis with stride 1, neighbouring outputs can fill such rows as if they were phases of stride 2. Then u
+//   steps over two source positions, and a panel holds the even ones and the odd ones apart, so that a tap's operand
+//   remains a run of neighbours.
+// - Groups: some may be joined into one, whose weight is block-diagonal. Of few channels each, they then fill whole
+//   steps of K, whole slabs and whole sectors of memory.
+// - Terms: float32 proper is split into two TF32 numbers, high + low ("3xTF32"), each with panels and weights. A step
+//   of K is then three products: low x high, high x low, high x high.
 // - Units: the phases outside M and the tiles of M, each a pass over the resident tile; `splits` shares them out.
 #pragma once
 
@@ -31,6 +35,7 @@ namespace convt3d {
 constexpr int kHaloMaxOffsets = 16;  // along one axis
 constexpr int kHaloMaxStride = 2;
 constexpr int kHaloMaxPhases = 8;
+constexpr int kHaloMaxJoined = 4;         // groups
 constexpr int kHaloMaxSegments = 8;       // phases x sets
 constexpr int kHaloMaxTableStages = 512;  // of a chunk, over all segments
 constexpr int kHaloMaxRing = 12;          // stages of the weight ring
@@ -57,15 +62,20 @@ struct HaloTaps {
 };
 
 struct HaloAxis {
-  int32_t stride;
+  int32_t stride;                 // from one u to the next, in outputs
+  int32_t fold;                   // ... and in source positions: 2 or 1
   int32_t in_m;                   // residues that share M: stride or 1
   int32_t outer;                  // residues outside M: stride / in_m
   HaloTaps taps[kHaloMaxStride];  // of each outer residue
-  int32_t low;                    // smallest offset
+  int32_t low;                    // smallest step of u that an offset reaches
   int32_t high;                   // largest
   int32_t src_size;
   int32_t dst_size;
   int32_t positions;  // extent of u
+
+  // An offset: steps of u and, where positions are folded, which of the two.
+  CONVT3D_HOST_DEVICE int32_t step_of(int32_t offset) const { return offset >> (fold - 1); }
+  CONVT3D_HOST_DEVICE int32_t fold_of(int32_t offset) const { return offset & (fold - 1); }
 };
 
 // Where the parts of a block's shared memory begin, in bytes. The tiles come first: columns that are dropped may be
@@ -86,7 +96,8 @@ struct HaloPlan {
   double cost;  // expected, in clocks
   std::array<HaloAxis, 3> axis;
   int64_t batch;
-  int64_t groups;
+  int64_t groups;        // after joining
+  int32_t joined;        // of the layer's groups, in each of these
   int32_t terms;         // of an operand: 1 or, of float32 proper, 2
   int32_t in_channels;   // per group
   int32_t out_channels;  // per group
@@ -112,7 +123,7 @@ struct HaloPlan {
   int32_t second_start;  // first column of the second warpgroup, counted in the tile's positions
   int32_t columns;       // of a warpgroup that can be outputs
   int32_t row_bytes;     // of a panel's positions
-  int32_t panel_bytes;
+  int32_t fold_bytes;    // of one fold of a panel
   int32_t panels;        // of all channels of a group
   int32_t chunk_panels;  // in a slot
   int32_t tap_steps;     // steps of K of one tap in a chunk
@@ -135,8 +146,10 @@ struct HaloPlan {
   Divisor by_channel_slabs;
 
   CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
+  CONVT3D_HOST_DEVICE int32_t folds() const { return axis[0].fold * axis[1].fold; }
+  CONVT3D_HOST_DEVICE int32_t panel_bytes() const { return folds() * fold_bytes; }
   CONVT3D_HOST_DEVICE int32_t chunks() const { return panels / chunk_panels; }
-  CONVT3D_HOST_DEVICE int32_t term_bytes() const { return chunk_panels * panel_bytes; }
+  CONVT3D_HOST_DEVICE int32_t term_bytes() const { return chunk_panels * panel_bytes(); }
   CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return terms * term_bytes(); }
   CONVT3D_HOST_DEVICE int32_t stage_steps() const { return kHaloStageBlocks / terms; }
   CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }

@@ -72,7 +72,7 @@ void set_batch(int32_t batch, HaloStaging& staging) {
 void mark_batches(int g, HaloStaging& staging) {
   const int32_t first = staging.segment_of(staging.start[g]);
   const int32_t steps = static_cast<int32_t>(ceil_div(staging.extent, staging.step));
-  staging.begin[g] = staging.open[g] = staging.end[g] = 0;
+  staging.end[g] = staging.open[g] = 0;
   // The batches of a step's first and last output; -1: it has none.
   std::array<int32_t, 32> low;
   std::array<int32_t, 32> high;
@@ -86,14 +86,11 @@ void mark_batches(int g, HaloStaging& staging) {
       if (low[i] < 0) low[i] = high[i];
     }
   }
-  int32_t begun = 0;
+  int32_t next = 0;  // the batch of the outputs that follow
   for (int32_t i = 0; i < steps; ++i) {
-    if (high[i] <= begun) continue;
-    staging.begin[g] |= 1u << i;
     if (low[i] < high[i]) staging.open[g] |= 1u << i;
-    begun = high[i];
+    next = std::max(next, high[i]);
   }
-  int32_t next = begun;  // the batch of the outputs that follow
   for (int32_t i = steps - 1; i >= 0; --i) {
     if (high[i] < 0) continue;
     if (low[i] < next) staging.end[g] |= 1u << i;
@@ -114,7 +111,7 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
   staging.step = kHaloStagedColumns >> plan.image_log;
   const int phases = plan.pair_rows || plan.sets == 2 ? 2 : 1;
   // A box of a group's last channels would reach into the next group; a residue without positions has no box.
-  staging.boxes = problem.groups == 1 || plan.out_channels % plan.slab_channels == 0;
+  staging.boxes = plan.groups == 1 || plan.out_channels % plan.slab_channels == 0;
   for (const HaloAxis& axis : plan.axis) staging.boxes = staging.boxes && axis.dst_size >= axis.stride;
   if (channels_last) {
     staging.pitch = plan.slab_channels * element_bytes;

@@ -39,9 +39,8 @@ struct HaloStaging {
   // it has a place of its own past the batches and belongs to none. Number of the segment, or -1.
   int32_t part[2];
   // Bit i stands for the i-th kHaloStagedColumns columns, in which ...
-  uint32_t begin[2];  // a batch begins
-  uint32_t open[2];   // ... while columns of the batch before are still to come
-  uint32_t end[2];    // a batch ends, though not the last
+  uint32_t end[2];   // a batch ends, though not the last
+  uint32_t open[2];  // ... and the next one begins
 
   // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
   CONVT3D_HOST_DEVICE int32_t segment_of(int32_t position) const {
@@ -78,7 +77,7 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
 void widen_batches(int64_t bytes, HaloStaging& staging);
 // Of the warpgroup that has more.
 int32_t batches(const HaloStaging& staging);
-// `begin`, `open` and `end`, once the batches are final.
+// `end` and `open`, once the batches are final.
 void mark_batches(HaloStaging& staging);
 
 }  // namespace convt3d

@@ -4,6 +4,8 @@ Small integers are exact in TF32 too, so that one wrong, missing or doubled prod
 accuracy.
 """
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -26,6 +28,14 @@ def _run(problem: Problem, precision: str, *operands: torch.Tensor, relu: bool =
         return operator(*operands, **problem.parameters)
 
 
+def _joined_groups(problem: Problem, precision: str, *operands: torch.Tensor) -> int:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
+        plan = convt3d.explain(*operands, **problem.parameters).plan
+    found = re.search(r" joined=(\d+)", plan)
+    assert found is not None
+    return int(found[1])
+
+
 # Past one tile of positions along each axis, past 64 and 128 rows of phases and channels, past one chunk of channels in
 # shared memory, odd widths that no vector store fits, every subset of strided axes.
 TILED = [
@@ -44,6 +54,12 @@ TILED = [
     Problem("narrow_width", 1, 32, 24, (5, 40, 4), (1, 1, 1)),
     Problem("shared_rows", 1, 16, 24, (4, 20, 92), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
     Problem("shared_rows_of_64", 1, 16, 64, (3, 20, 96), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
+    Problem("joined", 2, 32, 40, (4, 9, 18), (3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 0, 1), groups=8),
+    Problem("joined_in_part", 1, 21, 30, (4, 9, 18), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 0, 1), groups=3),
+    Problem("joined_four", 2, 16, 72, (3, 9, 20), (3, 2, 3), (1, 2, 1), (1, 0, 1), groups=4),
+    Problem("folded", 2, 24, 16, (6, 11, 20), (3, 5, 4), (1, 1, 1), (1, 2, 0)),
+    Problem("folded_depth", 1, 40, 10, (7, 9, 24), (2, 1, 3), (1, 1, 2), (0, 0, 1), (0, 0, 1)),
+    Problem("folded_height", 1, 20, 30, (5, 13, 18), (1, 4, 2), (1, 1, 1), (0, 1, 1), (0, 1, 0), (1, 2, 1)),
     Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
 ]
 
@@ -91,7 +107,7 @@ def test_accuracy(problem: Problem, precision: str, layout: str) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("layout", [*LAYOUTS, "strided"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-@pytest.mark.parametrize("problem", [TILED[0], TILED[8], TILED[9]], ids=str)
+@pytest.mark.parametrize("problem", [TILED[0], TILED[8], TILED[9], TILED[15], TILED[18]], ids=str)
 def test_not_finite(problem: Problem, precision: str, layout: str, value: float) -> None:
     """What is not finite stays so, and reaches nothing but the outputs beside its own."""
     dtype = DTYPES[precision]
@@ -103,7 +119,10 @@ def test_not_finite(problem: Problem, precision: str, layout: str, value: float)
     if layout == "strided":
         input = torch.nn.functional.pad(input, (1, 2, 0, 1, 2, 0))[..., 2:, :-1, 1:-2]
     reached = ~forward(problem, input, weight, bias).isfinite()
-    beside = torch.nn.functional.max_pool3d(reached.float(), 3, 1, 1) > 0
+    # Groups that the plan joins are one for what is not finite.
+    joined = reached.unflatten(1, (problem.groups // _joined_groups(problem, precision, input, weight, bias), -1))
+    joined = joined.any(2, keepdim=True).expand_as(joined).flatten(1, 2)
+    beside = torch.nn.functional.max_pool3d(joined.float(), 3, 1, 1) > 0
     output = _run(problem, precision, input, weight, bias)
     assert not output[reached].isfinite().any()
     assert torch.equal(output[~beside], expected[~beside])

@@ -113,8 +113,8 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
              : std::is_same_v<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32  // rounds to nearest
              : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const auto set = [&](int axis, int64_t size, int64_t step, int32_t extent) {
-    box.set(axis, size, step * static_cast<int64_t>(sizeof(T)), extent);
+  const auto set = [&](int axis, int64_t size, int64_t step, int32_t count, int32_t fold = 1) {
+    box.set(axis, size, step * static_cast<int64_t>(sizeof(T)), count, fold);
   };
   const Int3& size = problem.input_size;
   if (source.pieces && plan.in_channels * sizeof(T) % plan.row_bytes == 0) {
@@ -122,14 +122,14 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
     set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(sizeof(T)));
     set(1, problem.batch, stride.n, 1 << plan.image_log);
     set(2, size[2], stride.w, plan.halo[2]);
-    set(3, size[1], stride.h, plan.halo[1]);
-    set(4, size[0], stride.d, plan.halo[0]);
+    set(3, size[1], stride.h, plan.halo[1], plan.axis[1].fold);
+    set(4, size[0], stride.d, plan.halo[0], plan.axis[0].fold);
     if (encode(box, map)) return HaloLoad::kCopy;
   } else if (plan.box_width > 0 && stride.w == 1) {
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
     set(0, size[2], 1, plan.box_width);
-    set(1, size[1], stride.h, plan.box_rows);
-    set(2, size[0], stride.d, plan.box_depths);
+    set(1, size[1], stride.h, plan.box_rows, plan.axis[1].fold);
+    set(2, size[0], stride.d, plan.box_depths, plan.axis[0].fold);
     set(3, problem.in_channels, stride.c, piece);
     set(4, problem.batch, stride.n, 1);
     if (encode(box, map)) return HaloLoad::kTranspose;
@@ -193,7 +193,7 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
 
   HaloParams<T> params{};
   params.plan = plan;
-  params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.source = make_source<T>(input, {}, problem.input_size, plan.in_channels);
   params.weight = pack.packed;
   params.bias = static_cast<const T*>(bias.data);
   params.bias_stride = bias.stride;

@@ -1,6 +1,8 @@
-// A warp's accumulators (a slab: 16 rows) -> bias, ReLU, one rounding -> its staging, in the output's order -> memory:
-// by the copy engine in the background, or by the warp itself (see halo_staging.h).
+// A warp's accumulators (a slab: 16 rows) -> bias, ReLU, one rounding -> its staging, in the
+// output's order -> memory: by the copy engine in the background, or by the warp itself (see halo_staging.h).
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/halo_params.h"
 #include "kernels/hopper.cuh"
@@ -9,8 +11,8 @@ namespace convt3d {
 
 constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
 
-// A thread's columns are its places in a table in shared memory, which it reads four at a time: the first column of
-// each fragment's pair or, where 16-bit channels leave as matrices, one column of every two fragments.
+// A thread's columns are its places in a table in shared memory: the first column of each fragment's pair or, where
+// 16-bit channels leave as matrices, one column of every two fragments.
 template <typename T>
 __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
   return sizeof(T) == 2 && params.destination_channels_contiguous;
@@ -111,6 +113,23 @@ __device__ __forceinline__ float greater(float a, float b) {
   return result;
 }
 
+// Of a step's columns, read at once: one of a warp's matrix, or two of fragments.
+template <int kCount>
+class HaloPlaces {
+ public:
+  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int step) {
+    bits_ = kCount == 1 ? columns[step] : reinterpret_cast<const uint32_t*>(columns)[step];
+  }
+  __device__ __forceinline__ uint32_t first() const { return kCount == 1 ? bits_ : bits_ & 0xFFFF; }
+  __device__ __forceinline__ uint32_t second() const { return bits_ >> 16; }
+
+ private:
+  uint32_t bits_;
+};
+
+template <int kIndex>
+using HaloStep = std::integral_constant<int, kIndex>;
+
 enum class HaloRows {
   kWidths,       // [channel][place]: a thread's two columns are neighbours
   kWidthPhases,  // ... and so are their two phases
@@ -133,7 +152,6 @@ class HaloEpilogue {
         warpgroup_(warpgroup),
         lane_(static_cast<int>(threadIdx.x) % 32),
         paired_(kSets == 2 || params.plan.pair_rows),
-        floor_(params.relu ? 0.0f : -INFINITY),
         item_(params.plan, 0) {}
 
   __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
@@ -155,8 +173,15 @@ class HaloEpilogue {
   }
 
   // c[set][4j + i]: fragment j of 16 rows x 8 columns, as wgmma leaves it.
-  __device__ __forceinline__ void store(const float (&c)[kSets][kN / 2]) {
+  __device__ __forceinline__ void store(float (&c)[kSets][kN / 2]) {
     if (channels_left() <= 0) return;
+    // Passes of their own: most layers need neither, and the stores of a fragment wait for nothing.
+    if (params_.bias != nullptr) {
+      change(c, [&](float value, int half) { return value + bias_[half]; });
+    }
+    if (params_.relu) {
+      change(c, [](float value, int) { return greater(value, 0); });
+    }
     if (params_.boxes_out) {
       store_as<true>(c);
     } else {
@@ -170,6 +195,20 @@ class HaloEpilogue {
   }
 
  private:
+  static constexpr int kSteps = kN / kHaloStagedColumns;
+  template <HaloRows kRows>
+  static constexpr bool kMatrices = sizeof(T) == 2 && kRows == HaloRows::kChannels;
+
+  // `finish`: of a value and whether its row is lane/4 (0) or lane/4 + 8 (1).
+  template <typename Finish>
+  __device__ __forceinline__ static void change(float (&c)[kSets][kN / 2], Finish&& finish) {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int i = 0; i < kN / 2; ++i) c[set][i] = finish(c[set][i], i / 2 % 2);
+    }
+  }
+
   template <bool kBoxes>
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if (params_.destination_channels_contiguous) {
@@ -194,62 +233,111 @@ class HaloEpilogue {
     return (residue(0) * plan.axis[1].stride + residue(1)) * (paired_ ? 1 : plan.axis[2].stride) + residue(2);
   }
 
-  // Of the accumulators' row lane/4 (half 0) or lane/4 + 8.
-  __device__ __forceinline__ float finished(float value, int half) const {
-    return greater(value + bias_[half], floor_);
-  }
-
   template <bool kBoxes, HaloRows kRows>
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if constexpr (kBoxes) wait_for_boxes<0>();
-    const uint32_t begin = staging_.begin[warpgroup_];
-    const uint32_t open = staging_.open[warpgroup_];
-    const uint32_t end = staging_.end[warpgroup_];
-    constexpr bool kMatrices = sizeof(T) == 2 && kRows == HaloRows::kChannels;
-    constexpr int kPlaces = kMatrices ? kN / 16 : kN / 8;
-    const int thread = kMatrices ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
-    const uint2* table = reinterpret_cast<const uint2*>(columns_ + thread * kPlaces);
-    uint2 places = table[0];  // of four fragments, or pairs of them
-    const auto place = [&](int i) {
-      const uint32_t two = i % 4 < 2 ? places.x : places.y;
-      return i % 2 == 0 ? two & 0xFFFF : two >> 16;
-    };
-    int batch = 0;
-#pragma unroll
-    for (int i = 0; i < kN / kHaloStagedColumns; ++i) {
-      if constexpr (kBoxes) {
-        if ((begin >> i & 1) != 0) {
-          // The batch before the last one has been read; the last one has not been handed over while it is open.
-          (open >> i & 1) != 0 ? wait_for_boxes<0>() : wait_for_boxes<1>();
-        }
-      }
-      if constexpr (kMatrices) {
-        if (i > 0 && i % 4 == 0) places = table[i / 4];
-        stage_matrices(c[0], 2 * i, place(i));
-      } else {
-        if (i > 0 && i % 2 == 0) places = table[i / 2];
-#pragma unroll
-        for (int j = 2 * i; j < 2 * i + 2; ++j) {
-          if constexpr (kRows == HaloRows::kChannels) {
-            stage_channels(c[0], j, place(j));
-          } else {
-            stage_widths<kRows>(c, j, place(j));
-          }
-        }
-      }
-      if ((end >> i & 1) != 0) hand_over<kBoxes, kRows>(batch++);
+    int step = 0;
+#pragma unroll 1
+    for (int batch = 0; step <= kSteps; ++batch) {
+      if (kBoxes && batch > 0) wait_for_boxes<1>();  // the batch before the last one has been read
+      step = stage_batch<kBoxes, kRows>(c, step);
+      hand_over<kBoxes, kRows>(batch);
     }
-    hand_over<kBoxes, kRows>(batch);
     if (kBoxes && staging_.part[warpgroup_] >= 0) {
       store_segment<kRows>(segments_[staging_.part[warpgroup_]]);
       __syncwarp();
     }
   }
 
+  // Stages a step's columns after another, from `first` on until a batch ends; returns the step that follows, or,
+  // after the last batch, kSteps + 1. A jump
+  // leads to the first one, and the steps are the only unrolled code: fetching more would take longer than running it.
+  template <bool kBoxes, HaloRows kRows>
+  __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first) const {
+    const uint32_t open = staging_.open[warpgroup_];
+    const uint32_t end = staging_.end[warpgroup_];
+    constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
+    const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
+    const uint16_t* columns = columns_ + thread * kSteps * kPlaces;
+    HaloPlaces<kPlaces> next(columns, first);
+    const auto stage = [&](auto constant) {
+      constexpr int kStep = constant();
+      if constexpr (kStep < kSteps) {
+        const HaloPlaces<kPlaces> places = next;
+        if constexpr (kStep + 1 < kSteps) next = HaloPlaces<kPlaces>(columns, kStep + 1);
+        if (kBoxes && (open >> kStep & 1) != 0) wait_for_boxes<0>();  // the next batch begins, too
+        if constexpr (kMatrices<kRows>) {
+          stage_matrices(c[0], 2 * kStep, places.first());
+        } else if constexpr (kRows == HaloRows::kChannels) {
+          stage_channels(c[0], 2 * kStep, places.first());
+          stage_channels(c[0], 2 * kStep + 1, places.second());
+        } else {
+          stage_widths<kRows>(c, 2 * kStep, places.first());
+          stage_widths<kRows>(c, 2 * kStep + 1, places.second());
+        }
+        return (end >> kStep & 1) != 0;
+      } else {
+        return false;
+      }
+    };
+    switch (first) {
+      case 0:
+        if (stage(HaloStep<0>())) return 1;
+        [[fallthrough]];
+      case 1:
+        if (stage(HaloStep<1>())) return 2;
+        [[fallthrough]];
+      case 2:
+        if (stage(HaloStep<2>())) return 3;
+        [[fallthrough]];
+      case 3:
+        if (stage(HaloStep<3>())) return 4;
+        [[fallthrough]];
+      case 4:
+        if (stage(HaloStep<4>())) return 5;
+        [[fallthrough]];
+      case 5:
+        if (stage(HaloStep<5>())) return 6;
+        [[fallthrough]];
+      case 6:
+        if (stage(HaloStep<6>())) return 7;
+        [[fallthrough]];
+      case 7:
+        if (stage(HaloStep<7>())) return 8;
+        [[fallthrough]];
+      case 8:
+        if (stage(HaloStep<8>())) return 9;
+        [[fallthrough]];
+      case 9:
+        if (stage(HaloStep<9>())) return 10;
+        [[fallthrough]];
+      case 10:
+        if (stage(HaloStep<10>())) return 11;
+        [[fallthrough]];
+      case 11:
+        if (stage(HaloStep<11>())) return 12;
+        [[fallthrough]];
+      case 12:
+        if (stage(HaloStep<12>())) return 13;
+        [[fallthrough]];
+      case 13:
+        if (stage(HaloStep<13>())) return 14;
+        [[fallthrough]];
+      case 14:
+        if (stage(HaloStep<14>())) return 15;
+        [[fallthrough]];
+      case 15:
+        if (stage(HaloStep<15>())) return 16;
+        [[fallthrough]];
+      default:
+        return kSteps + 1;
+    }
+  }
+
   // All but the last kPending batches have been read.
   template <int kPending>
   __device__ __forceinline__ void wait_for_boxes() const {
-    if (hopper::elect_lane()) hopper::bulk_wait_read<kPending>();
+    hopper::bulk_wait_read<kPending>();  // of the lane that handed them over; the others have none
     __syncwarp();
   }
 
@@ -263,13 +351,11 @@ class HaloEpilogue {
       const int i = 4 * j + 2 * half;
       const uint32_t to = at + 8 * half * staging_.pitch;
       if constexpr (kRows == HaloRows::kWidths) {
-        stage_two<T>(to, place, finished(c[0][i], half), finished(c[0][i + 1], half));
+        stage_two<T>(to, place, c[0][i], c[0][i + 1]);
       } else if constexpr (kSets == 2) {
-        stage_four<T>(to, place, finished(c[0][i], half), finished(c[1][i], half), finished(c[0][i + 1], half),
-                      finished(c[1][i + 1], half));
+        stage_four<T>(to, place, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
       } else if (half == 0) {
-        stage_four<T>(to, place, finished(c[0][i], 0), finished(c[0][i + 2], 1), finished(c[0][i + 1], 0),
-                      finished(c[0][i + 3], 1));
+        stage_four<T>(to, place, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
       }
     }
   }
@@ -282,8 +368,8 @@ class HaloEpilogue {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t at = address_ + place + (static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half) ^ flip);
-      stage_one(at, place, finished(c[4 * j + 2 * half], half));
-      stage_one(at + column_step, place, finished(c[4 * j + 2 * half + 1], half));
+      stage_one(at, place, c[4 * j + 2 * half]);
+      stage_one(at + column_step, place, c[4 * j + 2 * half + 1]);
     }
   }
   // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place.
@@ -295,7 +381,7 @@ class HaloEpilogue {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int first = 4 * (j + i / 2) + 2 * (i % 2);
-      matrix[i] = rounded_pair<T>(finished(c[first], i % 2), finished(c[first + 1], i % 2));
+      matrix[i] = rounded_pair<T>(c[first], c[first + 1]);
     }
     hopper::store_matrices_transposed(at, matrix);
   }
@@ -417,7 +503,6 @@ class HaloEpilogue {
   int warpgroup_;
   int lane_;
   bool paired_;
-  float floor_;
   // Of the unit.
   HaloItem item_;
   int slab_channel_;

@@ -49,11 +49,14 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
       int entry = step / plan.tap_steps;
       const int w = taps_w.offset[entry % taps_w.count] - plan.axis[2].low;
       entry /= taps_w.count;
-      const int h = taps_h.offset[entry % taps_h.count] - plan.axis[1].low;
-      const int d = taps_d.offset[entry / taps_h.count] - plan.axis[0].low;
+      const int offset_h = taps_h.offset[entry % taps_h.count];
+      const int offset_d = taps_d.offset[entry / taps_h.count];
+      const int h = plan.axis[1].step_of(offset_h) - plan.axis[1].low;
+      const int d = plan.axis[0].step_of(offset_d) - plan.axis[0].low;
+      const int fold = plan.axis[0].fold_of(offset_d) * plan.axis[1].fold + plan.axis[1].fold_of(offset_h);
       const int position = ((d * plan.halo[1] + h) * plan.halo[2] + w) << plan.image_log;
-      const int bytes = tap_step / panel_steps * plan.panel_bytes + position * plan.row_bytes +
-                        tap_step % panel_steps * kHaloOperandBytes;
+      const int bytes = tap_step / panel_steps * plan.panel_bytes() + fold * plan.fold_bytes +
+                        position * plan.row_bytes + tap_step % panel_steps * kHaloOperandBytes;
       entries[step] = static_cast<uint16_t>(bytes / 16);
     }
   }
@@ -114,7 +117,7 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
   };
   HaloLoadCursor load(plan);
   if (params.load == HaloLoad::kTranspose) {
-    const int warp = thread / 32;
+    const int warp = hopper::warp_index() - kHaloMultiplyWarps;
     HaloTransposer<T, kTerms> transposer(params, warp, items, shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes,
                                          shared.barriers->box_full[warp]);
     for (; load.index() < items; load.advance()) {
@@ -200,11 +203,6 @@ class HaloReader {
         resident_(plan.resident_weights),
         base_(hopper::matrix_descriptor(hopper::shared_address(shared.ring), kHaloBlockBytes / 2, 128)) {}
 
-  __device__ __forceinline__ void begin_item() {
-    begin_ = place_;
-    free_ = place_;
-    held_ = 0;
-  }
   // Descriptor of the next stage, once it has arrived.
   __device__ __forceinline__ uint64_t arrived() {
     hopper::barrier_wait(&barriers_->weights_full[place_.slot], place_.parity);
@@ -229,10 +227,11 @@ class HaloReader {
     release_tile();  // of a unit without products
     tile_ = slot;
   }
-  // `keep`: the next item reads the same weights.
+  // `keep`: all items read the same weights, which stay from the ring's first stage on.
   __device__ __forceinline__ void end_item(bool keep) {
     if (keep) {
-      place_ = begin_;
+      place_ = HaloPlace();
+      held_ = 0;
     } else {
       release(held_);
     }
@@ -255,10 +254,9 @@ class HaloReader {
   bool resident_;
   uint64_t base_;
   HaloPlace place_;
-  HaloPlace begin_;  // of the item
-  HaloPlace free_;   // next to hand back
-  int held_ = 0;     // stages passed and not handed back
-  int tile_ = -1;    // slot of the tile's ring that was left
+  HaloPlace free_;  // next to hand back
+  int held_ = 0;    // stages passed and not handed back
+  int tile_ = -1;   // slot of the tile's ring that was left
 };
 
 // One segment: every tap of one set of accumulators on one chunk of channels. `b`: descriptor of the warpgroup's first
@@ -294,28 +292,27 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
   reader.release_all();
 }
 
-// One step of K of two terms; the least product comes first, and of the low terms' nothing would be left.
+// Of one step of K of two terms: the products with a low term, which come before those of the high terms, as the tensor
+// cores cut each sum. Of the low terms' product nothing would be left. `b_low`: from the high term's panels to the low
+// one's.
 template <bool kAdd, int kN>
-__device__ __forceinline__ void multiply_terms(float (&c)[kN / 2], uint64_t a, uint64_t b, uint32_t b_low) {
+__device__ __forceinline__ void multiply_low(float (&c)[kN / 2], uint64_t a, uint64_t b, uint32_t b_low) {
   hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kHaloBlockBytes / 16, b);
   hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
-  hopper::Wgmma<float, kN>::multiply(c, a, b);
 }
 
-// The same of two terms; `b_low`: from the high term's panels to the low one's. The tensor cores cut each sum, which
-// adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
+// The same of two terms. The tensor cores' cut adds up to more than float32's rounding: two stages are summed in
+// `products` and then added to `c`.
 template <int kN>
 __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts, uint64_t b, uint32_t b_low,
                                                           float (&products)[kN / 2], float (&c)[kN / 2],
                                                           HaloReader& reader) {
-  const auto issue = [&](auto add, int stage) {
+  constexpr int kStep = 2 * kHaloBlockBytes / 16;
+  using Product = hopper::Wgmma<float, kN>;
+  const auto next = [&] {
     const uint64_t a = reader.arrived();
-    const ushort2 shift = reinterpret_cast<const ushort2*>(shifts)[stage];
-    hopper::wgmma_fence();
-    multiply_terms<add(), kN>(products, a, b + shift.x, b_low);
-    multiply_terms<true, kN>(products, a + 2 * kHaloBlockBytes / 16, b + shift.y, b_low);
-    hopper::wgmma_commit();
     reader.pass_stage();
+    return a;
   };
   const auto flush = [&] {
     hopper::wgmma_wait<0>();
@@ -324,31 +321,45 @@ __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint1
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) c[i] += products[i];
   };
-  const int stages = steps / 2;
-  int stage = 0;
-  for (; stage + 1 < stages; stage += 2) {
-    issue(std::false_type(), stage);
-    issue(std::true_type(), stage + 1);
+  int step = 0;
+  for (; step + 4 <= steps; step += 4) {
+    const ushort2 first = *reinterpret_cast<const ushort2*>(shifts + step);
+    const ushort2 second = *reinterpret_cast<const ushort2*>(shifts + step + 2);
+    const uint64_t a = next();
+    const uint64_t a2 = next();
+    hopper::wgmma_fence();
+    multiply_low<false, kN>(products, a, b + first.x, b_low);
+    multiply_low<true, kN>(products, a + kStep, b + first.y, b_low);
+    multiply_low<true, kN>(products, a2, b + second.x, b_low);
+    multiply_low<true, kN>(products, a2 + kStep, b + second.y, b_low);
+    Product::multiply(products, a, b + first.x);
+    Product::multiply(products, a + kStep, b + first.y);
+    Product::multiply(products, a2, b + second.x);
+    Product::multiply(products, a2 + kStep, b + second.y);
+    hopper::wgmma_commit();
     flush();
   }
-  if (stage < stages) {
-    issue(std::false_type(), stage);
+  for (; step < steps; step += 2) {
+    const uint64_t a = next();
+    hopper::wgmma_fence();
+    multiply_low<false, kN>(products, a, b + shifts[step], b_low);
+    Product::multiply(products, a, b + shifts[step]);
+    hopper::wgmma_commit();
+    if (step + 1 < steps) {
+      hopper::wgmma_fence();
+      multiply_low<true, kN>(products, a + kStep, b + shifts[step + 1], b_low);
+      Product::multiply(products, a + kStep, b + shifts[step + 1]);
+      hopper::wgmma_commit();
+    }
     flush();
   }
-  if (steps % 2 == 0) return;
-  const uint64_t a = reader.arrived();
-  hopper::wgmma_fence();
-  multiply_terms<false, kN>(products, a, b + shifts[steps - 1], b_low);
-  hopper::wgmma_commit();
-  reader.pass_stage();
-  flush();
 }
 
 template <typename T, int kN, int kSets, int kTerms>
 __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared,
                                                    uint32_t items) {
   const HaloPlan& plan = params.plan;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = hopper::warp_index();
   const bool second = warp >= 4;
   const int chunks = plan.chunks();
   const int units = plan.units() / plan.splits;
@@ -365,14 +376,13 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   bool begins = second && !plan.alternate;
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
     const HaloItem item(plan, index);
-    reader.begin_item();
     int m_tile = item.split * units;
     int phase_index = plan.by_phases.take(m_tile);
     for (int unit = 0; unit < units; ++unit) {
       const bool last = unit + 1 == units;
-      epilogue.begin_unit(item, halo_phase(plan, phase_index), halo_slab(plan, m_tile * 4 + warp % 4));
       float c[kSets][kN / 2];
-      [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of a stage, where there are two terms
+      [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of two stages, where there are two terms
+      epilogue.begin_unit(item, halo_phase(plan, phase_index), halo_slab(plan, m_tile * 4 + warp % 4));
       clear(c);
       if (plan.alternate) {
         hopper::barrier_wait(&shared.barriers->turn[second ? 1 : 0], turn_parity);
@@ -425,7 +435,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
   const HaloShared shared(params.plan.memory, halo_memory());
   const uint32_t items = static_cast<uint32_t>(params.plan.items());
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = hopper::warp_index();
   if (threadIdx.x == 0) {
     for (int i = 0; i < kHaloMaxRing; ++i) {
       hopper::barrier_init(&shared.barriers->weights_full[i], 1);

@@ -68,7 +68,8 @@ struct HaloOrigin {
   int at[3];
 
   __device__ __forceinline__ HaloOrigin(const HaloPlan& plan, const HaloItem& item)
-      : at{item.first[0] + plan.axis[0].low, item.first[1] + plan.axis[1].low, item.first[2] + plan.axis[2].low} {}
+      : at{(item.first[0] + plan.axis[0].low) * plan.axis[0].fold,
+           (item.first[1] + plan.axis[1].low) * plan.axis[1].fold, item.first[2] + plan.axis[2].low} {}
   // From the beginning of a box, which is a multiple of `align` elements, to the tile's.
   __device__ __forceinline__ int shift(int align) const { return at[2] & (align - 1); }
 };
@@ -85,6 +86,15 @@ __device__ __forceinline__ void store_piece(unsigned char* to, int low, const T 
   }
 }
 
+// A panel's fold: which of two neighbours along the depth and the height.
+struct HaloFold {
+  int depth;
+  int height;
+
+  __device__ __forceinline__ HaloFold(const HaloPlan& plan, int fold)
+      : depth(fold >> (plan.axis[1].fold - 1)), height(fold & (plan.axis[1].fold - 1)) {}
+};
+
 // `thread`: of kHaloLoaderThreads. `offset`: of the tile's first image and of the group; `images`: how many follow.
 template <typename T, int kTerms, bool kVector>
 __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, int64_t offset, int64_t images,
@@ -95,9 +105,12 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   constexpr int kPieces = kVector || sizeof(T) == 4 ? 2 : 1;
   const HaloPlan& plan = params.plan;
   const Source<T>& source = params.source;
-  const int positions = plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
+  const int fold_positions = plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
+  const int positions = plan.folds() * fold_positions;
+  const int padding = plan.fold_bytes - fold_positions * plan.row_bytes;  // from one fold's last position to the next
   const SmallDivisor width(plan.halo[2]);
   const SmallDivisor height(plan.halo[1]);
+  const SmallDivisor depth(plan.halo[0]);
   const int panel_pieces = plan.row_bytes / 16;
   const uint32_t mask = swizzle_mask(plan.row_bytes);
   const int first_channel = first_panel * panel_pieces * kChannels;
@@ -105,14 +118,19 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   for (int group = thread; group < positions; group += kPositions * kHaloLoaderThreads) {
     const T* data[kPositions];
     bool inside[kPositions];
+    uint32_t place[kPositions];
 #pragma unroll
     for (int p = 0; p < kPositions; ++p) {
       const int position = group + p * kHaloLoaderThreads;
       const int image = position & ((1 << plan.image_log) - 1);
       int w = position >> plan.image_log;
       int h = width.divide(w);
-      const int d = height.divide(h) + origin.at[0];
-      h += origin.at[1];
+      int d = height.divide(h);
+      const int in_panel = depth.divide(d);
+      const HaloFold fold(plan, in_panel);
+      place[p] = static_cast<uint32_t>(position * plan.row_bytes + in_panel * padding);
+      d = d * plan.axis[0].fold + fold.depth + origin.at[0];
+      h = h * plan.axis[1].fold + fold.height + origin.at[1];
       w += origin.at[2];
       inside[p] = position < positions && image < images && source.contains(d, h, w);
       data[p] = source.data + offset + first_channel * source.stride.c + image * source.stride.n +
@@ -149,8 +167,8 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
           const int panel = (piece + i) / panel_pieces;
-          const uint32_t offset = position * plan.row_bytes + (piece + i) % panel_pieces * 16;
-          store_piece<T, kTerms>(panels + panel * plan.panel_bytes + swizzled(offset, mask), plan.term_bytes(),
+          const uint32_t offset = place[p] + (piece + i) % panel_pieces * 16;
+          store_piece<T, kTerms>(panels + panel * plan.panel_bytes() + swizzled(offset, mask), plan.term_bytes(),
                                  values[p][i]);
         }
       }
@@ -164,13 +182,18 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
                                                const HaloOrigin& origin, int first_panel, unsigned char* panels,
                                                uint64_t* full) {
   const HaloPlan& plan = params.plan;
-  const int positions = plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
+  const int positions = plan.folds() * plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int panel_channels = plan.row_bytes / static_cast<int>(sizeof(T));
   hopper::barrier_arrive_expect(full, static_cast<uint32_t>(plan.chunk_panels * positions * plan.row_bytes));
   for (int panel = 0; panel < plan.chunk_panels; ++panel) {
     const int channel = item.group * plan.in_channels + (first_panel + panel) * panel_channels;
-    hopper::copy_box_to_shared(panels + panel * plan.panel_bytes, &params.boxes,
-                               {channel, item.image, origin.at[2], origin.at[1], origin.at[0]}, full);
+    for (int index = 0; index < plan.folds(); ++index) {
+      const HaloFold fold(plan, index);
+      const hopper::BoxOrigin box{channel, item.image, origin.at[2], origin.at[1] + fold.height,
+                                  origin.at[0] + fold.depth};
+      hopper::copy_box_to_shared(panels, &params.boxes, box, full);
+      panels += plan.fold_bytes;
+    }
   }
 }
 
@@ -211,10 +234,12 @@ class HaloTransposer {
                           : plan_.row_bytes == 64 ? 2
                                                   : 1),
         swizzle_mask_(swizzle_mask(plan_.row_bytes)),
-        boxes_(plan_.row_boxes * plan_.depth_boxes * (plan_.chunk_panels << panel_pieces_log_)),
+        boxes_(plan_.row_boxes * plan_.depth_boxes * plan_.folds() * (plan_.chunk_panels << panel_pieces_log_)),
         row_boxes_(plan_.row_boxes),
         depth_boxes_(plan_.depth_boxes),
         width_(plan_.box_width),
+        folds_log_(plan_.axis[0].fold + plan_.axis[1].fold - 2),
+        box_bytes_(plan_.box_depths * plan_.box_rows * plan_.box_width * 16),
         ahead_(plan_),
         ahead_box_(warp) {
     if (warp_ >= boxes_) return;
@@ -239,8 +264,8 @@ class HaloTransposer {
                        plan_.box_width;
       target.shift = shift;
       target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - shift;
-      target.base =
-          chunk + static_cast<uint32_t>(panel * plan_.panel_bytes + (at.piece - (panel << panel_pieces_log_)) * 16);
+      target.base = chunk + static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
+                                                  (at.piece - (panel << panel_pieces_log_)) * 16);
       const int left = channels - at.piece * kChannels;
       if (left >= kChannels) {
         store<true>(buffers_ + slot_ * kHaloBoxBytes, kChannels, target);
@@ -260,17 +285,20 @@ class HaloTransposer {
   static constexpr int kChannels = kPieceChannels<T>;
   static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
 
-  // First row and depth of a box in the tile, and its piece of the chunk's channels.
+  // First row and depth of a box in the tile, its fold, and its piece of the chunk's channels.
   struct Box {
     int row;
     int depth;
+    int fold;
     int piece;
   };
   __device__ __forceinline__ Box decode(int box) const {
     Box at;
     at.row = box;
     at.depth = row_boxes_.divide(at.row);
-    at.piece = depth_boxes_.divide(at.depth);
+    at.fold = depth_boxes_.divide(at.depth);
+    at.piece = at.fold >> folds_log_;
+    at.fold -= at.piece << folds_log_;
     at.row *= plan_.box_rows;
     at.depth *= plan_.box_depths;
     return at;
@@ -300,7 +328,7 @@ class HaloTransposer {
   template <bool kWhole>
   __device__ __forceinline__ void store(const unsigned char* source, int channels, const Target& target) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int step = plan_.box_depths * plan_.box_rows * plan_.box_width;  // from a channel to the next
+    const int step = box_bytes_ / 16;  // from a channel to the next
 #pragma unroll 1
     for (int first = 0; first < target.columns; first += 32 * kInFlight) {
       if constexpr (sizeof(T) == 4) {
@@ -374,11 +402,11 @@ class HaloTransposer {
     const Box box = decode(ahead_box_);
     if (hopper::elect_lane()) {
       hopper::BoxOrigin origin = ahead_origin_;
-      origin.at[1] += box.row;
-      origin.at[2] += box.depth;
+      const HaloFold fold(plan_, box.fold);
+      origin.at[1] += box.row * plan_.axis[1].fold + fold.height;
+      origin.at[2] += box.depth * plan_.axis[0].fold + fold.depth;
       origin.at[3] += box.piece * kChannels;
-      const int bytes = plan_.box_depths * plan_.box_rows * plan_.box_width * 16;
-      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(bytes));
+      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_bytes_));
       hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
     }
     ahead_box_ += kHaloLoaderWarps;
@@ -400,6 +428,8 @@ class HaloTransposer {
   SmallDivisor row_boxes_;
   SmallDivisor depth_boxes_;
   SmallDivisor width_;
+  int folds_log_;
+  int box_bytes_;
   int slot_ = 0;
   uint32_t parity_ = 0;
   HaloLoadCursor ahead_;

@@ -62,15 +62,20 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
     const int tap_h = taps_h.tap[h][slab.height];
     const int tap_w = taps_w.tap[w][plan.pair_rows ? row_in_slab / 8 : slab.width];
     const int first_channel = ((chunk * plan.tap_steps + tap_step) * 2 + half) * kPlaneChannels;
+    // Of the layer's groups that are joined: outside its own an output channel has no weights.
+    const int group_inputs = plan.in_channels / plan.joined;
+    const int group_outputs = plan.out_channels / plan.joined;
+    const int joined_group = output_channel / group_outputs;
     alignas(16) T values[kPlaneChannels];
 #pragma unroll
     for (int i = 0; i < kPlaneChannels; ++i) {
       const int channel = first_channel + i;
       values[i] = from_accumulator<T>(0.0f);
-      if (!filler && output_channel < plan.out_channels && channel < plan.in_channels && tap_d >= 0 && tap_h >= 0 &&
-          tap_w >= 0) {
+      if (!filler && output_channel < plan.out_channels && channel / group_inputs == joined_group && tap_d >= 0 &&
+          tap_h >= 0 && tap_w >= 0) {
         values[i] = params.weight[(group * plan.in_channels + channel) * params.stride.n +
-                                  output_channel * params.stride.c + params.stride.spatial(tap_d, tap_h, tap_w)];
+                                  (output_channel - joined_group * group_outputs) * params.stride.c +
+                                  params.stride.spatial(tap_d, tap_h, tap_w)];
       }
     }
     uint4 piece = *reinterpret_cast<const uint4*>(values);

@@ -29,8 +29,7 @@ bool encode(const TensorBox& box, CUtensorMap& map) {
   for (const cuuint32_t extent : box.extent) {
     if (extent > 256) return false;
   }
-  const cuuint32_t every[5] = {1, 1, 1, 1, 1};
-  return function(&map, box.type, 5, const_cast<void*>(box.data), box.size, box.stride, box.extent, every,
+  return function(&map, box.type, 5, const_cast<void*>(box.data), box.size, box.stride, box.extent, box.every,
                   CU_TENSOR_MAP_INTERLEAVE_NONE, box.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }

@@ -15,11 +15,13 @@ struct TensorBox {
   cuuint64_t size[5];
   cuuint64_t stride[4];  // of the axes after the first, in bytes
   cuuint32_t extent[5];
+  cuuint32_t every[5];  // of the extent's elements is in the box
 
-  // `step`: bytes from an element to the next along the axis.
-  void set(int axis, int64_t elements, int64_t step, int32_t extent_elements) {
+  // `step`: bytes from an element to the next along the axis. The box has `count` elements, every `fold`-th.
+  void set(int axis, int64_t elements, int64_t step, int32_t count, int32_t fold = 1) {
     size[axis] = static_cast<cuuint64_t>(elements);
-    extent[axis] = static_cast<cuuint32_t>(extent_elements);
+    extent[axis] = static_cast<cuuint32_t>(count * fold);
+    every[axis] = static_cast<cuuint32_t>(fold);
     if (axis > 0) stride[axis - 1] = static_cast<cuuint64_t>(step);
   }
 };
