@@ -425,6 +425,8 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
+  // Threads that store step from channel to channel by 32-bit numbers.
+  if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
   HaloPlan plan{};
   plan.terms = element.terms;
   plan.batch = problem.batch;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/halo_params.h"
+#include "kernels/halo_thread_store.cuh"
 #include "kernels/hopper.cuh"
 
 namespace convt3d {
@@ -17,16 +18,6 @@ template <typename T>
 __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
   return sizeof(T) == 2 && params.destination_channels_contiguous;
 }
-
-// A segment of a warpgroup's outputs, as positions of the tile.
-struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
-  uint16_t d;
-  uint16_t h;
-  uint16_t w;
-  uint16_t columns;
-  uint16_t first;   // column of the segment that `w` is
-  uint16_t offset;  // in a warp's staging
-};
 
 // For both warpgroups: where columns go in a warp's staging, and the segments; by all threads of the block.
 template <typename T>
@@ -129,12 +120,6 @@ class HaloPlaces {
 
 template <int kIndex>
 using HaloStep = std::integral_constant<int, kIndex>;
-
-enum class HaloRows {
-  kWidths,       // [channel][place]: a thread's two columns are neighbours
-  kWidthPhases,  // ... and so are their two phases
-  kChannels,     // [place][channel]
-};
 
 // Of one warp; a unit is begun, which fetches what it needs from memory, and stored after its products.
 template <typename T, int kN, int kSets>
@@ -244,7 +229,7 @@ class HaloEpilogue {
       hand_over<kBoxes, kRows>(batch);
     }
     if (kBoxes && staging_.part[warpgroup_] >= 0) {
-      store_segment<kRows>(segments_[staging_.part[warpgroup_]]);
+      thread_store().template store<kRows>(segments_[staging_.part[warpgroup_]]);
       __syncwarp();
     }
   }
@@ -410,88 +395,17 @@ class HaloEpilogue {
       }
     } else {
       __syncwarp();
+      const HaloThreadStore<T> threads = thread_store();
 #pragma unroll 1
-      for (int i = first; i < last; ++i) store_segment<kRows>(segments_[i]);
+      for (int i = first; i < last; ++i) threads.template store<kRows>(segments_[i]);
       __syncwarp();
     }
   }
 
-  template <HaloRows kRows>
-  __device__ __forceinline__ void store_segment(const HaloStoredSegment& segment) const {
-    const HaloPlan& plan = params_.plan;
-    const int place[3] = {segment.d, segment.h, segment.w};
-    int at[3];
-#pragma unroll
-    for (int i = 0; i < 3; ++i) at[i] = (item_.first[i] + place[i]) * plan.axis[i].stride + residue(i);
-    if (at[0] >= plan.axis[0].dst_size || at[1] >= plan.axis[1].dst_size || at[2] >= plan.axis[2].dst_size) return;
-    const Strides& stride = params_.destination_stride;
-    T* destination =
-        params_.destination + item_.image * stride.n + first_channel() * stride.c + stride.spatial(at[0], at[1], at[2]);
-    // A step of the width, in outputs: of both phases every one, else each that the stride reaches.
-    const int step = paired_ ? 1 : plan.axis[2].stride;
-    const int count = min(segment.columns * (paired_ ? 2 : 1), (plan.axis[2].dst_size - 1 - at[2]) / step + 1);
-    const int offset = segment.offset + segment.first * staging_.column_bytes;
-    if constexpr (kRows == HaloRows::kChannels) {
-      store_places(destination, count, step, offset);
-    } else {
-      store_rows(destination, count, segment.offset, segment.first * staging_.column_bytes);
-    }
-  }
-
-  // Rows of `count` neighbours, one for each channel, whatever their alignment; a lane walks along the channels.
-  __device__ __forceinline__ void store_rows(T* destination, int count, int segment_offset, int first_bytes) const {
-    constexpr int kTogether = 8;  // channels on their way at a time
-    const int channels = min(channels_left(), params_.plan.slab_channels);
-    const int64_t step = params_.destination_stride.c;
-    const int pitch = staging_.pitch;
-    const unsigned char* rows = memory_ + segment_offset;
-#pragma unroll 1
-    for (int element = lane_; element < count; element += 32) {
-      const int bytes = first_bytes + element * static_cast<int>(sizeof(T));
-      T* to = destination + element;
-      int row = 0;
-      if (staging_.swizzle == 0) {
-        const unsigned char* from = rows + bytes;
-#pragma unroll 1
-        for (; row + kTogether <= channels; row += kTogether) {
-          T value[kTogether];
-#pragma unroll
-          for (int i = 0; i < kTogether; ++i) {
-            value[i] = *reinterpret_cast<const T*>(from);
-            from += pitch;
-          }
-#pragma unroll
-          for (int i = 0; i < kTogether; ++i) {
-            *to = value[i];
-            to += step;
-          }
-        }
-      }
-#pragma unroll 1
-      for (; row < channels; ++row) {
-        const int staged = row * pitch;
-        *to = *reinterpret_cast<const T*>(rows + staged + (bytes ^ (staged >> 3 & staging_.swizzle)));
-        to += step;
-      }
-    }
-  }
-
-  // `count` places, `step` outputs apart, each with its channels and images.
-  __device__ __forceinline__ void store_places(T* destination, int count, int step, int offset) const {
-    const int log = params_.plan.image_log;
-    const int channels = min(channels_left(), params_.plan.slab_channels);
-    const int lanes_log = channels > 1 ? 32 - __clz(channels - 1) : 0;  // lanes of a place
-    const int channel = lane_ & ((1 << lanes_log) - 1);
-    if (channel >= channels) return;
-    const int64_t images = params_.plan.batch - item_.image;
-    for (int place = lane_ >> lanes_log; place < count << log; place += 32 >> lanes_log) {
-      const int image = place & ((1 << log) - 1);
-      if (image >= images) continue;
-      const int staged = offset + place * staging_.pitch;
-      destination[image * params_.destination_stride.n + (place >> log) * step * params_.destination_stride.w +
-                  channel] =
-          *reinterpret_cast<const T*>(memory_ + staged + (channel * sizeof(T) ^ (staged >> 3 & staging_.swizzle)));
-    }
+  __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
+    const int residues[3] = {residue(0), residue(1), residue(2)};
+    return HaloThreadStore<T>(params_, item_, residues, paired_, first_channel(),
+                              min(channels_left(), params_.plan.slab_channels), memory_);
   }
 
   const HaloParams<T>& params_;

@@ -56,9 +56,7 @@ __device__ __forceinline__ void copy_to_shared(void* destination, const void* so
 
 // Of the block's warps. The compiler sees that all lanes have the same: what depends on it only takes no registers of
 // theirs, and its branches part no lanes.
-__device__ __forceinline__ int warp_index() {
-  return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
-}
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0); }
 
 // True in one lane of a warp, always the same. The compiler knows that there is no other.
 
