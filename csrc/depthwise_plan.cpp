@@ -4,6 +4,8 @@
 #include <climits>
 #include <sstream>
 
+#include "integer.h"
+
 namespace convt3d {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr int64_t kTargetBlocks = 4096;  // a few waves on the largest devices
 constexpr int64_t kSharedBytes = 48 * 1024;
 // A plain float32 sum of more products loses more than float32's rounding; the kernels for any taps sum in two levels.
 constexpr int64_t kMaxPlainSum = 128;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 DepthwiseAxis make_axis(const AxisMap& map) {
   DepthwiseAxis axis{};

@@ -7,10 +7,12 @@
 #include <sstream>
 #include <vector>
 
+#include "halo_cost.h"
+#include "integer.h"
+
 namespace convt3d {
 namespace {
 
-constexpr int kMultiprocessors = 132;  // of the device that the costs were measured on
 constexpr int64_t kSharedBytes = 227 * 1024;
 constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
 
@@ -18,9 +20,6 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 struct TapAt {
   int offset;
@@ -132,21 +131,6 @@ bool count_steps(HaloPlan& plan) {
   return plan.segment_first[plan.phases * plan.sets] <= kHaloMaxTableStages;
 }
 
-// Stages of the ring that the units of one split fill, at most.
-int64_t most_stages(const HaloPlan& plan) {
-  const int units = plan.units() / plan.splits;
-  int64_t most = 0;
-  for (int first = 0; first < plan.units(); first += units) {
-    int64_t stages = 0;
-    for (int unit = first; unit < first + units; ++unit) {
-      const int phase = unit % plan.phases;
-      stages += plan.first_stage(phase + 1) - plan.first_stage(phase);
-    }
-    most = std::max(most, stages);
-  }
-  return most;
-}
-
 // With the halo; even, so that neighbours along the width stay in pairs.
 int padded_width(const HaloPlan& plan, int width) {
   const int halo = width + plan.axis[2].high - plan.axis[2].low;
@@ -173,82 +157,6 @@ int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) 
 }
 
 constexpr int kSumRegisters = 128;  // of a thread
-
-// In clocks of one multiprocessor of an H200. Fitted to measured times: 3,546 candidates of the public layers in three
-// precisions and both layouts; near the fastest the model is right to 17 % (root mean square).
-constexpr double kBytesPerClock = 19.0;       // its share of the device memory's throughput
-constexpr double kLoaderBytesPerClock = 3.0;  // what its loading warps reach
-constexpr double kTransposeBytesPerClock = 20.5;
-constexpr double kTranspose16BytesPerClock = 6.2;  // of 16-bit elements
-constexpr double kTransposeTermsRate = 0.28;       // of these, where two terms are stored
-constexpr double kCopyBytesPerClock = 11.5;        // of a tile's shortest rows ...
-constexpr double kCopyRowBytesPerClock = 16.5;     // ... and as much more of rows of 128 bytes
-constexpr double kCopyTermsRate = 0.385;
-constexpr double kLoadClocks = 4200;      // until a tile begins to arrive
-constexpr double kSingleSlotLoads = 0.1;  // of the load, which nothing hides where there is one slot
-constexpr double kProductColumns = 80;    // an instruction of fewer takes as long
-constexpr double kProductOverhead = 1.35;
-constexpr double kTermsProductOverhead = 1.3;
-constexpr double kTurnProductClocks = 94;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 1.16;
-constexpr double kStoreBytesPerClock = 18.5;
-constexpr double kStore16BytesPerClock = 16.0;  // of 16-bit elements
-constexpr double kThreadOutputClocks = 0.055;   // of an output that a thread stores, beside its bytes
-constexpr double kUnitBeginClocks = 370;        // until a unit's first product
-constexpr double kUnitClocks = 1150;            // from its last one until it stores
-constexpr double kSegmentClocks = 63;           // of handing a segment over
-constexpr double kBatchClocks = 198;            // of waiting until a batch's place is free
-constexpr double kPartClocks = 1760;            // of what threads store although the rest are boxes
-constexpr double kItemClocks = 1190;
-
-// Of the input, in bytes a clock.
-double load_rate(int element_bytes, bool channels_last, const HaloPlan& plan) {
-  if (plan.box_width > 0) {
-    const double rate = element_bytes == 2 ? kTranspose16BytesPerClock : kTransposeBytesPerClock;
-    return rate * plan.halo[2] / plan.box_width * (plan.terms == 2 ? kTransposeTermsRate : 1);
-  }
-  if (channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0) {
-    const double rate = kCopyBytesPerClock + kCopyRowBytesPerClock * plan.row_bytes / 128;
-    return rate * (plan.terms == 2 ? kCopyTermsRate : 1);
-  }
-  return kLoaderBytesPerClock;
-}
-
-double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan) {
-  const double positions = static_cast<double>(plan.halo[0]) * plan.halo[1] * plan.halo[2] * (1 << plan.image_log);
-  const double units = static_cast<double>(plan.units()) / plan.splits;
-  const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
-  const double load_bytes = positions * plan.folds() * plan.chunk_panels * plan.row_bytes;
-  const double load = loads * (load_bytes / load_rate(element_bytes, channels_last, plan) + kLoadClocks / plan.slots);
-  const double instructions = static_cast<double>(most_stages(plan)) * plan.stage_products();  // of the slowest split
-  const double products = instructions * std::max<double>(plan.n, kProductColumns) *
-                              (plan.terms == 2 ? kTermsProductOverhead : kProductOverhead) +
-                          units * kUnitBeginClocks;
-  const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
-                         std::min<double>(plan.n, plan.columns) * 2;
-  // Where the width is contiguous, rows of a tile that are no whole sectors of memory are written in pieces.
-  const int64_t row_bytes = int64_t{plan.tile[2]} * plan.axis[2].stride * element_bytes;
-  const bool whole_sectors =
-      plan.axis[2].dst_size * element_bytes % 32 == 0 && (plan.tiles[2] == 1 || row_bytes % 32 == 0);
-  const double pieces = channels_last || whole_sectors ? 1.0 : 1.2 + 64.0 / row_bytes;
-  const int segments = std::max(plan.staging.segments[0], plan.staging.segments[1]);
-  const double output_clocks =
-      element_bytes / (element_bytes == 2 ? kStore16BytesPerClock : kStoreBytesPerClock) * pieces +
-      (plan.staging.boxes ? 0 : kThreadOutputClocks);
-  const double store = outputs * output_clocks +
-                       units * (kUnitClocks + segments * kSegmentClocks + (batches(plan.staging) - 1) * kBatchClocks +
-                                (plan.staging.part[0] >= 0 ? kPartClocks : 0));
-  const double turns = products / 2 + instructions * kTurnProductClocks;  // of one warpgroup
-  const double compute = plan.alternate ? std::max(2 * turns, turns + store * kTurnStoreOverhead) : products + store;
-  const double item = std::max(load, compute) + (plan.slots == 1 ? kSingleSlotLoads * load : 0) + kItemClocks;
-  const int64_t items = plan.items();
-  const double rounds = static_cast<double>(ceil_div(items, kMultiprocessors));
-  const double bytes = element_bytes * (static_cast<double>(problem.batch) * problem.in_channels *
-                                            problem.input_size[0] * problem.input_size[1] * problem.input_size[2] +
-                                        static_cast<double>(problem.batch) * problem.out_channels *
-                                            problem.output_size(0) * problem.output_size(1) * problem.output_size(2));
-  return std::max(rounds * item, bytes / kMultiprocessors / kBytesPerClock) + load;
-}
 
 int64_t segments_bytes(const HaloPlan& plan) {
   return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
@@ -340,7 +248,7 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
             static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
       }
       // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause after
-      // every stage, which the other warpgroup fills.
+      // every two stages, which the other warpgroup fills.
       const bool can_alternate =
           plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
       const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
@@ -449,6 +357,20 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
 }
 
 }  // namespace
+
+int64_t most_stages(const HaloPlan& plan) {
+  const int units = plan.units() / plan.splits;
+  int64_t most = 0;
+  for (int first = 0; first < plan.units(); first += units) {
+    int64_t stages = 0;
+    for (int unit = first; unit < first + units; ++unit) {
+      const int phase = unit % plan.phases;
+      stages += plan.first_stage(phase + 1) - plan.first_stage(phase);
+    }
+    most = std::max(most, stages);
+  }
+  return most;
+}
 
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last) {
   std::vector<HaloPlan> candidates;

@@ -207,6 +207,8 @@ struct HaloElement {
   int32_t terms;  // 1 (float32 is rounded to TF32), or 2 of float32 proper
 };
 
+// Stages of the ring that the units of one split fill, at most.
+int64_t most_stages(const HaloPlan& plan);
 // `channels_last`: the output's format.
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last);
 // The cheapest candidate; not usable where there is none.

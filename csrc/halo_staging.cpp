@@ -4,6 +4,7 @@
 #include <array>
 
 #include "halo_plan.h"
+#include "integer.h"
 
 namespace convt3d {
 namespace {
@@ -11,9 +12,6 @@ namespace {
 constexpr int64_t kSegmentBytes = 2304;  // that a segment should not exceed
 constexpr int64_t kMostSegmentBytes = 9216;
 constexpr int64_t kRowBytes = 272;  // of a row that threads store
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 int32_t swizzle_of(int64_t row_bytes) { return static_cast<int32_t>(row_bytes - 16) & 0x70; }
 

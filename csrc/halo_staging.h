@@ -2,9 +2,8 @@
 // memory, in the order that they have in the output, and hands them over in segments. A segment is a piece of a row of
 // the tile along the width: with a contiguous width [channel][place], else [place][channel] (a place: an output
 // position; where images share a tile they count fastest).
-// - Boxes: the copy engine stores a segment in the background, and clips what lies outside the output. It needs rows of
-// a
-//   multiple of 16 bytes.
+// - Boxes: the copy engine stores a segment in the background, and clips what lies outside the output. Its rows are
+//   multiples of 16 bytes.
 // - Threads store what it cannot take: rows along the width of any alignment, any number of contiguous channels.
 // Segments gather in batches, so that the fences and waits of a hand-over are paid once for several.
 #pragma once

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "integer.h"
+
 namespace convt3d {
 namespace {
 
@@ -11,9 +13,6 @@ namespace {
 constexpr int64_t kTargetBlocks = 1024;
 // Below this many positions a split costs more in its partial sums than it gains.
 constexpr int64_t kMinSplitPositions = 512;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // The tile that covers C with the least padded work; of equals the larger N, which reads A less often.
 TileShape choose_tile(int64_t m, int64_t n, bool is_double) {

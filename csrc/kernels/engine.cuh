@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "integer.h"
 #include "kernels/dispatch.cuh"
 #include "kernels/engine.h"
 #include "kernels/fill_kernel.cuh"
@@ -18,8 +19,6 @@ constexpr DataType kDataType = std::is_same_v<T, double>   ? DataType::kFloat64
                                                            : DataType::kBFloat16;
 
 constexpr int kElementwiseThreads = 256;
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline Strides to_strides(const std::array<int64_t, 5>& stride) {
   return {stride[0], stride[1], stride[2], stride[3], stride[4]};

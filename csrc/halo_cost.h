@@ -1,0 +1,15 @@
+// What a plan of the tensor-core engine is expected to cost, in clocks of one multiprocessor.
+#pragma once
+
+#include <cstdint>
+
+namespace convt3d {
+
+struct HaloPlan;
+struct Problem;
+
+constexpr int kHaloMultiprocessors = 132;  // of the device that the costs were measured on
+
+double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan);
+
+}  // namespace convt3d
