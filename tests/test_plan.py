@@ -18,7 +18,9 @@ from convt3d.benchmark.layers import suite
 ROOT = Path(__file__).resolve().parent.parent
 
 
-PLANS = [f"csrc/{name}.cpp" for name in ("plan", "halo_plan", "halo_cost", "halo_staging", "depthwise_plan", "phase_map")]
+PLANS = [
+    f"csrc/{name}.cpp" for name in ("plan", "halo_plan", "halo_cost", "halo_staging", "depthwise_plan", "phase_map")
+]
 
 
 @pytest.mark.parametrize(

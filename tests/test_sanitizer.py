@@ -13,7 +13,10 @@ TINY = [
     Problem("odd", 1, 3, 5, (2, 3, 5), (3, 2, 1), (2, 1, 3), (1, 0, 0), (1, 0, 2), (1, 2, 1)),
     Problem("grouped", 2, 6, 9, (1, 3, 7), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), (1, 1, 2), 3),
     Problem("channels_past_a_fragment", 1, 17, 33, (2, 2, 9), (2, 1, 3), (1, 1, 1), (0, 0, 1)),
+    Problem("joined", 1, 16, 16, (2, 3, 8), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1), groups=4),
 ]
+# Large enough for folded positions.
+FOLDED = Problem("folded", 4, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -35,3 +38,11 @@ def test_every_operator(problem: Problem, dtype: torch.dtype, layout: str) -> No
         )
         for result, wanted in zip(actual, gradients(problem, grad_output, input, weight, mask), strict=True):
             assert torch.equal(result, wanted.to(dtype))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_folded_positions(dtype: torch.dtype, layout: str) -> None:
+    operands = FOLDED.tensors(dtype, "cuda", layout, integers=True)
+    output = ops.conv_transpose3d(*operands, **FOLDED.parameters)
+    assert torch.equal(output, forward(FOLDED, *operands).to(dtype))

@@ -28,12 +28,12 @@ def _run(problem: Problem, precision: str, *operands: torch.Tensor, relu: bool =
         return operator(*operands, **problem.parameters)
 
 
-def _joined_groups(problem: Problem, precision: str, *operands: torch.Tensor) -> int:
+def _planned(what: str, problem: Problem, precision: str, *operands: torch.Tensor) -> str:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
         plan = convt3d.explain(*operands, **problem.parameters).plan
-    found = re.search(r" joined=(\d+)", plan)
+    found = re.search(rf" {what}=(\S+)", plan)
     assert found is not None
-    return int(found[1])
+    return found[1]
 
 
 # Past one tile of positions along each axis, past 64 and 128 rows of phases and channels, past one chunk of channels in
@@ -57,9 +57,10 @@ TILED = [
     Problem("joined", 2, 32, 40, (4, 9, 18), (3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 0, 1), groups=8),
     Problem("joined_in_part", 1, 21, 30, (4, 9, 18), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 0, 1), groups=3),
     Problem("joined_four", 2, 16, 72, (3, 9, 20), (3, 2, 3), (1, 2, 1), (1, 0, 1), groups=4),
-    Problem("folded", 2, 24, 16, (6, 11, 20), (3, 5, 4), (1, 1, 1), (1, 2, 0)),
-    Problem("folded_depth", 1, 40, 10, (7, 9, 24), (2, 1, 3), (1, 1, 2), (0, 0, 1), (0, 0, 1)),
-    Problem("folded_height", 1, 20, 30, (5, 13, 18), (1, 4, 2), (1, 1, 1), (0, 1, 1), (0, 1, 0), (1, 2, 1)),
+    Problem("folded", 4, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0)),
+    Problem("folded_depth", 4, 40, 21, (12, 20, 32), (5, 1, 4), (1, 1, 1), (2, 0, 2)),
+    Problem("folded_height", 6, 24, 31, (14, 10, 29), (3, 3, 2), (1, 1, 1)),
+    Problem("folded_dilated", 8, 64, 16, (16, 30, 31), (2, 4, 3), (1, 1, 1), (1, 0, 0), (0, 0, 0), (2, 1, 2)),
     Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
 ]
 
@@ -120,7 +121,8 @@ def test_not_finite(problem: Problem, precision: str, layout: str, value: float)
         input = torch.nn.functional.pad(input, (1, 2, 0, 1, 2, 0))[..., 2:, :-1, 1:-2]
     reached = ~forward(problem, input, weight, bias).isfinite()
     # Groups that the plan joins are one for what is not finite.
-    joined = reached.unflatten(1, (problem.groups // _joined_groups(problem, precision, input, weight, bias), -1))
+    groups = problem.groups // int(_planned("joined", problem, precision, input, weight, bias))
+    joined = reached.unflatten(1, (groups, -1))
     joined = joined.any(2, keepdim=True).expand_as(joined).flatten(1, 2)
     beside = torch.nn.functional.max_pool3d(joined.float(), 3, 1, 1) > 0
     output = _run(problem, precision, input, weight, bias)
@@ -128,10 +130,19 @@ def test_not_finite(problem: Problem, precision: str, layout: str, value: float)
     assert torch.equal(output[~beside], expected[~beside])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize(("name", "folds"), [("folded", "2x2"), ("folded_depth", "2x1"), ("folded_height", "1x2")])
+def test_folds_are_tested(name: str, folds: str, precision: str, layout: str) -> None:
+    """The problems above that stand for folded positions get such plans."""
+    [problem] = [tiled for tiled in TILED if tiled.name == name]
+    assert _planned("folds", problem, precision, *problem.tensors(DTYPES[precision], "cuda", layout)) == folds
+
+
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
-def test_strided_inputs(precision: str) -> None:
+@pytest.mark.parametrize("problem", [TILED[0], TILED[20]], ids=str)
+def test_strided_inputs(problem: Problem, precision: str) -> None:
     """Slices and an expanded batch, which no vector load fits."""
-    problem = TILED[0]
     input, weight, bias = problem.tensors(torch.float32, "cuda", integers=True)
     if precision == "fp32":
         input = input * TWO_TERMS
