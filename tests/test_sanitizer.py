@@ -9,14 +9,15 @@ from reference import LAYOUTS, Problem, forward, gradients
 pytestmark = [pytest.mark.cuda, pytest.mark.sanitizer]
 ops = torch.ops.convt3d
 
+# Rows of all outputs are no multiples of 16 bytes: initcheck does not see what the copy engine stores.
 TINY = [
     Problem("odd", 1, 3, 5, (2, 3, 5), (3, 2, 1), (2, 1, 3), (1, 0, 0), (1, 0, 2), (1, 2, 1)),
     Problem("grouped", 2, 6, 9, (1, 3, 7), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), (1, 1, 2), 3),
     Problem("channels_past_a_fragment", 1, 17, 33, (2, 2, 9), (2, 1, 3), (1, 1, 1), (0, 0, 1)),
-    Problem("joined", 1, 16, 16, (2, 3, 8), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1), groups=4),
+    Problem("joined", 1, 16, 6, (2, 3, 8), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), groups=2),
 ]
 # Large enough for folded positions.
-FOLDED = Problem("folded", 4, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0))
+FOLDED = Problem("folded", 4, 32, 6, (9, 13, 39), (5, 4, 2), (1, 1, 2), (0, 2, 0))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
