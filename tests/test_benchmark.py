@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 import torch.nn.functional as F
+from record_files import META, record
 
 from convt3d._layer import Layer
-from convt3d.benchmark import calls, plot, records
+from convt3d.benchmark import calls, records
 from convt3d.benchmark import measure as measuring
-from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import parse_layer, select_layers, suite
 from convt3d.benchmark.measure import measure
 from convt3d.benchmark.overhead import REPLACES, format_overhead, measure_overhead
@@ -246,33 +245,6 @@ def test_repetitions_fill_the_budget_within_bounds() -> None:
     assert [repetitions.count(ms) for ms in (0.001, 10, 30, 80)] == [40, 10, 5, 2]
 
 
-META: records.Meta = {
-    "gpu": "A GPU",
-    "torch": "2.11.0",
-    "cudnn": "9.19.0",
-    "driver": "1",
-    "date": "2026-01-31",
-    "csrc_tree": "c0",
-    "python_tree": "p0",
-}
-
-
-def record(pass_: str = "forward", layout: str = "NCDHW", ms: float = 2.0) -> records.Record:
-    return {
-        "layer": "some_layer",
-        "pass": pass_,
-        "precision": "fp32",
-        "layout": layout,
-        "convt3d_ms": ms,
-        "peers_ms": {"cudnn_NCDHW": 8.0, "cudnn_NDHWC": 5.0},
-        "peers_absent": {"matmul_shuffle": "RuntimeError: no compiler"},
-        "limit_ms": 0.5,
-        "error": 1.25e-7,
-        "cudnn_error": None,
-        "engine": "simt",
-    }
-
-
 def test_merge_replaces_a_record_of_the_same_case_and_keeps_the_others() -> None:
     old = records.merge(None, META, [record(), record(layout="NDHWC"), record("backward_input")])
     newer: records.Meta = {**META, "date": "2026-02-01", "python_tree": "p1"}
@@ -348,160 +320,3 @@ def test_record_file_keeps_the_overhead_of_the_same_origin_only(tmp_path: Path) 
     assert records.load(path) == content
     assert records.merge(content, META, [record(ms=1.0)])["overhead_us"] == content["overhead_us"]
     assert "overhead_us" not in records.merge(content, {**META, "gpu": "another"}, [])
-
-
-@pytest.mark.cuda
-def test_command_measures_the_overhead(tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    assert main(["--overhead", "--precision", "fp16", "--json", str(path)]) == 0
-    content = records.load(path)
-    assert content is not None
-    assert set(content["overhead_us"]["fp16"]) == {*REPLACES, *REPLACES.values()}
-
-
-def test_command_lists_layers_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list", "--layer", "seed*"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(PUBLISHED)[:5]
-
-
-def test_command_refuses_an_unknown_layer(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--layer", "nothing_like_this"])
-    assert exit_info.value.code == 2
-    assert "no layer matches 'nothing_like_this'" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_command_says_that_it_needs_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--layer", "seed1*"])
-    assert exit_info.value.code == 2
-    assert "a CUDA device is needed" in capsys.readouterr().err
-
-
-def save_record(path: Path, *layers: str) -> None:
-    passes = ("forward", "backward_weight")
-    found = [
-        {**record(pass_, layout, 1.0 + number), "layer": layer}
-        for number, layer in enumerate(layers)
-        for pass_, layout in itertools.product(passes, calls.LAYOUTS)
-    ]
-    records.save(path, records.merge(None, META, found))  # type: ignore[arg-type]
-
-
-def test_summary_gives_means_and_the_worst_case() -> None:
-    shown = [record(ms=1.0), record(layout="NDHWC", ms=4.0), {**record("backward_input"), "peers_ms": {}}]
-    assert records.format_summary(shown).splitlines() == [
-        "forward fp32: 2.50x, at least 1.25x; 25.0% of the limit (2 records)",
-        "backward_input fp32: no peer; 25.0% of the limit (1 records)",
-    ]
-
-
-def test_command_shows_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "gpu.json"
-    save_record(path, "kb58", "kb72")
-    options = ["--from-record", str(path), "--layer", "kb5*", "--pass", "forward", "--layout", "NDHWC"]
-    assert main(options) == 0
-    shown = capsys.readouterr().out
-    assert "A GPU" in shown
-    assert "kb58" in shown
-    assert "kb72" not in shown
-    assert "backward_weight" not in shown
-    assert "NCDHW 1.0" not in shown
-    assert "forward fp32: 5.00x, at least 5.00x; 50.0% of the limit (1 records)" in shown
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--from-record", "absent.json"], "absent.json: no such file"),
-        (["--from-record", "gpu.json", "--layer", "kb9*"], "none of its 4 records is asked for"),
-    ],
-)
-def test_command_refuses_a_record_with_nothing_to_show(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    save_record(tmp_path / "gpu.json", "kb58")
-    with pytest.raises(SystemExit) as exit_info:
-        main(options)
-    assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-def test_command_plots_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    record_path, picture = tmp_path / "gpu.json", tmp_path / "pictures" / "gpu.png"
-    spec = "N=1,C_in=2,C_out=3,input=4,kernel=2"
-    save_record(record_path, "kb58", spec, "named_by_the_user")
-    assert main(["--from-record", str(record_path), "--plot", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    missing = [line for line in capsys.readouterr().out.splitlines() if "missing in the roofline" in line]
-    assert missing == [
-        f"{picture}: the sizes of layer 'named_by_the_user' are not known; it is missing in the roofline"
-    ]
-
-
-def test_picture_has_the_records_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = pytest.importorskip("matplotlib.figure")
-    drawn = []
-
-    class KeptFigure(figures.Figure):  # type: ignore[misc, name-defined]
-        def __init__(self, **arguments: object) -> None:
-            super().__init__(**arguments)
-            drawn.append(self)
-
-    monkeypatch.setattr(figures, "Figure", KeptFigure)
-    fast: records.Record = {**record(ms=1.0), "layer": "kb58"}
-    slow: records.Record = {**record(layout="NDHWC", ms=10.0), "layer": "kb72", "precision": "tf32"}
-    assert plot.draw(tmp_path / "gpu.svg", META, [fast, slow]) == []
-    contiguous, channels_last, roofline = drawn[-1].axes
-    assert [(bar.get_x(), bar.get_width()) for bar in contiguous.patches] == [(1, 4.0)]
-    assert [(bar.get_x(), bar.get_width()) for bar in channels_last.patches] == [(1, -0.5)]
-    assert [label.get_text() for label in contiguous.get_yticklabels()] == ["kb58", "kb72"]
-    points = [tuple(point) for group in roofline.collections for point in group.get_offsets()]
-    for entry, (intensity, teraflops) in zip((fast, slow), points, strict=True):
-        (layer,) = select_layers([entry["layer"]])
-        elements = sum(
-            torch.Size(shape).numel() for shape in (layer.input_shape, layer.weight_shape, layer.output_shape)
-        )
-        assert intensity == pytest.approx(layer.gflop * 1e9 / (4 * elements))
-        assert teraflops == pytest.approx(layer.gflop / entry["convt3d_ms"])
-
-
-def test_command_refuses_a_picture_of_an_unknown_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--plot", "picture.xyz"])
-    assert exit_info.value.code == 2
-    assert "--plot must end in one of" in capsys.readouterr().err
-
-
-def test_plot_without_matplotlib_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--plot", "picture.png"])
-    assert exit_info.value.code == 2
-    assert "convt3d[bench]" in capsys.readouterr().err
-
-
-@pytest.mark.cuda
-def test_command_measures_every_pass_and_layout(tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    spec = "layer=small,N=2,C_in=8,C_out=6,input=5x6x7,kernel=2x3x1,stride=1,padding=0x1x0,groups=2,bias=1"
-    assert main(["--layer", spec, "--precision", "fp32", "--quick", "--json", str(path)]) == 0
-    content = records.load(path)
-    assert content is not None
-    assert len(content["records"]) == 6
-    for entry in content["records"]:
-        assert entry["convt3d_ms"] > 0
-        assert entry["error"] < 1e-5
-        cudnn = {"cudnn_NCDHW", "cudnn_NDHWC"}
-        assert cudnn <= set(entry["peers_ms"]) | set(entry["peers_absent"])
