@@ -147,6 +147,38 @@ SYSTEMS_SMALL = [
     Problem("seed3", 2, 64, 128, (3, 2, 4), (3, 3, 3)),
     Problem("seed4", 2, 32, 64, (3, 5, 4), (3, 3, 3), (2, 2, 2), (1, 1, 1), dilation=(2, 2, 2)),
 ]
+
+# Past one tile of positions along each axis, past 64 and 128 rows of phases and channels, past one chunk of channels in
+# shared memory, odd widths that no vector store fits, every subset of strided axes; groups that the plans of the
+# tensor-core engine join and positions that they fold (tests/test_plan.py).
+TILED = {
+    problem.name: problem
+    for problem in [
+        Problem("positions", 2, 8, 8, (9, 18, 35), (3, 2, 3), (2, 2, 2), (1, 0, 1), (0, 1, 1)),
+        Problem("rows", 1, 12, 150, (3, 9, 10), (2, 3, 2), (2, 2, 2), (0, 1, 0), (0, 0, 1)),
+        Problem("rows_of_channels", 1, 20, 200, (4, 9, 11), (3, 1, 3), (1, 1, 1), (1, 0, 2)),
+        Problem("chunks", 1, 520, 24, (3, 4, 9), (2, 2, 2), (2, 2, 2)),
+        Problem("wide_halo", 1, 33, 16, (7, 12, 17), (5, 6, 7), (1, 1, 1), (2, 0, 3)),
+        Problem("strided_depth", 2, 9, 10, (5, 10, 12), (3, 2, 2), (2, 1, 1), (1, 1, 0), (1, 0, 0)),
+        Problem("strided_height", 2, 9, 24, (5, 10, 12), (3, 4, 2), (1, 2, 1), (1, 1, 0), (0, 1, 0)),
+        Problem("strided_width", 2, 9, 70, (5, 10, 12), (1, 2, 5), (1, 1, 2), (0, 1, 2), (0, 0, 1)),
+        Problem("no_tap", 2, 16, 24, (4, 9, 10), (3, 3, 3), (2, 2, 2), (1, 1, 1), (0, 1, 0), (2, 2, 2)),
+        Problem("dilated", 1, 12, 20, (5, 9, 16), (3, 2, 3), (2, 1, 2), (1, 2, 0), (0, 0, 1), (3, 2, 1), 2),
+        Problem("groups", 1, 24, 48, (4, 9, 17), (3, 3, 3), (2, 2, 2), (1, 0, 1), (1, 0, 1), groups=3),
+        Problem("narrow_rows", 1, 32, 40, (25, 23, 2), (2, 2, 2), (2, 2, 2)),
+        Problem("narrow_width", 1, 32, 24, (5, 40, 4), (1, 1, 1)),
+        Problem("shared_rows", 1, 16, 24, (4, 20, 92), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
+        Problem("shared_rows_of_64", 1, 16, 64, (3, 20, 96), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1)),
+        Problem("joined", 2, 32, 40, (4, 9, 18), (3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 0, 1), groups=8),
+        Problem("not_joined", 1, 21, 30, (4, 9, 18), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 0, 1), groups=3),
+        Problem("joined_four", 2, 16, 72, (3, 9, 20), (3, 2, 3), (1, 2, 1), (1, 0, 1), groups=4),
+        Problem("folded", 4, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0)),
+        Problem("folded_depth", 4, 40, 21, (12, 20, 32), (5, 1, 4), (1, 1, 1), (2, 0, 2)),
+        Problem("folded_height", 6, 24, 31, (14, 10, 29), (3, 3, 2), (1, 1, 1)),
+        Problem("folded_dilated", 8, 64, 16, (16, 30, 31), (2, 4, 3), (1, 1, 1), (1, 0, 0), (0, 0, 0), (2, 1, 2)),
+        Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
+    ]
+}
 SYSTEMS = [
     Problem("seed0", 16, 32, 32, (16, 32, 64), (3, 5, 7), (2, 2, 2), (1, 2, 3), (1, 1, 1), groups=4),
     Problem("seed1", 16, 32, 64, (16, 32, 32), (3, 3, 3), (2, 2, 2), (3, 3, 3), groups=4),

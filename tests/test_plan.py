@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
+from reference import LAYOUTS, TILED
 
 from convt3d._explain import forward_plan
 from convt3d._layer import Layer
@@ -84,6 +86,28 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
 def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
     layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)
     assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=False).engine == engine
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "precision", "expected"),
+    [
+        *(
+            (name, precision, f"folds={folds}")
+            for name, folds in [("folded", "2x2"), ("folded_depth", "2x1"), ("folded_height", "1x2")]
+            for precision in ["fp32", "tf32", "fp16", "bf16"]
+        ),
+        ("joined", "fp16", "joined=4"),
+        ("joined_four", "bf16", "joined=4"),
+        ("joined_four", "tf32", "joined=2"),
+        ("joined_four", "fp32", "joined=2"),
+        ("not_joined", "fp16", "joined=1"),
+    ],
+)
+def test_positions_are_folded_and_groups_joined(name: str, precision: str, expected: str, layout: str) -> None:
+    """The problems of tests/test_tensor_cores.py that stand for such plans get them."""
+    plan = forward_plan(Layer(**asdict(TILED[name])), precision, layout, has_wgmma=True)
+    assert f" {expected} " in plan.plan
 
 
 def test_expected_times_are_those_of_the_record() -> None:
