@@ -9,44 +9,47 @@
 namespace convt3d {
 namespace {
 
-// Fitted to measured times on an H200: 13,935 candidates of the public layers in three precisions and both layouts;
-// near the fastest the model is right to 18 % (root mean square).
+// Fitted to measured times on an H200: 7,100 candidates of the public layers in three precisions and both layouts; near
+// the fastest the model is right to 16 % (root mean square).
 constexpr double kBytesPerClock = 19.0;  // a multiprocessor's share of the device memory's throughput
 
-constexpr double kLoaderBytesPerClock = 2.61;  // what threads load
-constexpr double kTransposeBytesPerClock = 19.5;
-constexpr double kTranspose16BytesPerClock = 5.89;  // of 16-bit elements
-constexpr double kTransposeTermsRate = 0.62;        // of these, where two terms are stored
-constexpr double kTransposedBoxClocks = 154;        // of each box
+constexpr double kLoaderBytesPerClock = 2.68;  // what threads load
+constexpr double kTransposeBytesPerClock = 35;
+constexpr double kTranspose16BytesPerClock = 10.9;  // of 16-bit elements
+constexpr double kTransposedBoxClocks = 271;        // of each box
 constexpr double kTermsBoxOverhead = 1.5;
-constexpr double kCopyBytesPerClock = 16.2;     // of a tile's shortest rows ...
-constexpr double kCopyRowBytesPerClock = 15.9;  // ... and as much more of rows of 128 bytes
-constexpr double kCopyTermsRate = 0.403;
-constexpr double kLoadClocks = 4200;        // until a tile begins to arrive
-constexpr double kSingleSlotLoads = 0.245;  // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.12;           // of the shorter of loading and computing, what the longer does not hide
+constexpr double kCopyBytesPerClock = 20.7;
+constexpr double kCopyTermsRate = 0.394;
+constexpr double kLoadClocks = 3810;        // until a tile begins to arrive
+constexpr double kSingleSlotLoads = 0.306;  // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.194;          // of the shorter of loading and computing, what the longer does not hide
 
 constexpr double kProductColumns = 78;  // an instruction of fewer takes as long
 constexpr double kProductOverhead = 1.21;
-constexpr double kTermsProductOverhead = 1.14;
-constexpr double kTurnProductClocks = 61;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 1.1;
-constexpr double kStageClocks = 461;   // until a stage of weights arrives, unless the ring runs ahead for so long
-constexpr double kHeldStages = 0.843;  // that are multiplied meanwhile, for each term
+constexpr double kTermsProductOverhead = 1.11;
+constexpr double kTurnProductClocks = 53;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 0.998;
+constexpr double kStageClocks = 601;   // until a stage of weights arrives, unless the ring runs ahead for so long
+constexpr double kHeldStages = 0.886;  // that are multiplied meanwhile, for each term
 
-constexpr double kBoxRowClocks = 0.175;  // of a row that the copy engine stores, beside its bytes
-constexpr double kBoxByteClocks = 0.0352;
-constexpr double kBox16Overhead = 0.893;        // of 16-bit elements
-constexpr double kLinePartOverhead = 0.0355;    // of each further part of a line
-constexpr double kThreadOutputClocks = 0.0818;  // of an output that a thread stores, beside its bytes
-constexpr double kThreadByteClocks = 0.0524;
-constexpr double kThreadPieceOverhead = 0.447;
-constexpr double kUnitBeginClocks = 387;  // until a unit's first product
-constexpr double kUnitClocks = 813;       // from its last one until it stores
-constexpr double kSegmentClocks = 83;     // of handing a segment over
-constexpr double kBatchClocks = 360;      // of waiting until a batch's place is free
-constexpr double kPartClocks = 951;       // of what threads store although the rest are boxes
-constexpr double kItemClocks = 1010;
+constexpr double kBoxOutputClocks = 0.0287;  // of staging an output
+constexpr double kBoxRowClocks = 0.374;      // of a row that the copy engine stores, beside its bytes
+constexpr double kBoxByteClocks = 0.0225;
+constexpr double kBox16Overhead = 1.03;      // of 16-bit elements
+constexpr double kRunOutputClocks = 0.0169;  // of staging an output
+constexpr double kRun16Overhead = 4.17;      // ... of 16 bits
+constexpr double kRunByteClocks = 0.0489;
+constexpr double kRunEndsBytes = 213;          // that would take as long as a run's ends
+constexpr double kThreadOutputClocks = 0.168;  // of an output that a thread stores, beside its bytes
+constexpr double kThreadByteClocks = 0.0143;
+constexpr double kHiddenProducts = 0.165;  // during which a unit's only batch is stored in the background
+constexpr double kUnitBeginClocks = 419;   // until a unit's first product
+constexpr double kUnitClocks = 852;        // from its last one until it stores
+constexpr double kSegmentClocks = 193;     // of handing a segment over
+constexpr double kBatchClocks = 211;       // of a further batch
+constexpr double kRunBatchClocks = 129;
+constexpr double kPartClocks = 2000;  // of what threads store although the rest are boxes
+constexpr double kItemClocks = 543;
 
 // Of one chunk, from memory to where it is multiplied.
 double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan) {
@@ -56,43 +59,43 @@ double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan)
   if (plan.box_width > 0) {
     const double rate = element_bytes == 2 ? kTranspose16BytesPerClock : kTransposeBytesPerClock;
     const int boxes = plan.row_boxes * plan.depth_boxes * plan.folds() * plan.chunk_panels * plan.row_bytes / 16;
-    return bytes / (rate * plan.halo[2] / plan.box_width * (two_terms ? kTransposeTermsRate : 1)) +
+    return bytes / (rate * plan.halo[2] / plan.box_width) +
            boxes * kTransposedBoxClocks * (two_terms ? kTermsBoxOverhead : 1);
   }
   if (channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0) {
-    const double rate = kCopyBytesPerClock + kCopyRowBytesPerClock * plan.row_bytes / 128;
-    return bytes / (rate * (two_terms ? kCopyTermsRate : 1));
+    return bytes / (kCopyBytesPerClock * (two_terms ? kCopyTermsRate : 1));
   }
   return bytes / kLoaderBytesPerClock;
 }
 
-// Of all outputs of an item.
-double store_clocks(int element_bytes, bool channels_last, const HaloPlan& plan) {
+// Of all outputs of an item, whose products take `products`.
+double store_clocks(int element_bytes, bool channels_last, const HaloPlan& plan, double products) {
   const HaloStaging& staging = plan.staging;
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
                          std::min<double>(plan.n, plan.columns) * 2;
-  double output_clocks;
+  const double bytes = outputs * element_bytes;
+  const bool half = element_bytes == 2;
+  double stage;  // by the warps that multiply
+  double copy;   // by the copy engine
   if (staging.boxes) {
+    stage = outputs * kBoxOutputClocks;
     const double row_bytes = channels_last ? plan.slab_channels * element_bytes : staging.pitch;
-    output_clocks = element_bytes * (kBoxRowClocks / row_bytes + kBoxByteClocks);
-    if (element_bytes == 2) output_clocks *= kBox16Overhead;
-    // Between the channels of a group lie those of others: lines of 128 bytes are written in parts.
-    if (channels_last) {
-      const double parts = std::min(static_cast<double>(plan.groups), 128.0 / (plan.out_channels * element_bytes));
-      output_clocks *= 1 + kLinePartOverhead * std::max(parts - 1, 0.0);
-    }
+    copy = bytes * (kBoxRowClocks / row_bytes + kBoxByteClocks) * (half ? kBox16Overhead : 1);
+  } else if (staging.runs) {
+    stage = outputs * kRunOutputClocks * (half ? kRun16Overhead : 1);
+    const double row_bytes = static_cast<double>(std::min(staging.columns, plan.tile[2])) * staging.column_bytes;
+    const double run_bytes = staging.joined_rows ? row_bytes * staging.rows * staging.batch : row_bytes;
+    copy = bytes * kRunByteClocks * (1 + kRunEndsBytes / run_bytes);
   } else {
-    // Where the width is contiguous, rows of a tile that are no whole sectors of memory are written in pieces.
-    const int64_t row_bytes = int64_t{plan.tile[2]} * plan.axis[2].stride * element_bytes;
-    const bool whole_sectors =
-        plan.axis[2].dst_size * element_bytes % 32 == 0 && (plan.tiles[2] == 1 || row_bytes % 32 == 0);
-    const double pieces = channels_last || whole_sectors ? 0.0 : 0.2 + 64.0 / static_cast<double>(row_bytes);
-    output_clocks = (kThreadOutputClocks + kThreadByteClocks * element_bytes) * (1 + kThreadPieceOverhead * pieces);
+    stage = outputs * kThreadOutputClocks + bytes * kThreadByteClocks;
+    copy = 0;
   }
+  const int further = batches(staging) - 1;
+  if (further == 0 && staging.halves == 1) copy = std::max(copy - kHiddenProducts * products, 0.0);
   const int segments = std::max(staging.segments[0], staging.segments[1]);
-  return outputs * output_clocks +
-         units * (kUnitClocks + segments * kSegmentClocks + (batches(staging) - 1) * kBatchClocks +
+  return stage + copy +
+         units * (kUnitClocks + segments * kSegmentClocks + further * (staging.runs ? kRunBatchClocks : kBatchClocks) +
                   (staging.part[0] >= 0 ? kPartClocks : 0));
 }
 
@@ -110,7 +113,7 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double products = stages * stage_columns * (two_terms ? kTermsProductOverhead : kProductOverhead) +
                           units * kUnitBeginClocks +
                           (plan.resident_weights ? 0 : stages * std::max(kStageClocks - ahead, 0.0));
-  const double store = store_clocks(element_bytes, channels_last, plan);
+  const double store = store_clocks(element_bytes, channels_last, plan, products);
   const double turn = products / 2 + stages * plan.stage_products() * kTurnProductClocks;  // of one warpgroup
   const double compute = plan.alternate ? std::max(2 * turn, turn + store * kTurnStoreOverhead) : products + store;
 

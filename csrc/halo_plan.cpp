@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kSharedBytes = 227 * 1024;
 constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
 
+constexpr int kSlabRows = 16;  // of each set
+
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
@@ -77,20 +79,39 @@ bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
   return true;
 }
 
-// How M is made up: which phases join it, and what remains; `folds`: neighbouring outputs may join, too. False where
-// the engine cannot, or nothing was folded that could be.
-bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, bool folds, HaloPlan& plan) {
+// What the two sets of accumulators are.
+enum class Sets { kNone, kWidth, kHeight, kChannels };
+
+struct RowArrangement {
+  bool stack_width;  // the phases of the width join M
+  Sets sets;
+  bool folds;  // neighbouring outputs may join M, too
+};
+
+// How M is made up: which phases join it, and what remains. False where the engine cannot, or an arrangement is not
+// what it says.
+bool arrange_rows(const Problem& problem, HaloElement element, bool channels_last, RowArrangement rows,
+                  HaloPlan& plan) {
+  const auto [stack_width, sets, folds] = rows;
   const bool two_widths = problem.stride[2] == 2;
+  if (!two_widths && !stack_width) return false;
   // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
   const int remainder = plan.out_channels % 16;
   plan.pair_rows = two_widths && stack_width && (!channels_last || (remainder > 0 && remainder <= 8));
-  plan.sets = two_widths && !channels_last && !stack_width ? 2 : 1;
-  plan.slab_channels = plan.pair_rows ? 8 : 16;
+  const bool possible[] = {
+      channels_last || stack_width,                                                            // kNone
+      !channels_last && !stack_width,                                                          // kWidth
+      !channels_last && plan.pair_rows && problem.stride[1] == 2,                              // kHeight
+      channels_last && !plan.pair_rows && element.bytes == 2 && plan.out_channels > kSlabRows  // kChannels
+  };
+  if (!possible[static_cast<int>(sets)]) return false;
+  plan.sets = sets == Sets::kNone ? 1 : 2;
+  plan.slab_channels = plan.pair_rows ? kSlabRows / 2 : sets == Sets::kChannels ? 2 * kSlabRows : kSlabRows;
   plan.channel_slabs = static_cast<int32_t>(ceil_div(plan.out_channels, plan.slab_channels));
   plan.slabs = plan.channel_slabs * (two_widths && stack_width && !plan.pair_rows ? 2 : 1);
   bool in_m[3] = {false, false, two_widths && stack_width};
   for (const int i : {1, 0}) {
-    if (problem.stride[i] == 2 && plan.slabs * 2 <= 4) {
+    if (problem.stride[i] == 2 && plan.slabs * 2 <= 4 && !(i == 1 && sets == Sets::kHeight)) {
       in_m[i] = true;
       plan.slabs *= 2;
     }
@@ -107,7 +128,8 @@ bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, 
   for (int i = 0; i < 3; ++i) {
     if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], plan.axis[i])) return false;
   }
-  plan.phases = plan.axis[0].outer * plan.axis[1].outer * (plan.sets == 2 ? 1 : plan.axis[2].outer);
+  plan.phases = plan.axis[0].outer * plan.axis[1].outer * plan.axis[2].outer;
+  if (sets == Sets::kWidth || sets == Sets::kHeight) plan.phases /= 2;
   plan.by_phases = make_divisor(plan.phases);
   plan.by_channel_slabs = make_divisor(plan.channel_slabs);
   plan.by_groups = make_divisor(plan.groups);
@@ -118,11 +140,11 @@ bool arrange_rows(const Problem& problem, bool channels_last, bool stack_width, 
 bool count_steps(HaloPlan& plan) {
   plan.segment_first[0] = 0;
   for (int phase = 0; phase < plan.phases; ++phase) {
-    const HaloPhase outer = halo_phase(plan, phase);
     for (int set = 0; set < plan.sets; ++set) {
+      const HaloPhase outer = halo_phase(plan, phase, set);
       const int segment = phase * plan.sets + set;
       const int taps = plan.axis[0].taps[outer.depth].count * plan.axis[1].taps[outer.height].count *
-                       plan.axis[2].taps[outer.width + set].count;
+                       plan.axis[2].taps[outer.width].count;
       plan.segment_steps[segment] = taps * plan.tap_steps;
       plan.segment_first[segment + 1] =
           plan.segment_first[segment] + static_cast<int32_t>(ceil_div(taps * plan.tap_steps, plan.stage_steps()));
@@ -204,6 +226,45 @@ void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
   plan.depth_boxes = static_cast<int32_t>(ceil_div(plan.halo[0], plan.box_depths));
 }
 
+// Of a staging that begins and ends at a multiple of the swizzle's pattern.
+int64_t staging_bytes(const HaloStaging& staging) {
+  return round_up(int64_t{kHaloMultiplyWarps} * staging.warp_bytes, kSwizzleBytes);
+}
+
+// Of shared memory, what neither tiles nor staging nor the ring take.
+int64_t beside_staging(const HaloPlan& plan) {
+  const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
+  const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
+  return kHaloBarrierBytes + kSwizzleBytes + round_up(2 * plan.n * kHaloColumnBytes, 16) + segments_bytes(plan) +
+         table + boxes;
+}
+
+// Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.
+bool divide_memory(int element_bytes, HaloPlan& plan) {
+  const int64_t slot = plan.slot_bytes();
+  const int64_t staging = staging_bytes(plan.staging);
+  const int64_t left = kSharedBytes - beside_staging(plan) - staging - slot;
+  if (left < 3 * kHaloStageBytes) return false;
+  const int64_t unit_stages = most_stages(plan);
+  plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;
+  plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
+                                   : left - 4 * kHaloStageBytes >= slot ? 4
+                                                                        : 3);
+  // What more than two whole tiles would take is better spent on staging.
+  plan.slots = static_cast<int32_t>(std::min<int64_t>(plan.chunks() == 1 ? 2 : kHaloMaxSlots,
+                                                      1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
+  if (plan.chunks() > 1 && plan.slots == 1) return false;  // a chunk is handed back while the next is multiplied
+  if (!plan.resident_weights) {
+    plan.ring =
+        static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
+  }
+  const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
+  widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
+  plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
+  plan.usable = true;
+  return true;
+}
+
 // Chunks, slots and ring for a tile: the cheapest way.
 void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
@@ -212,7 +273,6 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
   if (width_contiguous && plan.image_log == 0) shape_boxes(problem, element_bytes, plan);
   if (!shape_staging(problem, element_bytes, !width_contiguous, plan)) return;
   const HaloStaging least = plan.staging;
-  const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
   HaloPlan best{};
   for (const int row_bytes : {128, 64, 32}) {
     if (channel_bytes % row_bytes != 0) continue;
@@ -221,56 +281,45 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
     const int64_t fold_bytes = round_up(positions * row_bytes, kSwizzleBytes);
     if (plan.folds() * fold_bytes > kSharedBytes) continue;
     plan.fold_bytes = static_cast<int32_t>(fold_bytes);
-    for (int chunks = 1; chunks <= plan.panels; ++chunks) {
+    bool whole_tiles = false;  // two of them: nothing is gained by smaller chunks
+    for (int chunks = 1; chunks <= plan.panels && !whole_tiles; ++chunks) {
       if (plan.panels % chunks != 0) continue;
       plan.chunk_panels = plan.panels / chunks;
       plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
-      const int64_t slot = plan.slot_bytes();
-      // Begins at a multiple of the swizzle's pattern, which costs up to that much.
-      const int64_t staging = round_up(int64_t{kHaloMultiplyWarps} * least.warp_bytes, kSwizzleBytes);
-      const int64_t reserved = kHaloBarrierBytes + staging + round_up(2 * plan.n * kHaloColumnBytes, 16) +
-                               segments_bytes(plan) + kSwizzleBytes + boxes;
-      if (slot + reserved > kSharedBytes || !count_steps(plan)) continue;
-      const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
-      const int64_t left = kSharedBytes - reserved - table - slot;
-      if (left < 3 * kHaloStageBytes) continue;
-      const int64_t unit_stages = most_stages(plan);
-      plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;
-      plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
-                                       : left - 4 * kHaloStageBytes >= slot ? 4
-                                                                            : 3);
-      // What more than two whole tiles would take is better spent on staging.
-      plan.slots = static_cast<int32_t>(
-          std::min<int64_t>(chunks == 1 ? 2 : kHaloMaxSlots, 1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
-      if (chunks > 1 && plan.slots == 1) continue;  // a chunk is handed back while the next is multiplied
-      if (!plan.resident_weights) {
-        plan.ring =
-            static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
-      }
-      // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause after
-      // every two stages, which the other warpgroup fills.
-      const bool can_alternate =
-          plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
-      const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
+      if (!count_steps(plan)) continue;
+      const int64_t least_beside = beside_staging(plan) + plan.slot_bytes() + 3 * kHaloStageBytes;
+      if (least_beside + staging_bytes(least) > kSharedBytes) continue;
+      // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
       plan.staging = least;
-      widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, plan.staging);
-      plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
-      plan.usable = true;
-      for (const bool alternate : {true, false}) {
-        if (alternate && !can_alternate) continue;
-        plan.alternate = alternate;
-        plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
-        if (!best.usable || plan.cost < best.cost) best = plan;
+      widen_batches((kSharedBytes - least_beside) / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
+      const HaloStaging widest = plan.staging;
+      for (const bool wide : {false, true}) {
+        if (wide && widest.batch == least.batch) continue;
+        plan.staging = wide ? widest : least;
+        if (!divide_memory(element_bytes, plan)) continue;
+        // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause
+        // after every two stages, which the other warpgroup fills.
+        const bool can_alternate =
+            plan.terms == 1 && chunks == 1 && (plan.resident_weights || most_unit_stages(plan) < plan.ring);
+        for (const bool alternate : {true, false}) {
+          if (alternate && !can_alternate) continue;
+          plan.alternate = alternate;
+          plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
+          if (!best.usable || plan.cost < best.cost) best = plan;
+        }
+        whole_tiles = whole_tiles || (chunks == 1 && plan.slots >= 2);
       }
-      if (chunks == 1 && plan.slots >= 2) break;  // nothing is gained by smaller chunks
     }
   }
   if (best.usable) visit(best);
 }
 
+enum class Cut { kNone, kDepth, kHeight };
+
 void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
                  const Visitor& visit) {
-  const auto add = [&](int depth, int height, int width, bool split_depth) {
+  // `cut`: the axis along which the warpgroups have a half each; none: the first one's columns are full.
+  const auto add = [&](int depth, int height, int width, Cut cut) {
     const int tile[3] = {depth, height, width};
     int64_t tiles = 1;
     for (int i = 0; i < 3; ++i) {
@@ -281,9 +330,13 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
       tiles *= plan.tiles[i];
     }
     plan.image_tiles = ceil_div(plan.batch, int64_t{1} << plan.image_log);
-    const int share = split_depth ? depth / 2 : depth;
-    const int64_t extent = (int64_t{(share - 1) * plan.halo[1] + height - 1} * plan.halo[2] + width) << plan.image_log;
-    plan.second_start = split_depth ? (share * plan.halo[1] * plan.halo[2]) << plan.image_log : plan.n;
+    const int depths = cut == Cut::kDepth ? depth / 2 : depth;
+    const int heights = cut == Cut::kHeight ? height / 2 : height;
+    const int64_t extent = (int64_t{(depths - 1) * plan.halo[1] + heights - 1} * plan.halo[2] + width)
+                           << plan.image_log;
+    plan.second_start = cut == Cut::kDepth    ? (depths * plan.halo[1] * plan.halo[2]) << plan.image_log
+                        : cut == Cut::kHeight ? (heights * plan.halo[2]) << plan.image_log
+                                              : plan.n;
     plan.columns = static_cast<int32_t>(std::min<int64_t>(extent, plan.n));
     if (plan.batch > INT_MAX || tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
     for (int i = 0; i < 3; ++i) plan.by_tiles[i] = make_divisor(plan.tiles[i]);
@@ -299,10 +352,14 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
   for (const int width : widths) {
     for (int depth = 1; depth <= 16 && depth < 2 * plan.axis[0].positions; depth *= 2) {
       const int whole = fitting_height(plan, depth, width, 2 * columns);
-      if (whole >= 1) add(depth, whole, width, false);
+      if (whole >= 1) add(depth, whole, width, Cut::kNone);
       if (depth >= 2) {
         const int half = fitting_height(plan, depth / 2, width, columns);
-        if (half >= 1) add(depth, half, width, true);
+        if (half >= 1) add(depth, half, width, Cut::kDepth);
+      } else if (plan.height_sets()) {
+        const int half = fitting_height(plan, 1, width, columns);
+        const int most = std::min<int>(2 * half, plan.axis[1].positions) & -2;
+        if (most >= 2 && most <= kHaloMaxTile[1]) add(1, most, width, Cut::kHeight);
       }
     }
   }
@@ -333,7 +390,7 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
-  // Threads that store step from channel to channel by 32-bit numbers.
+  // Larger channels are left to the engine that is tested with them.
   if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
   HaloPlan plan{};
   plan.terms = element.terms;
@@ -346,10 +403,11 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
     plan.in_channels = static_cast<int32_t>(channels);
     plan.out_channels = static_cast<int32_t>(joined * problem.out_channels_per_group());
     for (const bool stack_width : {true, false}) {
-      if (!stack_width && problem.stride[2] == 1) continue;
-      for (const bool folds : {false, true}) {
-        if (arrange_rows(problem, channels_last, stack_width, folds, plan)) {
-          visit_shapes(problem, element, channels_last, plan, visit);
+      for (const Sets sets : {Sets::kNone, Sets::kWidth, Sets::kHeight, Sets::kChannels}) {
+        for (const bool folds : {false, true}) {
+          if (arrange_rows(problem, element, channels_last, {stack_width, sets, folds}, plan)) {
+            visit_shapes(problem, element, channels_last, plan, visit);
+          }
         }
       }
     }
@@ -390,14 +448,17 @@ HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool cha
 std::string to_string(const HaloPlan& plan) {
   std::ostringstream out;
   out << "halo usable=" << plan.usable << " terms=" << plan.terms << " joined=" << plan.joined << " n=" << plan.n
-      << " sets=" << plan.sets << " pair_rows=" << plan.pair_rows << " m_tiles=" << plan.m_tiles
-      << " slabs=" << plan.slabs << " phases=" << plan.phases << " folds=" << plan.axis[0].fold << 'x'
-      << plan.axis[1].fold << " splits=" << plan.splits << " images=" << (1 << plan.image_log)
-      << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x'
-      << plan.halo[1] << 'x' << plan.halo[2] << " second=" << plan.second_start << " columns=" << plan.columns
-      << " panels=" << plan.panels << '/' << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots
-      << " ring=" << plan.ring << " staging=" << (plan.staging.boxes ? "boxes" : "threads") << ' '
-      << plan.staging.segments[0] << '+' << plan.staging.segments[1] << 'x' << plan.staging.columns
+      << " sets=" << plan.sets << " slab_channels=" << plan.slab_channels << " pair_rows=" << plan.pair_rows
+      << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs << " phases=" << plan.phases
+      << " folds=" << plan.axis[0].fold << 'x' << plan.axis[1].fold << " splits=" << plan.splits
+      << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2]
+      << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2] << " second=" << plan.second_start
+      << " columns=" << plan.columns << " panels=" << plan.panels << '/' << plan.chunk_panels << "x" << plan.row_bytes
+      << " slots=" << plan.slots << " ring=" << plan.ring << " staging="
+      << (plan.staging.boxes  ? "boxes"
+          : plan.staging.runs ? "runs"
+                              : "threads")
+      << ' ' << plan.staging.segments[0] << '+' << plan.staging.segments[1] << 'x' << plan.staging.columns
       << " batch=" << plan.staging.halves << 'x' << plan.staging.batch << " warp=" << plan.staging.warp_bytes
       << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
       << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()

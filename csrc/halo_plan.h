@@ -10,6 +10,10 @@
 //   Phases that share M share their offsets; at an offset where one has no tap its weight is zero. Where the width is
 //   contiguous in the output, its two phases stay neighbours: either rows r and r + 8 of a slab are the phases of 8
 //   channels, or the phases are two sets of accumulators.
+// - Sets of accumulators, of half the columns each, bring more neighbours of the output into one warp: the phases of
+// the
+//   width; or, with pairs of rows for those, the phases of the height, so that whole rows of the output follow one
+//   another; or, where channels are contiguous, a slab's channels 0-15 and 16-31.
 // - Folds: of an axis with stride 1, neighbouring outputs can fill such rows as if they were phases of stride 2. Then u
 //   steps over two source positions, and a panel holds the even ones and the odd ones apart, so that a tap's operand
 //   remains a run of neighbours.
@@ -36,7 +40,7 @@ constexpr int kHaloMaxOffsets = 16;  // along one axis
 constexpr int kHaloMaxStride = 2;
 constexpr int kHaloMaxPhases = 8;
 constexpr int kHaloMaxJoined = 4;         // groups
-constexpr int kHaloMaxSegments = 8;       // phases x sets
+constexpr int kHaloMaxSegments = 16;      // phases x sets
 constexpr int kHaloMaxTableStages = 512;  // of a chunk, over all segments
 constexpr int kHaloMaxRing = 12;          // stages of the weight ring
 constexpr int kHaloMaxSlots = 4;          // tiles, or chunks of their channels, in shared memory
@@ -103,7 +107,7 @@ struct HaloPlan {
   int32_t out_channels;  // per group
 
   bool pair_rows;  // rows r and r + 8 are the two width phases of 8 channels
-  int32_t sets;    // of accumulators: 2 where they are the width phases
+  int32_t sets;    // of accumulators
   int32_t slab_channels;
   int32_t channel_slabs;
   int32_t slabs;
@@ -145,6 +149,9 @@ struct HaloPlan {
   Divisor by_phases;
   Divisor by_channel_slabs;
 
+  CONVT3D_HOST_DEVICE bool height_sets() const { return sets == 2 && pair_rows; }
+  CONVT3D_HOST_DEVICE bool channel_sets() const { return slab_channels == 32; }
+  CONVT3D_HOST_DEVICE bool width_sets() const { return sets == 2 && !pair_rows && !channel_sets(); }
   CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
   CONVT3D_HOST_DEVICE int32_t folds() const { return axis[0].fold * axis[1].fold; }
   CONVT3D_HOST_DEVICE int32_t panel_bytes() const { return folds() * fold_bytes; }
@@ -165,21 +172,24 @@ struct HaloPlan {
   CONVT3D_HOST_DEVICE int64_t items() const { return groups * image_tiles * tiles[0] * tiles[1] * tiles[2] * splits; }
 };
 
-// The residues of one unit's outer phase; with two sets, `width` is the first set's.
+// The residues of one unit's outer phase and one of its sets.
 struct HaloPhase {
   int32_t depth;
   int32_t height;
   int32_t width;
 };
 
-CONVT3D_HOST_DEVICE inline HaloPhase halo_phase(const HaloPlan& plan, int phase) {
+CONVT3D_HOST_DEVICE inline HaloPhase halo_phase(const HaloPlan& plan, int phase, int set = 0) {
   // The counts are 1 or 2: a shift divides.
-  const int widths = plan.sets == 2 ? 1 : plan.axis[2].outer;
+  const int widths = plan.width_sets() ? 1 : plan.axis[2].outer;
+  const int heights = plan.height_sets() ? 1 : plan.axis[1].outer;
   const int rest = phase >> (widths - 1);
-  return {rest >> (plan.axis[1].outer - 1), rest & (plan.axis[1].outer - 1), phase & (widths - 1)};
+  const int height = plan.height_sets() ? set : rest & (heights - 1);
+  const int width = plan.width_sets() ? set : phase & (widths - 1);
+  return {rest >> (heights - 1), height, width};
 }
 
-// The residues inside M and the first output channel of one slab of 16 rows.
+// The residues inside M and the first output channel of one slab: 16 rows of each set.
 struct HaloSlab {
   int32_t depth;
   int32_t height;

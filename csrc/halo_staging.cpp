@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kSegmentBytes = 2304;  // that a segment should not exceed
 constexpr int64_t kMostSegmentBytes = 9216;
-constexpr int64_t kRowBytes = 272;  // of a row that threads store
+constexpr int64_t kRunBytes = 1152;    // of a channel, that a segment of a run should not exceed
+constexpr int64_t kAlignedBytes = 16;  // that a run and its staging have alike
 
 int32_t swizzle_of(int64_t row_bytes) { return static_cast<int32_t>(row_bytes - 16) & 0x70; }
 
@@ -43,13 +44,54 @@ bool shape_row_boxes(const HaloPlan& plan, int column_bytes, HaloStaging& stagin
   return true;
 }
 
-// Rows for threads: neighbouring rows lie in other banks of shared memory.
-void shape_rows(const HaloPlan& plan, int column_bytes, HaloStaging& staging) {
-  staging.columns = equal_parts(plan.tile[2], std::max<int64_t>(2, kRowBytes / column_bytes));
-  const int64_t row_bytes = int64_t{staging.columns} * column_bytes;
-  const int64_t lanes_bytes = 8 * column_bytes;  // of four threads that hold neighbours of one row
-  staging.pitch = static_cast<int32_t>(row_bytes + ((lanes_bytes - row_bytes) % 128 + 128) % 128);
+// Bytes from a channel of a run to the next. An odd multiple of 16 spreads eight channels, which are staged at a time,
+// each with its own alignment, over the banks of shared memory.
+int32_t run_pitch(int64_t bytes) { return static_cast<int32_t>(round_up(bytes + kAlignedBytes, 32) + kAlignedBytes); }
+
+// Whether `batch` rows can be a batch: no step has parts of three.
+bool run_batch_fits(const HaloStaging& staging, int element_bytes, int32_t batch) {
+  if (int64_t{batch} * staging.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
+  if (staging.row_segments > 1) return batch == 1 && staging.columns >= staging.step;
+  const auto fills_step = [&](int32_t rows) { return (rows - 1) * staging.halo[2] + staging.tile[2] >= staging.step; };
+  if (staging.tile[0] == 1) return batch >= staging.tile[1] || fills_step(batch);
+  bool fits = fills_step(std::min(batch, staging.tile[1]));
+  for (const int32_t start : staging.start) {
+    // The last rows of a warpgroup's first depth; those of the others are like the first warpgroup's.
+    const int32_t first = staging.segment_of(start) / staging.row_segments;
+    const int32_t rest = (staging.tile[1] - first % staging.tile[1]) % batch;
+    fits = fits && (rest == 0 || fills_step(rest));
+  }
+  return fits;
+}
+
+void set_run_batch(int32_t slab_channels, int32_t batch, HaloStaging& staging) {
+  staging.batch = batch;
+  staging.pitch = run_pitch(int64_t{batch} * staging.segment_bytes);
+  staging.warp_bytes = slab_channels * staging.pitch;
+}
+
+// The smallest batches; false where there are none. `element_bytes`: of the output, whose width is contiguous.
+bool shape_runs(const HaloPlan& plan, int element_bytes, HaloStaging& staging) {
+  const int64_t output_row = int64_t{plan.axis[2].dst_size} * element_bytes;
+  const int64_t output_step = plan.height_sets() ? output_row : output_row * plan.axis[1].stride;
+  staging.rows = plan.height_sets() ? 2 : 1;
+  staging.columns = equal_parts(plan.tile[2], std::max<int64_t>(2, kRunBytes / staging.rows / staging.column_bytes));
+  const bool whole = plan.tiles[2] == 1 && staging.columns == plan.tile[2];
+  const int64_t row_bytes = whole ? output_row : int64_t{staging.columns} * staging.column_bytes;
+  staging.joined_rows = whole && output_step == row_bytes;
+  staging.row_step =
+      static_cast<int32_t>(row_bytes + ((output_step - row_bytes) % kAlignedBytes + kAlignedBytes) % kAlignedBytes);
+  staging.segment_bytes = staging.rows * staging.row_step;
+  staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
   staging.swizzle = 0;
+  staging.halves = 1;
+  if (plan.height_sets() && !staging.joined_rows) return false;
+  for (int32_t batch = 1; batch <= plan.tile[1]; ++batch) {
+    if (!run_batch_fits(staging, element_bytes, batch)) continue;
+    set_run_batch(plan.slab_channels, batch, staging);
+    return true;
+  }
+  return false;
 }
 
 int32_t batched_segments(const HaloStaging& staging) {
@@ -66,7 +108,8 @@ void set_batch(int32_t batch, HaloStaging& staging) {
   staging.warp_bytes = (staging.halves * staging.batch + (part ? 1 : 0)) * staging.segment_bytes;
 }
 
-// A batch has at least `step` columns, so that no more than one begins, and no more than one ends, within a step.
+// A batch but the first and the last has at least `step` columns: no more than one begins, and no more than one ends,
+// within a step.
 void mark_batches(int g, HaloStaging& staging) {
   const int32_t first = staging.segment_of(staging.start[g]);
   const int32_t steps = static_cast<int32_t>(ceil_div(staging.extent, staging.step));
@@ -80,7 +123,7 @@ void mark_batches(int g, HaloStaging& staging) {
       const int32_t position = staging.start[g] + column;
       const int32_t segment = staging.segment_of(position) - first;
       if (!staging.is_output(position) || segment == staging.part[g]) continue;
-      high[i] = staging.batched(g, segment) / staging.batch;
+      high[i] = staging.batch_of(g, segment);
       if (low[i] < 0) low[i] = high[i];
     }
   }
@@ -107,7 +150,7 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
   staging.start[1] = plan.second_start >> plan.image_log;
   staging.extent = plan.columns >> plan.image_log;
   staging.step = kHaloStagedColumns >> plan.image_log;
-  const int phases = plan.pair_rows || plan.sets == 2 ? 2 : 1;
+  const int phases = plan.pair_rows || plan.width_sets() ? 2 : 1;
   // A box of a group's last channels would reach into the next group; a residue without positions has no box.
   staging.boxes = plan.groups == 1 || plan.out_channels % plan.slab_channels == 0;
   for (const HaloAxis& axis : plan.axis) staging.boxes = staging.boxes && axis.dst_size >= axis.stride;
@@ -122,14 +165,20 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     staging.column_bytes = phases * element_bytes;
     staging.boxes = staging.boxes && int64_t{plan.axis[2].dst_size} * element_bytes % 16 == 0 &&
                     shape_row_boxes(plan, staging.column_bytes, staging);
-    if (!staging.boxes) shape_rows(plan, staging.column_bytes, staging);
+    staging.runs = !staging.boxes;
+    if (plan.height_sets() && !staging.runs) return false;  // rows of boxes gain nothing by it
   }
-  staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
-  const int64_t rows_bytes =
-      channels_last ? int64_t{staging.columns} * staging.column_bytes : int64_t{plan.slab_channels} * staging.pitch;
-  // The swizzle's pattern repeats after 8 rows; boxes begin at a multiple of 128 bytes.
-  staging.segment_bytes = static_cast<int32_t>(round_up(rows_bytes, std::max(128, 8 * (staging.swizzle + 16))));
-  if (staging.segment_bytes > kMostSegmentBytes) return false;
+  if (staging.runs) {
+    if (!shape_runs(plan, element_bytes, staging)) return false;
+  } else {
+    staging.rows = 1;
+    staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
+    const int64_t rows_bytes =
+        channels_last ? int64_t{staging.columns} * staging.column_bytes : int64_t{plan.slab_channels} * staging.pitch;
+    // The swizzle's pattern repeats after 8 rows; boxes begin at a multiple of 128 bytes.
+    staging.segment_bytes = static_cast<int32_t>(round_up(rows_bytes, std::max(128, 8 * (staging.swizzle + 16))));
+    if (staging.segment_bytes > kMostSegmentBytes) return false;
+  }
   for (int g = 0; g < 2; ++g) {
     const int32_t last = staging.start[g] + staging.extent - 1;
     staging.segments[g] =
@@ -142,24 +191,49 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     staging.part[0] = staging.segments[0] - 1;
     staging.part[1] = 0;
   }
-  // Outputs of a whole segment, and of the shortest, the last one of a row.
-  const int32_t whole = std::min(staging.columns, plan.tile[2]);
-  const int32_t shortest = plan.tile[2] - (staging.row_segments - 1) * staging.columns;
-  set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, staging.step - shortest), whole)), staging);
+  if (staging.runs) {
+    // Both phases of the height are one run only of whole rows.
+    const bool cuts_row = cut == staging.extent && staging.is_output(cut) && cut % plan.halo[2] != 0;
+    if (cuts_row && plan.height_sets()) return false;
+  } else {
+    // Outputs of a whole segment, and of the shortest, the last one of a row.
+    const int32_t whole = std::min(staging.columns, plan.tile[2]);
+    const int32_t shortest = plan.tile[2] - (staging.row_segments - 1) * staging.columns;
+    set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, staging.step - shortest), whole)), staging);
+  }
   plan.staging = staging;
   return true;
 }
 
-void widen_batches(int64_t bytes, HaloStaging& staging) {
-  const int64_t places = bytes / kHaloMultiplyWarps / staging.segment_bytes;
-  const int32_t most = batched_segments(staging);
-  const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
-  const int64_t batched = places - (part ? 1 : 0);
-  const int64_t batch = batched >= most ? most : batched / 2;
-  if (batch > staging.batch) set_batch(static_cast<int32_t>(batch), staging);
+void widen_batches(int64_t bytes, int element_bytes, HaloPlan& plan) {
+  HaloStaging& staging = plan.staging;
+  if (!staging.runs) {
+    const int64_t places = bytes / kHaloMultiplyWarps / staging.segment_bytes;
+    const int32_t most = batched_segments(staging);
+    const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
+    const int64_t batched = places - (part ? 1 : 0);
+    const int64_t batch = batched >= most ? most : batched / 2;
+    if (batch > staging.batch) set_batch(static_cast<int32_t>(batch), staging);
+    return;
+  }
+  const int32_t rows = std::min(staging.tile[1], std::max(staging.segments[0], staging.segments[1]));
+  for (int32_t parts = 1; staging.row_segments == 1 && parts <= rows; ++parts) {
+    const int32_t batch = static_cast<int32_t>(ceil_div(rows, parts));
+    if (batch <= staging.batch) return;
+    const int64_t pitch = run_pitch(int64_t{batch} * staging.segment_bytes);
+    if (kHaloMultiplyWarps * plan.slab_channels * pitch > bytes || !run_batch_fits(staging, element_bytes, batch)) {
+      continue;
+    }
+    set_run_batch(plan.slab_channels, batch, staging);
+    return;
+  }
 }
 
 int32_t batches(const HaloStaging& staging) {
+  if (staging.runs) {
+    const int g = staging.segments[1] > staging.segments[0] ? 1 : 0;
+    return staging.batch_of(g, staging.segments[g] - 1) + 1;
+  }
   return static_cast<int32_t>(ceil_div(batched_segments(staging), staging.batch));
 }
 

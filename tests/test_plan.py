@@ -110,6 +110,29 @@ def test_positions_are_folded_and_groups_joined(name: str, precision: str, expec
     assert f" {expected} " in plan.plan
 
 
+@pytest.mark.parametrize(
+    ("name", "layout", "precision", "expected"),
+    [
+        *(
+            (name, "NCDHW", precision, ("sets=2", "pair_rows=1", "staging=runs"))
+            for name in ["height_sets", "height_sets_of_groups"]
+            for precision in ["fp32", "tf32", "fp16", "bf16"]
+        ),
+        *(
+            (name, "NDHWC", precision, ("sets=2", "slab_channels=32", "staging=boxes"))
+            for name in ["channel_sets", "channel_sets_of_groups"]
+            for precision in ["fp16", "bf16"]
+        ),
+        ("runs_of_rows", "NCDHW", "fp16", ("sets=1", "pair_rows=0", "staging=runs")),
+        ("runs_in_a_row", "NCDHW", "tf32", ("sets=2", "pair_rows=0", "staging=runs")),
+    ],
+)
+def test_sets_and_runs(name: str, layout: str, precision: str, expected: tuple[str, ...]) -> None:
+    """The problems of tests/test_tensor_cores.py that stand for such plans get them."""
+    plan = forward_plan(Layer(**asdict(TILED[name])), precision, layout, has_wgmma=True)
+    assert all(f" {part} " in plan.plan for part in expected), plan.plan
+
+
 def test_expected_times_are_those_of_the_record() -> None:
     """Costs are fitted to an H200: where a layer takes longer than its launches, they are right to a factor of 2."""
     content = records.load(ROOT / "benchmarks" / "results" / "h200.json")

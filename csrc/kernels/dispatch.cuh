@@ -74,8 +74,10 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
   const int64_t round = plan.splits * plan.groups <= blocks ? plan.splits * plan.groups : plan.splits;
+  // Without a weight to pack, the kernel before this one is not ours.
+  const LaunchOrder order = plan.packed_bytes > 0 ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
   launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / round * round), kHaloThreads, stream,
-         params, plan.memory.bytes);
+         params, plan.memory.bytes, order);
 }
 
 template <typename T>

@@ -142,7 +142,7 @@ bool encode_output(HaloParams<T>& params, const Problem& problem, MutableTensor 
   const HaloPlan& plan = params.plan;
   const HaloStaging& staging = plan.staging;
   if (!staging.boxes) return false;
-  const bool paired = plan.pair_rows || plan.sets == 2;
+  const bool paired = plan.pair_rows || plan.width_sets();
   const int counts[3] = {plan.axis[0].stride, plan.axis[1].stride, paired ? 1 : plan.axis[2].stride};
   for (int map = 0; map < counts[0] * counts[1] * counts[2]; ++map) {
     const int residue[3] = {map / (counts[1] * counts[2]), map / counts[2] % counts[1], map % counts[2]};

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/halo_params.h"
+#include "kernels/halo_run_store.cuh"
 #include "kernels/halo_thread_store.cuh"
 #include "kernels/hopper.cuh"
 
@@ -37,13 +38,19 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
     } else if (column % 2 == 0) {
       entry = columns + g * plan.n + column % 8 / 2 * (plan.n / 8) + column / 8;
     }
-    if (entry != nullptr) *entry = kHaloNoPlace;
+    if (entry != nullptr) *entry = staging.runs ? run_place(0, 0, 0) : kHaloNoPlace;
     if (place >= staging.extent || !staging.is_output(position)) continue;
     const int w = position % plan.halo[2];
     const int in_segment = w % staging.columns;
     const int segment = staging.segment_of(position) - staging.segment_of(staging.start[g]);
     const int offset = staging.segment_offset(g, segment);
-    if (entry != nullptr) {
+    if (entry != nullptr && staging.runs) {
+      const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
+      // Whole rows follow one another: what lies past the output's width would be the next row's.
+      const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
+      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - w * phases : 2 * phases;
+      *entry = run_place(elements, max(0, min(2 * phases, left)), staging.batch_of(g, segment));
+    } else if (entry != nullptr) {
       *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
     }
     if (image == 0 && (place == 0 || in_segment == 0)) {
@@ -53,20 +60,9 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
                                                      static_cast<uint16_t>(w),
                                                      static_cast<uint16_t>(count),
                                                      static_cast<uint16_t>(in_segment),
-                                                     static_cast<uint16_t>(offset)};
+                                                     static_cast<uint16_t>(offset),
+                                                     static_cast<uint16_t>(staging.batch_rest(g, segment))};
     }
-  }
-}
-
-// Two 16-bit elements, each rounded once, to nearest even.
-template <typename T>
-__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
   }
 }
 
@@ -118,6 +114,8 @@ class HaloPlaces {
   uint32_t bits_;
 };
 
+enum class HaloWay { kBoxes, kThreads, kRuns };  // of storing
+
 template <int kIndex>
 using HaloStep = std::integral_constant<int, kIndex>;
 
@@ -136,7 +134,7 @@ class HaloEpilogue {
         address_(hopper::shared_address(memory)),
         warpgroup_(warpgroup),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        paired_(kSets == 2 || params.plan.pair_rows),
+        paired_(params.plan.width_sets() || params.plan.pair_rows),
         item_(params.plan, 0) {}
 
   __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
@@ -149,11 +147,14 @@ class HaloEpilogue {
                 : plan.axis[2].in_m > 1 ? slab.width
                                         : phase.width);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = lane_ / 4 + (plan.pair_rows ? 0 : 8 * i);
-      bias_[i] = params_.bias != nullptr && row < channels_left()
-                     ? to_accumulator(__ldg(params_.bias + (first_channel() + row) * params_.bias_stride))
-                     : 0;
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = lane_ / 4 + (plan.pair_rows ? 0 : 8 * half) + (plan.channel_sets() ? 16 * set : 0);
+        bias_[set][half] = params_.bias != nullptr && row < channels_left()
+                               ? to_accumulator(__ldg(params_.bias + (first_channel() + row) * params_.bias_stride))
+                               : 0;
+      }
     }
   }
 
@@ -162,46 +163,46 @@ class HaloEpilogue {
     if (channels_left() <= 0) return;
     // Passes of their own: most layers need neither, and the stores of a fragment wait for nothing.
     if (params_.bias != nullptr) {
-      change(c, [&](float value, int half) { return value + bias_[half]; });
+      change(c, [&](float value, int set, int half) { return value + bias_[set][half]; });
     }
     if (params_.relu) {
-      change(c, [](float value, int) { return greater(value, 0); });
+      change(c, [](float value, int, int) { return greater(value, 0); });
     }
-    if (params_.boxes_out) {
-      store_as<true>(c);
+    if (staging_.runs) {
+      store_as<HaloWay::kRuns>(c);
+    } else if (params_.boxes_out) {
+      store_as<HaloWay::kBoxes>(c);
     } else {
-      store_as<false>(c);
+      store_as<HaloWay::kThreads>(c);
     }
   }
 
   // Before the block's shared memory goes.
-  __device__ __forceinline__ void finish() const {
-    if (hopper::elect_lane()) hopper::bulk_wait_read<0>();
-  }
+  __device__ __forceinline__ void finish() const { hopper::bulk_wait_read<0>(); }
 
  private:
   static constexpr int kSteps = kN / kHaloStagedColumns;
   template <HaloRows kRows>
   static constexpr bool kMatrices = sizeof(T) == 2 && kRows == HaloRows::kChannels;
 
-  // `finish`: of a value and whether its row is lane/4 (0) or lane/4 + 8 (1).
+  // `finish`: of a value, its set and whether its row is lane/4 (0) or lane/4 + 8 (1).
   template <typename Finish>
   __device__ __forceinline__ static void change(float (&c)[kSets][kN / 2], Finish&& finish) {
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-      for (int i = 0; i < kN / 2; ++i) c[set][i] = finish(c[set][i], i / 2 % 2);
+      for (int i = 0; i < kN / 2; ++i) c[set][i] = finish(c[set][i], set, i / 2 % 2);
     }
   }
 
-  template <bool kBoxes>
+  template <HaloWay kWay>
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if (params_.destination_channels_contiguous) {
-      if constexpr (kSets == 1) store_as<kBoxes, HaloRows::kChannels>(c);
+      if constexpr ((kSets == 1 || sizeof(T) == 2) && kWay != HaloWay::kRuns) store_rows<kWay, HaloRows::kChannels>(c);
     } else if (paired_) {
-      store_as<kBoxes, HaloRows::kWidthPhases>(c);
+      store_rows<kWay, HaloRows::kWidthPhases>(c);
     } else if constexpr (kSets == 1) {
-      store_as<kBoxes, HaloRows::kWidths>(c);
+      store_rows<kWay, HaloRows::kWidths>(c);
     }
   }
 
@@ -218,29 +219,61 @@ class HaloEpilogue {
     return (residue(0) * plan.axis[1].stride + residue(1)) * (paired_ ? 1 : plan.axis[2].stride) + residue(2);
   }
 
-  template <bool kBoxes, HaloRows kRows>
-  __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
-    if constexpr (kBoxes) wait_for_boxes<0>();
+  template <HaloWay kWay, HaloRows kRows>
+  __device__ __forceinline__ void store_rows(const float (&c)[kSets][kN / 2]) {
+    if constexpr (kWay == HaloWay::kRuns) {
+      if (staging_.segments[warpgroup_] > 0) store_runs<kRows>(c);
+      return;
+    }
+    if constexpr (kWay == HaloWay::kBoxes) wait_until_read<0>();
+    uint32_t end = staging_.end[warpgroup_];
     int step = 0;
 #pragma unroll 1
     for (int batch = 0; step <= kSteps; ++batch) {
-      if (kBoxes && batch > 0) wait_for_boxes<1>();  // the batch before the last one has been read
-      step = stage_batch<kBoxes, kRows>(c, step);
-      hand_over<kBoxes, kRows>(batch);
+      if constexpr (kWay == HaloWay::kBoxes) {
+        if (batch > 0) wait_until_read<1>();  // the batch before the last one has been read
+      }
+      step = stage_batch<kWay, kRows>(c, step, end);
+      end &= end - 1;
+      hand_over<kWay, kRows>(batch);
     }
-    if (kBoxes && staging_.part[warpgroup_] >= 0) {
+    if (kWay == HaloWay::kBoxes && staging_.part[warpgroup_] >= 0) {
       thread_store().template store<kRows>(segments_[staging_.part[warpgroup_]]);
       __syncwarp();
     }
   }
 
-  // Stages a step's columns after another, from `first` on until a batch ends; returns the step that follows, or,
-  // after the last batch, kSteps + 1. A jump
-  // leads to the first one, and the steps are the only unrolled code: fetching more would take longer than running it.
-  template <bool kBoxes, HaloRows kRows>
-  __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first) const {
+  template <HaloRows kRows>
+  __device__ __forceinline__ void store_runs(const float (&c)[kSets][kN / 2]) {
+    const HaloTarget<T> to = target();
+    const HaloRunStore<T> runs(params_, to, slab_channels(), segments_, address_);
+    uint32_t end = staging_.end[warpgroup_];
+    int step = 0;
+    int segment = 0;
+    run_batch_ = 0;
+#pragma unroll 1
+    while (step <= kSteps) {
+      wait_until_read<0>();
+#pragma unroll
+      for (int half = 0; half < 2; ++half) run_rows_[half] = runs.staged(segment, lane_ / 4 + 8 * half);
+      step = stage_batch<HaloWay::kRuns, kRows>(c, step, end);
+      end &= end - 1;
+      run_batch_ ^= kHaloRunBatchBit;
+      hopper::fence_async_proxy();
+      __syncwarp();
+      segment = runs.store(segment);
+      hopper::bulk_commit();
+    }
+  }
+
+  // Stages a step's columns after another, from `first` on until a batch ends, `end` being the marks of those to come;
+  // returns the step to go on with or, after the last batch, kSteps + 1. A jump leads to the first step, and the steps
+  // are the only unrolled code: fetching more would take longer than running it.
+  // Where the next batch begins in the same step, boxes and what threads store stage its columns at once, in another
+  // place. Runs have one place, so that the step is done again, for the other batch's columns.
+  template <HaloWay kWay, HaloRows kRows>
+  __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
     const uint32_t open = staging_.open[warpgroup_];
-    const uint32_t end = staging_.end[warpgroup_];
     constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
     const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
     const uint16_t* columns = columns_ + thread * kSteps * kPlaces;
@@ -250,9 +283,13 @@ class HaloEpilogue {
       if constexpr (kStep < kSteps) {
         const HaloPlaces<kPlaces> places = next;
         if constexpr (kStep + 1 < kSteps) next = HaloPlaces<kPlaces>(columns, kStep + 1);
-        if (kBoxes && (open >> kStep & 1) != 0) wait_for_boxes<0>();  // the next batch begins, too
-        if constexpr (kMatrices<kRows>) {
-          stage_matrices(c[0], 2 * kStep, places.first());
+        if (kWay == HaloWay::kBoxes && (open >> kStep & 1) != 0) wait_until_read<0>();  // the next batch begins, too
+        if constexpr (kWay == HaloWay::kRuns) {
+          stage_run<kRows>(c, 2 * kStep, places.first());
+          stage_run<kRows>(c, 2 * kStep + 1, places.second());
+        } else if constexpr (kMatrices<kRows>) {
+#pragma unroll
+          for (int set = 0; set < kSets; ++set) stage_matrices(c[set], 2 * kStep, places.first(), 32 * set);
         } else if constexpr (kRows == HaloRows::kChannels) {
           stage_channels(c[0], 2 * kStep, places.first());
           stage_channels(c[0], 2 * kStep + 1, places.second());
@@ -265,54 +302,55 @@ class HaloEpilogue {
         return false;
       }
     };
+    const auto after = [&](int step) { return kWay == HaloWay::kRuns && (open >> step & 1) != 0 ? step : step + 1; };
     switch (first) {
       case 0:
-        if (stage(HaloStep<0>())) return 1;
+        if (stage(HaloStep<0>())) return after(0);
         [[fallthrough]];
       case 1:
-        if (stage(HaloStep<1>())) return 2;
+        if (stage(HaloStep<1>())) return after(1);
         [[fallthrough]];
       case 2:
-        if (stage(HaloStep<2>())) return 3;
+        if (stage(HaloStep<2>())) return after(2);
         [[fallthrough]];
       case 3:
-        if (stage(HaloStep<3>())) return 4;
+        if (stage(HaloStep<3>())) return after(3);
         [[fallthrough]];
       case 4:
-        if (stage(HaloStep<4>())) return 5;
+        if (stage(HaloStep<4>())) return after(4);
         [[fallthrough]];
       case 5:
-        if (stage(HaloStep<5>())) return 6;
+        if (stage(HaloStep<5>())) return after(5);
         [[fallthrough]];
       case 6:
-        if (stage(HaloStep<6>())) return 7;
+        if (stage(HaloStep<6>())) return after(6);
         [[fallthrough]];
       case 7:
-        if (stage(HaloStep<7>())) return 8;
+        if (stage(HaloStep<7>())) return after(7);
         [[fallthrough]];
       case 8:
-        if (stage(HaloStep<8>())) return 9;
+        if (stage(HaloStep<8>())) return after(8);
         [[fallthrough]];
       case 9:
-        if (stage(HaloStep<9>())) return 10;
+        if (stage(HaloStep<9>())) return after(9);
         [[fallthrough]];
       case 10:
-        if (stage(HaloStep<10>())) return 11;
+        if (stage(HaloStep<10>())) return after(10);
         [[fallthrough]];
       case 11:
-        if (stage(HaloStep<11>())) return 12;
+        if (stage(HaloStep<11>())) return after(11);
         [[fallthrough]];
       case 12:
-        if (stage(HaloStep<12>())) return 13;
+        if (stage(HaloStep<12>())) return after(12);
         [[fallthrough]];
       case 13:
-        if (stage(HaloStep<13>())) return 14;
+        if (stage(HaloStep<13>())) return after(13);
         [[fallthrough]];
       case 14:
-        if (stage(HaloStep<14>())) return 15;
+        if (stage(HaloStep<14>())) return after(14);
         [[fallthrough]];
       case 15:
-        if (stage(HaloStep<15>())) return 16;
+        if (stage(HaloStep<15>())) return after(15);
         [[fallthrough]];
       default:
         return kSteps + 1;
@@ -321,8 +359,8 @@ class HaloEpilogue {
 
   // All but the last kPending batches have been read.
   template <int kPending>
-  __device__ __forceinline__ void wait_for_boxes() const {
-    hopper::bulk_wait_read<kPending>();  // of the lane that handed them over; the others have none
+  __device__ __forceinline__ void wait_until_read() const {
+    hopper::bulk_wait_read<kPending>();  // of the lanes that handed them over; the others have none
     __syncwarp();
   }
 
@@ -345,6 +383,28 @@ class HaloEpilogue {
     }
   }
 
+  // Fragment j of a thread's channels, of both phases of the height where they are the sets.
+  template <HaloRows kRows>
+  __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
+    const uint32_t place = entry ^ run_batch_;
+    const uint32_t missing = place >> kHaloRunOffsetBits;
+    const uint32_t at = (place & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
+    const int i = 4 * j;
+    if constexpr (kRows == HaloRows::kWidths) {
+      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[0][i + 1]});
+      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
+    } else if (kSets == 1 || params_.plan.pair_rows) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        stage_outputs<T>(run_rows_[0] + at + static_cast<uint32_t>(set * staging_.row_step), missing,
+                         {c[set][i], c[set][i + 2], c[set][i + 1], c[set][i + 3]});
+      }
+    } else if constexpr (kSets == 2) {
+      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]});
+      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[1][i + 2], c[0][i + 3], c[1][i + 3]});
+    }
+  }
+
   // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases.
   __device__ __forceinline__ void stage_channels(const float (&c)[kN / 2], int j, uint32_t place) const {
     // The swizzle's pattern stays the same from a thread's first column to its second.
@@ -357,11 +417,14 @@ class HaloEpilogue {
       stage_one(at + column_step, place, c[4 * j + 2 * half + 1]);
     }
   }
-  // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place.
-  __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t place) const {
+  // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place,
+  // `first` bytes into its channels.
+  __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t place,
+                                                 uint32_t first) const {
     const uint32_t flip = place >> 3 & static_cast<uint32_t>(staging_.swizzle);
-    const uint32_t at = place == kHaloNoPlace ? hopper::shared_address(halo_spare())
-                                              : address_ + place + (static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
+    const uint32_t at = place == kHaloNoPlace
+                            ? hopper::shared_address(halo_spare())
+                            : address_ + place + (first + static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
     uint32_t matrix[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -371,12 +434,12 @@ class HaloEpilogue {
     hopper::store_matrices_transposed(at, matrix);
   }
 
-  template <bool kBoxes, HaloRows kRows>
-  __device__ __forceinline__ void hand_over(int batch) {
+  template <HaloWay kWay, HaloRows kRows>
+  __device__ __forceinline__ void hand_over(int batch) const {
     const int part = staging_.part[warpgroup_];
     const int first = batch * staging_.batch + (part == 0 ? 1 : 0);
     const int last = min(first + staging_.batch, staging_.segments[warpgroup_] - (part > 0 ? 1 : 0));
-    if constexpr (kBoxes) {
+    if constexpr (kWay == HaloWay::kBoxes) {
       hopper::fence_async_proxy();
       __syncwarp();
       if (hopper::elect_lane()) {
@@ -402,10 +465,13 @@ class HaloEpilogue {
     }
   }
 
-  __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
+  __device__ __forceinline__ int slab_channels() const { return min(channels_left(), params_.plan.slab_channels); }
+  __device__ __forceinline__ HaloTarget<T> target() const {
     const int residues[3] = {residue(0), residue(1), residue(2)};
-    return HaloThreadStore<T>(params_, item_, residues, paired_, first_channel(),
-                              min(channels_left(), params_.plan.slab_channels), memory_);
+    return HaloTarget<T>(params_, item_, residues, paired_, first_channel());
+  }
+  __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
+    return HaloThreadStore<T>(params_, target(), paired_, slab_channels(), params_.plan.batch - item_.image, memory_);
   }
 
   const HaloParams<T>& params_;
@@ -421,7 +487,10 @@ class HaloEpilogue {
   HaloItem item_;
   int slab_channel_;
   int residue_;  // a bit for each axis
-  float bias_[2];
+  float bias_[kSets][2];
+  // Of the batch, of runs.
+  uint32_t run_rows_[2];  // where each of a thread's channels begins in shared memory
+  uint32_t run_batch_;
 };
 
 }  // namespace convt3d

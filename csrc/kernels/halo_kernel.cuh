@@ -38,10 +38,10 @@ struct HaloBarriers {
 __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shifts) {
   const int panel_steps = plan.row_bytes / kHaloOperandBytes;
   for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
-    const HaloPhase phase = halo_phase(plan, segment / plan.sets);
+    const HaloPhase phase = halo_phase(plan, segment / plan.sets, segment % plan.sets);
     const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
     const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
-    const HaloTaps& taps_w = plan.axis[2].taps[phase.width + segment % plan.sets];
+    const HaloTaps& taps_w = plan.axis[2].taps[phase.width];
     uint16_t* entries = shifts + plan.segment_first[segment] * plan.stage_steps();
     for (int step = static_cast<int>(threadIdx.x); step < plan.segment_steps[segment];
          step += static_cast<int>(blockDim.x)) {
@@ -162,6 +162,7 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
   const HaloPlan& plan = params.plan;
   const bool keeps = keeps_weights(plan);
   HaloPlace place;
+  hopper::wait_for_predecessors();  // which packed the weight
   for (uint32_t index = blockIdx.x; index < items; index += gridDim.x) {
     const HaloStream stream(plan, HaloItem(plan, index));
     const unsigned char* source = params.weight + stream.first * kHaloStageBytes;

@@ -45,6 +45,11 @@ __device__ __forceinline__ void wait_clocks(uint32_t clocks) {
   } while (now - begin < clocks);
 }
 
+// The next kernel of the stream may begin, if it was launched to overlap (LaunchOrder), once all blocks have said so.
+__device__ __forceinline__ void allow_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Until the kernels that this one overlaps are done and what they wrote is visible.
+__device__ __forceinline__ void wait_for_predecessors() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // Contiguous bytes, a multiple of 16, both addresses aligned to 16; completes on the barrier.
 __device__ __forceinline__ void copy_to_shared(void* destination, const void* source, uint32_t bytes,
                                                uint64_t* barrier) {
@@ -59,7 +64,6 @@ __device__ __forceinline__ void copy_to_shared(void* destination, const void* so
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0); }
 
 // True in one lane of a warp, always the same. The compiler knows that there is no other.
-
 __device__ __forceinline__ bool elect_lane() {
   uint32_t elected;
   asm volatile(
@@ -78,6 +82,25 @@ __device__ __forceinline__ void store_shared(uint32_t address, const uint4& valu
       "{\n.reg .pred is;\nsetp.ne.u32 is, %1, 0;\n@is st.shared.v4.u32 [%0], {%2, %3, %4, %5};\n}" ::"r"(address),
       "r"(static_cast<uint32_t>(exists)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
       : "memory");
+}
+
+// 2, 4, 8 or 16 bytes.
+template <typename Piece>
+__device__ __forceinline__ Piece load_shared(uint32_t address) {
+  Piece value;
+  if constexpr (sizeof(Piece) == 2) {
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+  } else if constexpr (sizeof(Piece) == 4) {
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  } else if constexpr (sizeof(Piece) == 8) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address) : "memory");
+  } else {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(address)
+                 : "memory");
+  }
+  return value;
 }
 
 struct BoxOrigin {
@@ -102,6 +125,11 @@ __device__ __forceinline__ void copy_box_to_global(const void* map, const void* 
       "r"(shared_address(source)), "r"(origin.at[0]), "r"(origin.at[1]), "r"(origin.at[2]), "r"(origin.at[3]),
       "r"(origin.at[4])
       : "memory");
+}
+// Contiguous bytes, as copy_to_shared, the other way and in the background.
+__device__ __forceinline__ void copy_to_global(void* destination, uint32_t source, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes)
+               : "memory");
 }
 // A thread's copies to global memory since the last commit become a group.
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -72,18 +72,29 @@ inline void allow_shared_memory(const char* name, const void* function, int64_t 
   known = bytes;
 }
 
+// When a kernel begins: after all earlier work of its stream or, if that kernel allows it (griddepcontrol), while the
+// one before it still runs, whose results it then waits for itself.
+enum class LaunchOrder { kAfter, kOverlapping };
+
 // `blocks` past the largest grid are taken by the kernels' own loops over their tiles.
 template <typename Params>
 void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream, const Params& params,
-            int64_t shared_bytes = 0) {
+            int64_t shared_bytes = 0, LaunchOrder order = LaunchOrder::kAfter) {
   if (blocks == 0) return;
   const void* function = reinterpret_cast<const void*>(kernel);
   if (shared_bytes > 0) allow_shared_memory(name, function, shared_bytes);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, INT_MAX)));
+  cudaLaunchAttribute overlapping{};
+  overlapping.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlapping.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(blocks, INT_MAX)));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &overlapping;
+  config.numAttrs = order == LaunchOrder::kOverlapping ? 1 : 0;
   void* arguments[] = {const_cast<Params*>(&params)};
-  check_cuda(cudaLaunchKernel(function, grid, dim3(static_cast<unsigned>(threads)), arguments,
-                              static_cast<size_t>(shared_bytes), static_cast<cudaStream_t>(stream)),
-             name);
+  check_cuda(cudaLaunchKernelExC(&config, function, arguments), name);
 }
 
 }  // namespace convt3d

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/halo_params.h"
+#include "kernels/hopper.cuh"
 #include "kernels/matrix_element.cuh"
 
 namespace convt3d {
@@ -20,6 +21,9 @@ struct PackHaloWeightParams {
 
 template <typename T>
 __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightParams<T> params) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  hopper::allow_dependents();  // the multiplication may set up and load its first tiles
+#endif
   constexpr int kPlaneChannels = kPieceChannels<T>;
   const HaloPlan& plan = params.plan;
   const int64_t pieces = plan.packed_bytes / 16;
@@ -37,7 +41,6 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
     int phase_index = 0;
     while (stage >= plan.first_stage(phase_index + 1)) ++phase_index;
     stage -= plan.first_stage(phase_index);
-    const HaloPhase phase = halo_phase(plan, phase_index);
     const int* first = plan.segment_first + phase_index * plan.sets;
     const int per_chunk = first[plan.sets] - first[0];
     const int chunk = stage / per_chunk;
@@ -45,9 +48,10 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
     const int set = stage >= first[1] - first[0] ? 1 : 0;
     const int step = (stage - (first[set] - first[0])) * plan.stage_steps() + block / plan.terms;
     const bool filler = step >= plan.segment_steps[phase_index * plan.sets + set];
+    const HaloPhase phase = halo_phase(plan, phase_index, set);
     const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
     const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
-    const HaloTaps& taps_w = plan.axis[2].taps[phase.width + set];
+    const HaloTaps& taps_w = plan.axis[2].taps[phase.width];
     const int tap_step = step % plan.tap_steps;
     int entry = filler ? 0 : step / plan.tap_steps;
     const int w = entry % taps_w.count;
@@ -57,7 +61,8 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
 
     const HaloSlab slab = halo_slab(plan, m_tile * 4 + row / 16);
     const int row_in_slab = row % 16;
-    const int output_channel = slab.channel + (plan.pair_rows ? row_in_slab % 8 : row_in_slab);
+    const int output_channel =
+        slab.channel + (plan.pair_rows ? row_in_slab % 8 : row_in_slab) + (plan.channel_sets() ? 16 * set : 0);
     const int tap_d = taps_d.tap[d][slab.depth];
     const int tap_h = taps_h.tap[h][slab.height];
     const int tap_w = taps_w.tap[w][plan.pair_rows ? row_in_slab / 8 : slab.width];

@@ -160,6 +160,68 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
                  "segments hold all outputs");
 }
 
+// The same of runs: each output is staged once, in its batch, where it overwrites no other, with the alignment that it
+// has in the output.
+void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes, int g) {
+  const HaloStaging& staging = plan.staging;
+  const auto expect_runs = [&](bool condition, const char* what) { expect(condition, what, problem); };
+  const int phases = staging.column_bytes / element_bytes;
+  const int row_outputs = static_cast<int>(problem.output_size(2));
+  const int first = staging.segment_of(staging.start[g]);
+  const int steps = (staging.extent + staging.step - 1) / staging.step;
+  uint32_t end = staging.end[g];
+  int staged = 0;
+  int step = 0;
+  for (int batch = 0; step <= steps; ++batch) {
+    std::map<int, int64_t> places;  // byte of the channel's run -> output of the tile's depth
+    for (; step < steps; ++step) {
+      for (int column = step * staging.step; column < std::min((step + 1) * staging.step, staging.extent); ++column) {
+        const int position = staging.start[g] + column;
+        if (!staging.is_output(position)) continue;
+        const int segment = staging.segment_of(position) - first;
+        if (((staging.batch_of(g, segment) ^ batch) & 1) != 0) continue;
+        expect_runs(staging.batch_of(g, segment) == batch, "a column's batch has begun and not left");
+        const int after = segment + staging.batch_rest(g, segment);
+        expect_runs(staging.batch_of(g, after - 1) == batch && after <= staging.segments[g] &&
+                        (after == staging.segments[g] || staging.batch_of(g, after) == batch + 1),
+                    "a batch ends where the next begins");
+        const int w = position % plan.halo[2];
+        const int h = position / plan.halo[2] % plan.halo[1];
+        ++staged;
+        for (int row = 0; row < staging.rows; ++row) {
+          for (int phase = 0; phase < phases; ++phase) {
+            const int output = w * phases + phase;
+            if (plan.tiles[2] == 1 && output >= row_outputs) continue;
+            const int place = staging.segment_offset(g, segment) + w % staging.columns * staging.column_bytes +
+                              row * staging.row_step + phase * element_bytes;
+            const int64_t at = int64_t{h} * (staging.rows == 2 ? 2 : plan.axis[1].stride) + row;
+            expect_runs(places.emplace(place, at * row_outputs + output).second, "a place holds one output");
+          }
+        }
+      }
+      if ((end >> step & 1) != 0) break;
+    }
+    if (step == steps)
+      ++step;  // the last batch
+    else if ((staging.open[g] >> step & 1) == 0)
+      ++step;
+    end &= end - 1;
+    for (const auto& [place, output] : places) {
+      expect_runs(place + element_bytes + 15 <= staging.pitch, "a channel's place is in its part of the staging");
+      expect_runs(place / element_bytes < 1 << kHaloRunOffsetBits, "the table of columns can name the place");
+      const auto& [first_place, first_output] = *places.begin();
+      const int64_t apart = (output - first_output) * element_bytes - (place - first_place);
+      expect_runs(apart % 16 == 0 && (apart == 0 || !staging.joined_rows), "a place is aligned as its output");
+    }
+  }
+  int outputs = 0;
+  for (int column = 0; column < staging.extent; ++column) outputs += staging.is_output(staging.start[g] + column);
+  expect_runs(end == 0 && staged == outputs, "all outputs are staged");
+  expect_runs(kHaloMultiplyWarps * staging.warp_bytes <= plan.memory.ring - plan.memory.staging &&
+                  plan.slab_channels * staging.pitch <= staging.warp_bytes && staging.pitch % 16 == 0,
+              "the channels fit");
+}
+
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
   for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
@@ -202,7 +264,11 @@ void check_halo(const Problem& problem) {
         const int half = plan.tile[0] / 2;
         const bool halves = plan.tile[0] % 2 == 0 && extent(half) <= plan.n && plan.columns == extent(half) &&
                             plan.second_start == (half * plan.halo[1] * plan.halo[2]) << plan.image_log;
-        expect(neighbours || halves, "two warpgroups hold the tile's columns", problem);
+        const int rows = plan.tile[1] / 2;
+        const bool height_halves = plan.tile[0] == 1 && plan.tile[1] % 2 == 0 && plan.image_log == 0 &&
+                                   plan.columns == (rows - 1) * plan.halo[2] + plan.tile[2] && plan.columns <= plan.n &&
+                                   plan.second_start == rows * plan.halo[2];
+        expect(neighbours || halves || height_halves, "two warpgroups hold the tile's columns", problem);
         const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
         expect(plan.fold_bytes >= positions * plan.row_bytes && plan.fold_bytes % 1024 == 0, "a panel holds the tile",
                problem);
@@ -234,7 +300,13 @@ void check_halo(const Problem& problem) {
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
                "slabs hold the output channels", problem);
         expect(plan.memory.bytes <= 227 * 1024 && plan.memory.staging % 1024 == 0, "shared memory suffices", problem);
-        for (int g = 0; g < 2; ++g) check_staging(problem, plan, g);
+        for (int g = 0; g < 2; ++g) {
+          if (plan.staging.runs) {
+            check_runs(problem, plan, element.bytes, g);
+          } else {
+            check_staging(problem, plan, g);
+          }
+        }
       }
     }
   }
@@ -343,10 +415,11 @@ int main() {
     problem.groups = draw(1, 3);
     problem.in_channels = problem.groups * draw(1, 70);
     problem.out_channels = problem.groups * draw(1, 70);
+    const int largest_stride = draw(0, 1) == 0 ? kHaloMaxStride : 6;  // others have no tensor-core plan
     for (int axis = 0; axis < 3; ++axis) {
       problem.input_size[axis] = draw(1, 9);
       problem.kernel_size[axis] = draw(1, 7);
-      problem.stride[axis] = draw(1, 6);
+      problem.stride[axis] = draw(1, largest_stride);
       problem.dilation[axis] = draw(1, 6);
       problem.padding[axis] = draw(0, 7);
       problem.output_padding[axis] =

@@ -1,0 +1,205 @@
+// Runs (see halo_staging.h): a channel's rows as they follow one another in the output. They are staged element by
+// element, with the alignment that the batch's first row has in memory: the copy engine stores a channel's whole
+// sectors in the background, threads what is left at both ends.
+#pragma once
+
+#include "kernels/halo_target.cuh"
+#include "kernels/hopper.cuh"
+
+namespace convt3d {
+
+constexpr uint32_t kHaloRunBatchBit = 1u << (kHaloRunOffsetBits + kHaloRunMissingBits);
+
+// An entry of the table of columns.
+__device__ __forceinline__ uint16_t run_place(int elements, int outputs, int batch) {
+  return static_cast<uint16_t>(elements | (kHaloRunOutputs - outputs) << kHaloRunOffsetBits |
+                               ((batch & 1) != 0 ? kHaloRunBatchBit : 0));
+}
+
+// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of another batch's place there are more.
+__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const float (&values)[4]) {
+  asm volatile(
+      "{\n.reg .pred is<4>;\n"
+      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\nsetp.lt.u32 is2, %1, 2;\nsetp.lt.u32 is3, %1, 1;\n"
+      "@is0 st.shared.f32 [%0], %2;\n@is1 st.shared.f32 [%0+4], %3;\n"
+      "@is2 st.shared.f32 [%0+8], %4;\n@is3 st.shared.f32 [%0+12], %5;\n}" ::"r"(at),
+      "r"(missing), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
+}
+__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const float (&values)[2]) {
+  asm volatile(
+      "{\n.reg .pred is<2>;\nsetp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\n"
+      "@is0 st.shared.f32 [%0], %2;\n@is1 st.shared.f32 [%0+4], %3;\n}" ::"r"(at),
+      "r"(missing), "f"(values[0]), "f"(values[1]));
+}
+// Two 16-bit elements in each word.
+__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const uint32_t (&pairs)[2]) {
+  asm volatile(
+      "{\n.reg .pred is<4>;\n.reg .b16 value<4>;\n"
+      "mov.b32 {value0, value1}, %2;\nmov.b32 {value2, value3}, %3;\n"
+      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\nsetp.lt.u32 is2, %1, 2;\nsetp.lt.u32 is3, %1, 1;\n"
+      "@is0 st.shared.b16 [%0], value0;\n@is1 st.shared.b16 [%0+2], value1;\n"
+      "@is2 st.shared.b16 [%0+4], value2;\n@is3 st.shared.b16 [%0+6], value3;\n}" ::"r"(at),
+      "r"(missing), "r"(pairs[0]), "r"(pairs[1]));
+}
+__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const uint32_t (&pairs)[1]) {
+  asm volatile(
+      "{\n.reg .pred is<2>;\n.reg .b16 value<2>;\nmov.b32 {value0, value1}, %2;\n"
+      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\n"
+      "@is0 st.shared.b16 [%0], value0;\n@is1 st.shared.b16 [%0+2], value1;\n}" ::"r"(at),
+      "r"(missing), "r"(pairs[0]));
+}
+template <typename T, int kCount>
+__device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, const float (&values)[kCount]) {
+  if constexpr (sizeof(T) == 4) {
+    stage_neighbours(at, missing, values);
+  } else {
+    uint32_t pairs[kCount / 2];
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) pairs[i] = rounded_pair<T>(values[2 * i], values[2 * i + 1]);
+    stage_neighbours(at, missing, pairs);
+  }
+}
+
+// Of one warp and unit.
+template <typename T>
+class HaloRunStore {
+ public:
+  // `channels`: of the slab; `segments`: the warpgroup's; `memory`: address of the warp's staging.
+  __device__ __forceinline__ HaloRunStore(const HaloParams<T>& params, const HaloTarget<T>& target, int channels,
+                                          const HaloStoredSegment* segments, uint32_t memory)
+      : params_(params),
+        staging_(params.plan.staging),
+        target_(target),
+        channels_(channels),
+        segments_(segments),
+        memory_(memory) {}
+
+  // Where a channel's part of the staging begins, for the batch that begins with `segment`.
+  __device__ __forceinline__ uint32_t staged(int segment, int channel) const {
+    return memory_ + static_cast<uint32_t>(channel * staging_.pitch +
+                                           low_bits(row(segments_[segment]) + channel * channel_bytes(), kAligned));
+  }
+
+  // The batch that begins with `segment`; returns the one with which the next begins. The lanes' copies by the copy
+  // engine are one group.
+  __device__ __forceinline__ int store(int segment) const {
+    const HaloStoredSegment first = segments_[segment];
+    const int next = segment + first.batch;
+    const int rows = min(first.batch * staging_.rows, target_.left[1] - first.h * staging_.rows);
+    if (first.d >= target_.left[0] || rows <= 0) return next;
+    const int last = segment + (rows - 1 >> (staging_.rows - 1));
+    if (staging_.joined_rows) {
+      store_run({row(first), 0, begin_of(first), (rows - 1) * staging_.row_step + end_of(segments_[last])});
+    } else {
+#pragma unroll 1
+      for (int i = segment; i <= last; ++i) {
+        const HaloStoredSegment at = segments_[i];
+        store_run({row(at), at.offset, begin_of(at), end_of(at)});
+      }
+    }
+    return next;
+  }
+
+ private:
+  static constexpr int kBytes = static_cast<int>(sizeof(T));
+  static constexpr int kSector = 32;
+  static constexpr int kAligned = 16;  // bytes that staging and memory have alike
+
+  // One channel's bytes `begin` to `end` from a row's `destination` on; `offset`: of the row in the batch.
+  struct Run {
+    unsigned char* destination;
+    int offset;
+    int begin;
+    int end;
+  };
+  // The same, counted from the beginning of the sector that `destination` lies in.
+  struct Channel {
+    unsigned char* to;
+    uint32_t from;
+    int before;  // of the sector
+    bool exists;
+
+    __device__ __forceinline__ Channel(const HaloRunStore& store, const Run& run, int channel) {
+      to = run.destination + channel * store.channel_bytes();
+      before = low_bits(to, kSector);
+      to -= before;
+      // The batch's first row is aligned as this one would be without its offset.
+      from = store.memory_ +
+             static_cast<uint32_t>(channel * store.staging_.pitch + (run.offset - before + kAligned - 1 & -kAligned));
+      exists = channel < store.channels_;
+    }
+    __device__ __forceinline__ int begin(const Run& run) const { return before + run.begin; }
+    __device__ __forceinline__ int end(const Run& run) const { return before + run.end; }
+  };
+
+  __device__ __forceinline__ static int low_bits(const unsigned char* at, int modulus) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(at)) & modulus - 1;
+  }
+  __device__ __forceinline__ int64_t channel_bytes() const { return params_.destination_stride.c * kBytes; }
+  // The slab's first channel, where the segment's column 0 is in the output.
+  __device__ __forceinline__ unsigned char* row(const HaloStoredSegment& segment) const {
+    return reinterpret_cast<unsigned char*>(target_.at(params_, segment.d, segment.h, segment.w - segment.first));
+  }
+  // The segment's outputs, in bytes from there.
+  __device__ __forceinline__ int begin_of(const HaloStoredSegment& segment) const {
+    return segment.first * staging_.column_bytes;
+  }
+  __device__ __forceinline__ int end_of(const HaloStoredSegment& segment) const {
+    return min((segment.first + segment.columns) * staging_.column_bytes,
+               target_.left[2] * kBytes - (segment.w - segment.first) * staging_.column_bytes);
+  }
+
+  // Of every channel.
+  __device__ __forceinline__ void store_run(const Run& run) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const Channel sectors(*this, run, lane);
+    const int begin = sectors.begin(run) + kSector - 1 & -kSector;
+    const int end = sectors.end(run) & -kSector;
+    if (sectors.exists && begin < end) {
+      hopper::copy_to_global(sectors.to + begin, sectors.from + static_cast<uint32_t>(begin),
+                             static_cast<uint32_t>(end - begin));
+    }
+    store_ends(run, lane % 16, lane >= 16);
+  }
+
+  // What is left of a channel's first sector or, of the `tail`, its last one: in pieces that are as large as their
+  // alignment, which memory and staging share, allows.
+  __device__ __forceinline__ void store_ends(const Run& run, int channel, bool tail) const {
+    const Channel ends(*this, run, channel);
+    const int begin = ends.begin(run);
+    const int end = ends.end(run);
+    const int first = begin + kSector - 1 & -kSector;  // of the whole sectors
+    const int last = end & -kSector;
+    int at = tail ? max(last, first) : begin;
+    const int left = tail ? end : min(first, end);
+    if (!ends.exists || at >= left) return;
+    const auto copy = [&](auto piece, bool fits) {
+      using Piece = decltype(piece);
+      if (!fits) return;
+      *reinterpret_cast<Piece*>(ends.to + at) = hopper::load_shared<Piece>(ends.from + static_cast<uint32_t>(at));
+      at += static_cast<int>(sizeof(Piece));
+    };
+    const auto grow = [&](auto piece) {
+      constexpr int kSize = sizeof(piece);
+      copy(piece, (at & kSize) != 0 && at + kSize <= left);
+    };
+    const auto shrink = [&](auto piece) { copy(piece, at + static_cast<int>(sizeof(piece)) <= left); };
+    if constexpr (kBytes == 2) grow(uint16_t());
+    grow(uint32_t());
+    grow(uint2());
+    grow(uint4());
+    shrink(uint4());
+    shrink(uint2());
+    shrink(uint32_t());
+    if constexpr (kBytes == 2) shrink(uint16_t());
+  }
+
+  const HaloParams<T>& params_;
+  const HaloStaging& staging_;
+  const HaloTarget<T>& target_;
+  int channels_;
+  const HaloStoredSegment* segments_;
+  uint32_t memory_;
+};
+
+}  // namespace convt3d
