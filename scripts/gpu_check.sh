@@ -121,8 +121,9 @@ sanitize() {
 # torch asks the driver for things that may be absent; such answers are no errors of ours.
 memcheck() { sanitize memcheck --report-api-errors no --kernel-name kns=convt3d; }
 racecheck() { sanitize racecheck --kernel-name kns=convt3d; }
-# Every kernel is watched here: what torch's kernels wrote would count as uninitialized otherwise.
-initcheck() { sanitize initcheck; }
+# Every kernel is watched here: what torch's kernels wrote would count as uninitialized otherwise. What the copy engine
+# stores it does not see, on Hopper most outputs of float32 and 16 bits whose width is contiguous: they stay out.
+initcheck() { PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -k 'NDHWC or float64'" sanitize initcheck; }
 
 benchmark() {
   # Records of the same build and machine are completed, not replaced.

@@ -150,7 +150,7 @@ SYSTEMS_SMALL = [
 
 # Past one tile of positions along each axis, past 64 and 128 rows of phases and channels, past one chunk of channels in
 # shared memory, odd widths that no vector store fits, every subset of strided axes; groups that the plans of the
-# tensor-core engine join and positions that they fold (tests/test_plan.py).
+# tensor-core engine join, positions that they fold, sets of accumulators and runs of rows (tests/test_plan.py).
 TILED = {
     problem.name: problem
     for problem in [
@@ -172,9 +172,9 @@ TILED = {
         Problem("joined", 2, 32, 40, (4, 9, 18), (3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 0, 1), groups=8),
         Problem("not_joined", 1, 21, 30, (4, 9, 18), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 0, 1), groups=3),
         Problem("joined_four", 2, 16, 72, (3, 9, 20), (3, 2, 3), (1, 2, 1), (1, 0, 1), groups=4),
-        Problem("folded", 4, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0)),
+        Problem("folded", 8, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0)),
         Problem("folded_depth", 4, 40, 21, (12, 20, 32), (5, 1, 4), (1, 1, 1), (2, 0, 2)),
-        Problem("folded_height", 6, 24, 31, (14, 10, 29), (3, 3, 2), (1, 1, 1)),
+        Problem("folded_height", 6, 24, 31, (14, 12, 29), (3, 5, 2), (1, 1, 1)),
         Problem("folded_dilated", 8, 64, 16, (16, 30, 31), (2, 4, 3), (1, 1, 1), (1, 0, 0), (0, 0, 0), (2, 1, 2)),
         Problem("height_sets", 8, 32, 64, (6, 13, 29), (3, 3, 3), (2, 2, 2), (1, 1, 1)),
         Problem("height_sets_of_groups", 8, 32, 72, (6, 13, 29), (3, 4, 3), (2, 2, 2), (1, 1, 1), groups=2),
