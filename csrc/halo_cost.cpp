@@ -9,47 +9,53 @@
 namespace convt3d {
 namespace {
 
-// Fitted to measured times on an H200: 7,100 candidates of the public layers in three precisions and both layouts; near
-// the fastest the model is right to 16 % (root mean square).
+// Fitted to measured times on an H200: 14,200 candidates of the public layers in three precisions and both layouts;
+// near the fastest the model is right to 12 % (root mean square).
 constexpr double kBytesPerClock = 19.0;  // a multiprocessor's share of the device memory's throughput
 
-constexpr double kLoaderBytesPerClock = 2.68;  // what threads load
-constexpr double kTransposeBytesPerClock = 35;
-constexpr double kTranspose16BytesPerClock = 10.9;  // of 16-bit elements
-constexpr double kTransposedBoxClocks = 271;        // of each box
+constexpr double kLoaderBytesPerClock = 2.47;  // what threads load
+constexpr double kTransposeBytesPerClock = 37;
+constexpr double kTranspose16BytesPerClock = 14.1;  // of 16-bit elements
+constexpr double kTransposedBoxClocks = 231;        // of each box
 constexpr double kTermsBoxOverhead = 1.5;
-constexpr double kCopyBytesPerClock = 20.7;
-constexpr double kCopyTermsRate = 0.394;
-constexpr double kLoadClocks = 3810;        // until a tile begins to arrive
-constexpr double kSingleSlotLoads = 0.306;  // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.194;          // of the shorter of loading and computing, what the longer does not hide
+constexpr double kCopyBytesPerClock = 26.6;
+constexpr double kCopyTermsRate = 0.477;
+constexpr double kLoadClocks = 4210;         // until a tile begins to arrive
+constexpr double kChunkLoadClocks = 5136;    // ... of a chunk, which the products of the chunks before hide
+constexpr double kExposedLoads = 0.312;      // of what they do not hide
+constexpr double kLoaderChunkClocks = 1750;  // of a chunk, for those who load, beside its bytes
+constexpr double kChunkClocks = 0.235;       // ... and for those who multiply
+constexpr double kStartClocks = 31996;       // of the launch, until products begin
+constexpr double kSingleSlotLoads = 0.401;   // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.169;           // of the shorter of loading and computing, what the longer does not hide
 
-constexpr double kProductColumns = 78;  // an instruction of fewer takes as long
-constexpr double kProductOverhead = 1.21;
-constexpr double kTermsProductOverhead = 1.11;
-constexpr double kTurnProductClocks = 53;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 0.998;
-constexpr double kStageClocks = 601;   // until a stage of weights arrives, unless the ring runs ahead for so long
-constexpr double kHeldStages = 0.886;  // that are multiplied meanwhile, for each term
+constexpr double kProductColumns = 90;  // an instruction of fewer takes as long
+constexpr double kProductOverhead = 1.08;
+constexpr double kTermsProductOverhead = 1.07;
+constexpr double kTurnProductClocks = 23.1;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 1.09;
+constexpr double kStageClocks = 663;   // until a stage of weights arrives, unless the ring runs ahead for so long
+constexpr double kHeldStages = 0.793;  // that are multiplied meanwhile, for each term
 
-constexpr double kBoxOutputClocks = 0.0287;  // of staging an output
-constexpr double kBoxRowClocks = 0.374;      // of a row that the copy engine stores, beside its bytes
-constexpr double kBoxByteClocks = 0.0225;
-constexpr double kBox16Overhead = 1.03;      // of 16-bit elements
-constexpr double kRunOutputClocks = 0.0169;  // of staging an output
-constexpr double kRun16Overhead = 4.17;      // ... of 16 bits
-constexpr double kRunByteClocks = 0.0489;
-constexpr double kRunEndsBytes = 213;          // that would take as long as a run's ends
-constexpr double kThreadOutputClocks = 0.168;  // of an output that a thread stores, beside its bytes
-constexpr double kThreadByteClocks = 0.0143;
-constexpr double kHiddenProducts = 0.165;  // during which a unit's only batch is stored in the background
-constexpr double kUnitBeginClocks = 419;   // until a unit's first product
-constexpr double kUnitClocks = 852;        // from its last one until it stores
-constexpr double kSegmentClocks = 193;     // of handing a segment over
-constexpr double kBatchClocks = 211;       // of a further batch
-constexpr double kRunBatchClocks = 129;
-constexpr double kPartClocks = 2000;  // of what threads store although the rest are boxes
-constexpr double kItemClocks = 543;
+constexpr double kBoxOutputClocks = 0.0263;  // of staging an output
+constexpr double kBoxRowClocks = 0.36;       // of a row that the copy engine stores, beside its bytes
+constexpr double kBoxByteClocks = 0.013;
+constexpr double kBox16Overhead = 0.914;     // of 16-bit elements
+constexpr double kBatchesOverhead = 2.28;    // of staging, where a unit has several batches
+constexpr double kRunOutputClocks = 0.0462;  // of staging an output
+constexpr double kRun16Overhead = 1.67;      // ... of 16 bits
+constexpr double kRunByteClocks = 0.0263;
+constexpr double kRunEndsBytes = 506;            // that would take as long as a run's ends
+constexpr double kThreadOutputClocks = 0.00674;  // of an output that a thread stores, beside its bytes
+constexpr double kThreadByteClocks = 0.00161;
+constexpr double kHiddenProducts = 0.086;  // during which a unit's only batch is stored in the background
+constexpr double kUnitBeginClocks = 223;   // until a unit's first product
+constexpr double kUnitClocks = 1190;       // from its last one until it stores
+constexpr double kHandOverClocks = 111;    // of a box, or another segment
+constexpr double kBatchClocks = 138;       // of a further batch
+constexpr double kRunBatchClocks = 300;
+constexpr double kPartClocks = 1330;  // of what threads store although the rest are boxes
+constexpr double kItemClocks = 0.0282;
 
 // Of one chunk, from memory to where it is multiplied.
 double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan) {
@@ -79,7 +85,7 @@ double store_clocks(int element_bytes, bool channels_last, const HaloPlan& plan,
   double stage;  // by the warps that multiply
   double copy;   // by the copy engine
   if (staging.boxes) {
-    stage = outputs * kBoxOutputClocks;
+    stage = outputs * kBoxOutputClocks * (batches(staging) > 1 ? kBatchesOverhead : 1);
     const double row_bytes = channels_last ? plan.slab_channels * element_bytes : staging.pitch;
     copy = bytes * (kBoxRowClocks / row_bytes + kBoxByteClocks) * (half ? kBox16Overhead : 1);
   } else if (staging.runs) {
@@ -93,10 +99,11 @@ double store_clocks(int element_bytes, bool channels_last, const HaloPlan& plan,
   }
   const int further = batches(staging) - 1;
   if (further == 0 && staging.halves == 1) copy = std::max(copy - kHiddenProducts * products, 0.0);
-  const int segments = std::max(staging.segments[0], staging.segments[1]);
+  const int64_t segments =
+      ceil_div(std::max(staging.segments[0], staging.segments[1]), staging.boxes ? staging.box_rows : 1);
   return stage + copy +
-         units * (kUnitClocks + segments * kSegmentClocks + further * (staging.runs ? kRunBatchClocks : kBatchClocks) +
-                  (staging.part[0] >= 0 ? kPartClocks : 0));
+         units * (kUnitClocks + static_cast<double>(segments) * kHandOverClocks +
+                  further * (staging.runs ? kRunBatchClocks : kBatchClocks) + (staging.part[0] >= 0 ? kPartClocks : 0));
 }
 
 }  // namespace
@@ -105,7 +112,8 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const bool two_terms = plan.terms == 2;
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
-  const double load = loads * (chunk_clocks(element_bytes, channels_last, plan) + kLoadClocks / plan.slots);
+  const double chunk = chunk_clocks(element_bytes, channels_last, plan);
+  const double load = loads * (chunk + (plan.chunks() == 1 ? kLoadClocks / plan.slots : kLoaderChunkClocks));
 
   const double stages = static_cast<double>(most_stages(plan));  // of the slowest split
   const double stage_columns = plan.stage_products() * std::max<double>(plan.n, kProductColumns);
@@ -115,7 +123,10 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
                           (plan.resident_weights ? 0 : stages * std::max(kStageClocks - ahead, 0.0));
   const double store = store_clocks(element_bytes, channels_last, plan, products);
   const double turn = products / 2 + stages * plan.stage_products() * kTurnProductClocks;  // of one warpgroup
-  const double compute = plan.alternate ? std::max(2 * turn, turn + store * kTurnStoreOverhead) : products + store;
+  const double hidden = products * (plan.slots - 1) / loads;                               // of the load of a chunk
+  const double exposed = plan.chunks() == 1 ? 0 : loads * std::max(kChunkLoadClocks + chunk - hidden, 0.0);
+  const double compute = (plan.alternate ? std::max(2 * turn, turn + store * kTurnStoreOverhead) : products + store) +
+                         exposed * kExposedLoads + (plan.chunks() == 1 ? 0 : loads * kChunkClocks);
 
   const double item = std::max(load, compute) + std::min(load, compute) * kOverlap +
                       (plan.slots == 1 ? kSingleSlotLoads * load : 0) + kItemClocks;
@@ -124,7 +135,7 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double bytes =
       static_cast<double>(element_bytes) * problem.batch *
       (problem.in_channels * positions(problem.input_size) + problem.out_channels * positions(problem.output_size()));
-  return std::max(rounds * item, bytes / kHaloMultiprocessors / kBytesPerClock) + load;
+  return std::max(rounds * item, bytes / kHaloMultiprocessors / kBytesPerClock) + kStartClocks + chunk;
 }
 
 }  // namespace convt3d

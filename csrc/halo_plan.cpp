@@ -90,8 +90,7 @@ struct RowArrangement {
 
 // How M is made up: which phases join it, and what remains. False where the engine cannot, or an arrangement is not
 // what it says.
-bool arrange_rows(const Problem& problem, HaloElement element, bool channels_last, RowArrangement rows,
-                  HaloPlan& plan) {
+bool arrange_rows(const Problem& problem, bool channels_last, RowArrangement rows, HaloPlan& plan) {
   const auto [stack_width, sets, folds] = rows;
   const bool two_widths = problem.stride[2] == 2;
   if (!two_widths && !stack_width) return false;
@@ -99,10 +98,10 @@ bool arrange_rows(const Problem& problem, HaloElement element, bool channels_las
   const int remainder = plan.out_channels % 16;
   plan.pair_rows = two_widths && stack_width && (!channels_last || (remainder > 0 && remainder <= 8));
   const bool possible[] = {
-      channels_last || stack_width,                                                            // kNone
-      !channels_last && !stack_width,                                                          // kWidth
-      !channels_last && plan.pair_rows && problem.stride[1] == 2,                              // kHeight
-      channels_last && !plan.pair_rows && element.bytes == 2 && plan.out_channels > kSlabRows  // kChannels
+      channels_last || stack_width,                                      // kNone
+      !channels_last && !stack_width,                                    // kWidth
+      !channels_last && plan.pair_rows && problem.stride[1] == 2,        // kHeight
+      channels_last && !plan.pair_rows && plan.out_channels > kSlabRows  // kChannels
   };
   if (!possible[static_cast<int>(sets)]) return false;
   plan.sets = sets == Sets::kNone ? 1 : 2;
@@ -405,7 +404,7 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
     for (const bool stack_width : {true, false}) {
       for (const Sets sets : {Sets::kNone, Sets::kWidth, Sets::kHeight, Sets::kChannels}) {
         for (const bool folds : {false, true}) {
-          if (arrange_rows(problem, element, channels_last, {stack_width, sets, folds}, plan)) {
+          if (arrange_rows(problem, channels_last, {stack_width, sets, folds}, plan)) {
             visit_shapes(problem, element, channels_last, plan, visit);
           }
         }

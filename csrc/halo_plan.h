@@ -11,8 +11,7 @@
 //   contiguous in the output, its two phases stay neighbours: either rows r and r + 8 of a slab are the phases of 8
 //   channels, or the phases are two sets of accumulators.
 // - Sets of accumulators, of half the columns each, bring more neighbours of the output into one warp: the phases of
-// the
-//   width; or, with pairs of rows for those, the phases of the height, so that whole rows of the output follow one
+//   the width; or, with pairs of rows for those, the phases of the height, so that whole rows of the output follow one
 //   another; or, where channels are contiguous, a slab's channels 0-15 and 16-31.
 // - Folds: of an axis with stride 1, neighbouring outputs can fill such rows as if they were phases of stride 2. Then u
 //   steps over two source positions, and a panel holds the even ones and the odd ones apart, so that a tap's operand

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "halo_plan.h"
 #include "integer.h"
@@ -100,12 +101,40 @@ int32_t batched_segments(const HaloStaging& staging) {
   return most;
 }
 
+bool has_part(const HaloStaging& staging) { return staging.part[0] >= 0 || staging.part[1] >= 0; }
+
+// Rows that can be one box wherever the warpgroups' outputs are cut, and at each depth's end: as many as divide the
+// rows that a warpgroup has in a depth.
+int32_t most_box_rows(const HaloStaging& staging) {
+  if (!staging.boxes || has_part(staging)) return 1;
+  int32_t common = 0;
+  for (int g = 0; g < 2; ++g) {
+    const int32_t first = staging.segment_of(staging.start[g]);
+    if (first % staging.row_segments != 0 || staging.segments[g] % staging.row_segments != 0) return 1;
+    const int32_t end = (first + staging.segments[g]) / staging.row_segments;
+    for (int32_t row = first / staging.row_segments; row < end;) {
+      const int32_t next = std::min(end, (row / staging.tile[1] + 1) * staging.tile[1]);
+      common = std::gcd(common, next - row);
+      row = next;
+    }
+  }
+  return std::max(common, 1);
+}
+
 void set_batch(int32_t batch, HaloStaging& staging) {
   const int32_t most = batched_segments(staging);
   staging.halves = batch >= most ? 1 : 2;
   staging.batch = std::min(batch, most);
-  const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
-  staging.warp_bytes = (staging.halves * staging.batch + (part ? 1 : 0)) * staging.segment_bytes;
+  staging.box_rows = most_box_rows(staging);
+  if (staging.halves == 2) {
+    const bool whole_rows = staging.batch % staging.row_segments == 0;
+    staging.box_rows = whole_rows ? std::gcd(staging.box_rows, staging.batch / staging.row_segments) : 1;
+  }
+  // The swizzle's pattern repeats after 8 rows of it; boxes begin at a multiple of 128 bytes.
+  staging.box_bytes = static_cast<int32_t>(
+      round_up(int64_t{staging.box_rows} * staging.segment_bytes, std::max(128, 8 * (staging.swizzle + 16))));
+  staging.warp_bytes =
+      (staging.halves * staging.batch / staging.box_rows + (has_part(staging) ? 1 : 0)) * staging.box_bytes;
 }
 
 // A batch but the first and the last has at least `step` columns: no more than one begins, and no more than one ends,
@@ -175,9 +204,8 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
     const int64_t rows_bytes =
         channels_last ? int64_t{staging.columns} * staging.column_bytes : int64_t{plan.slab_channels} * staging.pitch;
-    // The swizzle's pattern repeats after 8 rows; boxes begin at a multiple of 128 bytes.
-    staging.segment_bytes = static_cast<int32_t>(round_up(rows_bytes, std::max(128, 8 * (staging.swizzle + 16))));
-    if (staging.segment_bytes > kMostSegmentBytes) return false;
+    if (rows_bytes > kMostSegmentBytes) return false;
+    staging.segment_bytes = static_cast<int32_t>(rows_bytes);
   }
   for (int g = 0; g < 2; ++g) {
     const int32_t last = staging.start[g] + staging.extent - 1;
@@ -208,12 +236,18 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
 void widen_batches(int64_t bytes, int element_bytes, HaloPlan& plan) {
   HaloStaging& staging = plan.staging;
   if (!staging.runs) {
-    const int64_t places = bytes / kHaloMultiplyWarps / staging.segment_bytes;
     const int32_t most = batched_segments(staging);
-    const bool part = staging.part[0] >= 0 || staging.part[1] >= 0;
-    const int64_t batched = places - (part ? 1 : 0);
-    const int64_t batch = batched >= most ? most : batched / 2;
-    if (batch > staging.batch) set_batch(static_cast<int32_t>(batch), staging);
+    if (staging.halves == 1) return;
+    HaloStaging wider = staging;
+    set_batch(most, wider);
+    if (int64_t{kHaloMultiplyWarps} * wider.warp_bytes > bytes) {
+      // Of boxes of one row each, which take the most.
+      const int64_t row_bytes = round_up(staging.segment_bytes, std::max(128, 8 * (staging.swizzle + 16)));
+      const int64_t batch = (bytes / kHaloMultiplyWarps / row_bytes - (has_part(staging) ? 1 : 0)) / 2;
+      if (batch <= staging.batch) return;
+      set_batch(static_cast<int32_t>(batch), wider);
+    }
+    staging = wider;
     return;
   }
   const int32_t rows = std::min(staging.tile[1], std::max(staging.segments[0], staging.segments[1]));

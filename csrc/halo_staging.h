@@ -2,8 +2,8 @@
 // memory, in the order that they have in the output, and hands them over in segments. A segment is a piece of a row of
 // the tile along the width: with a contiguous width [channel][place], else [place][channel] (a place: an output
 // position; where images share a tile they count fastest).
-// - Boxes: the copy engine stores a segment in the background, and clips what lies outside the output. Its rows are
-//   multiples of 16 bytes.
+// - Boxes: the copy engine stores the same segment of one or more rows in the background, and clips what lies outside
+//   the output. Its rows are multiples of 16 bytes.
 // - Threads store any number of contiguous channels.
 // - Runs: rows along a contiguous width that are no multiples of 16 bytes. A sector of memory that is written in two
 //   parts costs several times its bytes, and each such row begins and ends within one. So a channel's rows are staged
@@ -43,6 +43,8 @@ struct HaloStaging {
   int32_t row_step;       // of runs: bytes from a row to the next, congruent to the output's modulo 16
   bool joined_rows;       // ... and the very same: a batch is one run
   int32_t segment_bytes;  // of runs: of each channel
+  int32_t box_rows;       // of boxes: rows of the tile in one, their segments behind one another
+  int32_t box_bytes;      // ... from one to the next
   int32_t batch;          // segments
   int32_t halves;         // 2: one batch is filled while the other is still read; 1: a batch holds all segments
   int32_t warp_bytes;
@@ -83,9 +85,10 @@ struct HaloStaging {
     const int32_t begin = row / row_segments / tile[1] == first / tile[1] ? first % tile[1] : 0;
     return row / row_segments % tile[1] - begin;
   }
-  // ... and how many segments there are from it to the end of its batch.
-  CONVT3D_HOST_DEVICE int32_t batch_rest(int32_t warpgroup, int32_t segment) const {
-    if (!runs || row_segments > 1) return 1;
+  // How far the segment is at which the next box begins or, of runs, the next batch.
+  CONVT3D_HOST_DEVICE int32_t step_of(int32_t warpgroup, int32_t segment) const {
+    if (!runs) return (segment + 1) % row_segments == 0 ? 1 + (box_rows - 1) * row_segments : 1;
+    if (row_segments > 1) return 1;
     const int32_t in_batch = batch - row_of(warpgroup, segment) % batch;
     const int32_t in_depth = tile[1] - (segment_of(start[warpgroup]) + segment) % tile[1];
     const int32_t left = segments[warpgroup] - segment;
@@ -107,7 +110,10 @@ struct HaloStaging {
   CONVT3D_HOST_DEVICE int32_t segment_offset(int32_t warpgroup, int32_t segment) const {
     if (runs) return row_of(warpgroup, segment) % batch * segment_bytes;
     const int32_t places = halves * batch;
-    return (segment == part[warpgroup] ? places : batched(warpgroup, segment) % places) * segment_bytes;
+    const int32_t place = segment == part[warpgroup] ? places : batched(warpgroup, segment) % places;
+    const int32_t row = place / row_segments;
+    const int32_t box = row / box_rows * row_segments + place % row_segments;
+    return box * box_bytes + row % box_rows * segment_bytes;
   }
 };
 

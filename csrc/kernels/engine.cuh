@@ -166,12 +166,12 @@ bool encode_output(HaloParams<T>& params, const Problem& problem, MutableTensor 
       box.set(0, problem.out_channels, channel_step, plan.slab_channels);
       box.set(1, problem.batch, image_step, 1 << plan.image_log);
       box.set(2, size[2], step[2], staging.columns * (paired ? 2 : 1));
-      box.set(3, size[1], step[1], 1);
+      box.set(3, size[1], step[1], staging.box_rows);
       box.set(4, size[0], step[0], 1);
     } else {
       box.set(0, size[2], step[2], staging.columns * (paired ? 2 : 1));
       box.set(1, problem.out_channels, channel_step, plan.slab_channels);
-      box.set(2, size[1], step[1], 1);
+      box.set(2, size[1], step[1], staging.box_rows);
       box.set(3, size[0], step[0], 1);
       box.set(4, problem.batch, image_step, 1);
     }

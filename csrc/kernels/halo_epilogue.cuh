@@ -6,65 +6,11 @@
 
 #include "kernels/halo_params.h"
 #include "kernels/halo_run_store.cuh"
+#include "kernels/halo_staging_tables.cuh"
 #include "kernels/halo_thread_store.cuh"
 #include "kernels/hopper.cuh"
 
 namespace convt3d {
-
-constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
-
-// A thread's columns are its places in a table in shared memory: the first column of each fragment's pair or, where
-// 16-bit channels leave as matrices, one column of every two fragments.
-template <typename T>
-__device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
-  return sizeof(T) == 2 && params.destination_channels_contiguous;
-}
-
-// For both warpgroups: where columns go in a warp's staging, and the segments; by all threads of the block.
-template <typename T>
-__device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, uint16_t* columns,
-                                                    HaloStoredSegment* segments) {
-  const HaloPlan& plan = params.plan;
-  const HaloStaging& staging = plan.staging;
-  for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += static_cast<int>(blockDim.x)) {
-    const int g = index < plan.n ? 0 : 1;
-    const int column = index - g * plan.n;
-    const int image = column & ((1 << plan.image_log) - 1);
-    const int place = column >> plan.image_log;
-    const int position = staging.start[g] + place;
-    uint16_t* entry = nullptr;
-    if (stages_matrices(params)) {
-      entry = columns + g * plan.n + column % 16 * (plan.n / 16) + column / 16;
-    } else if (column % 2 == 0) {
-      entry = columns + g * plan.n + column % 8 / 2 * (plan.n / 8) + column / 8;
-    }
-    if (entry != nullptr) *entry = staging.runs ? run_place(0, 0, 0) : kHaloNoPlace;
-    if (place >= staging.extent || !staging.is_output(position)) continue;
-    const int w = position % plan.halo[2];
-    const int in_segment = w % staging.columns;
-    const int segment = staging.segment_of(position) - staging.segment_of(staging.start[g]);
-    const int offset = staging.segment_offset(g, segment);
-    if (entry != nullptr && staging.runs) {
-      const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
-      // Whole rows follow one another: what lies past the output's width would be the next row's.
-      const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
-      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - w * phases : 2 * phases;
-      *entry = run_place(elements, max(0, min(2 * phases, left)), staging.batch_of(g, segment));
-    } else if (entry != nullptr) {
-      *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
-    }
-    if (image == 0 && (place == 0 || in_segment == 0)) {
-      const int count = min(min(staging.columns - in_segment, plan.tile[2] - w), staging.extent - place);
-      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position / plan.halo[2] / plan.halo[1]),
-                                                     static_cast<uint16_t>(position / plan.halo[2] % plan.halo[1]),
-                                                     static_cast<uint16_t>(w),
-                                                     static_cast<uint16_t>(count),
-                                                     static_cast<uint16_t>(in_segment),
-                                                     static_cast<uint16_t>(offset),
-                                                     static_cast<uint16_t>(staging.batch_rest(g, segment))};
-    }
-  }
-}
 
 // To shared memory, unless the place is kHaloNoPlace: a branch would keep the compiler from overlapping the stores.
 template <typename T>
@@ -99,20 +45,6 @@ __device__ __forceinline__ float greater(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
 }
-
-// Of a step's columns, read at once: one of a warp's matrix, or two of fragments.
-template <int kCount>
-class HaloPlaces {
- public:
-  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int step) {
-    bits_ = kCount == 1 ? columns[step] : reinterpret_cast<const uint32_t*>(columns)[step];
-  }
-  __device__ __forceinline__ uint32_t first() const { return kCount == 1 ? bits_ : bits_ & 0xFFFF; }
-  __device__ __forceinline__ uint32_t second() const { return bits_ >> 16; }
-
- private:
-  uint32_t bits_;
-};
 
 enum class HaloWay { kBoxes, kThreads, kRuns };  // of storing
 
@@ -198,7 +130,7 @@ class HaloEpilogue {
   template <HaloWay kWay>
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if (params_.destination_channels_contiguous) {
-      if constexpr ((kSets == 1 || sizeof(T) == 2) && kWay != HaloWay::kRuns) store_rows<kWay, HaloRows::kChannels>(c);
+      if constexpr (kWay != HaloWay::kRuns) store_rows<kWay, HaloRows::kChannels>(c);
     } else if (paired_) {
       store_rows<kWay, HaloRows::kWidthPhases>(c);
     } else if constexpr (kSets == 1) {
@@ -266,6 +198,58 @@ class HaloEpilogue {
     }
   }
 
+  // Runs of float32 gain nothing by it, and with that code the compiler leaves uniform registers where products are
+  // issued.
+  template <HaloWay kWay>
+  static constexpr bool kStageUnits = kWay == HaloWay::kBoxes || (kWay == HaloWay::kRuns && sizeof(T) == 2);
+
+  template <HaloRows kRows>
+  static constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
+
+  template <HaloRows kRows>
+  __device__ __forceinline__ const uint16_t* columns() const {
+    const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
+    return columns_ + thread * kSteps * kPlaces<kRows>;
+  }
+
+  template <HaloWay kWay, HaloRows kRows, int kStep>
+  __device__ __forceinline__ void stage_step(const float (&c)[kSets][kN / 2], HaloPlaces<kPlaces<kRows>> places) const {
+    if constexpr (kWay == HaloWay::kRuns) {
+      stage_run<kRows>(c, 2 * kStep, places.first());
+      stage_run<kRows>(c, 2 * kStep + 1, places.second());
+    } else if constexpr (kMatrices<kRows>) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) stage_matrices(c[set], 2 * kStep, places.first(), 32 * set);
+    } else if constexpr (kRows == HaloRows::kChannels) {
+      stage_channels(c, 2 * kStep, places.first());
+      stage_channels(c, 2 * kStep + 1, places.second());
+    } else {
+      stage_widths<kRows>(c, 2 * kStep, places.first());
+      stage_widths<kRows>(c, 2 * kStep + 1, places.second());
+    }
+  }
+
+  // All of a unit's columns from a step on, where they are one batch: nothing stands between the steps, and what the
+  // next ones need is read ahead of the stores.
+  template <HaloWay kWay, HaloRows kRows, int kFirst = 0>
+  __device__ __forceinline__ void stage_unit(const float (&c)[kSets][kN / 2],
+                                             HaloPlacesOfSteps<kPlaces<kRows>> places) const {
+    constexpr int kNext = kFirst + HaloPlacesOfSteps<kPlaces<kRows>>::kSteps;
+    const auto stage = [&] {
+      stage_step<kWay, kRows, kFirst>(c, HaloPlaces<kPlaces<kRows>>(places.bits[0]));
+      stage_step<kWay, kRows, kFirst + 1>(c, HaloPlaces<kPlaces<kRows>>(places.bits[1]));
+      stage_step<kWay, kRows, kFirst + 2>(c, HaloPlaces<kPlaces<kRows>>(places.bits[2]));
+      stage_step<kWay, kRows, kFirst + 3>(c, HaloPlaces<kPlaces<kRows>>(places.bits[3]));
+    };
+    if constexpr (kNext < kSteps) {
+      const HaloPlacesOfSteps<kPlaces<kRows>> next(columns<kRows>(), kNext);
+      stage();
+      stage_unit<kWay, kRows, kNext>(c, next);
+    } else {
+      stage();
+    }
+  }
+
   // Stages a step's columns after another, from `first` on until a batch ends, `end` being the marks of those to come;
   // returns the step to go on with or, after the last batch, kSteps + 1. A jump leads to the first step, and the steps
   // are the only unrolled code: fetching more would take longer than running it.
@@ -274,29 +258,18 @@ class HaloEpilogue {
   template <HaloWay kWay, HaloRows kRows>
   __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
     const uint32_t open = staging_.open[warpgroup_];
-    constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
-    const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
-    const uint16_t* columns = columns_ + thread * kSteps * kPlaces;
-    HaloPlaces<kPlaces> next(columns, first);
+    if (kStageUnits<kWay> && staging_.end[warpgroup_] == 0) {
+      stage_unit<kWay, kRows>(c, HaloPlacesOfSteps<kPlaces<kRows>>(columns<kRows>(), 0));
+      return kSteps + 1;
+    }
+    HaloPlaces<kPlaces<kRows>> next(columns<kRows>(), first);
     const auto stage = [&](auto constant) {
       constexpr int kStep = constant();
       if constexpr (kStep < kSteps) {
-        const HaloPlaces<kPlaces> places = next;
-        if constexpr (kStep + 1 < kSteps) next = HaloPlaces<kPlaces>(columns, kStep + 1);
+        const HaloPlaces<kPlaces<kRows>> places = next;
+        if constexpr (kStep + 1 < kSteps) next = HaloPlaces<kPlaces<kRows>>(columns<kRows>(), kStep + 1);
         if (kWay == HaloWay::kBoxes && (open >> kStep & 1) != 0) wait_until_read<0>();  // the next batch begins, too
-        if constexpr (kWay == HaloWay::kRuns) {
-          stage_run<kRows>(c, 2 * kStep, places.first());
-          stage_run<kRows>(c, 2 * kStep + 1, places.second());
-        } else if constexpr (kMatrices<kRows>) {
-#pragma unroll
-          for (int set = 0; set < kSets; ++set) stage_matrices(c[set], 2 * kStep, places.first(), 32 * set);
-        } else if constexpr (kRows == HaloRows::kChannels) {
-          stage_channels(c[0], 2 * kStep, places.first());
-          stage_channels(c[0], 2 * kStep + 1, places.second());
-        } else {
-          stage_widths<kRows>(c, 2 * kStep, places.first());
-          stage_widths<kRows>(c, 2 * kStep + 1, places.second());
-        }
+        stage_step<kWay, kRows, kStep>(c, places);
         return (end >> kStep & 1) != 0;
       } else {
         return false;
@@ -405,16 +378,29 @@ class HaloEpilogue {
     }
   }
 
-  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases.
-  __device__ __forceinline__ void stage_channels(const float (&c)[kN / 2], int j, uint32_t place) const {
-    // The swizzle's pattern stays the same from a thread's first column to its second.
-    const uint32_t column_step = (paired_ ? 2 : 1) * staging_.pitch;
-    const uint32_t flip = place >> 3 & static_cast<uint32_t>(staging_.swizzle);
+  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases;
+  // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
+  // by the swizzle, of fewer also because half of them begin with their second column.
+  __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
+    const uint32_t next = static_cast<uint32_t>((paired_ ? 2 : 1) * staging_.pitch);
+    const uint32_t mask = static_cast<uint32_t>(staging_.swizzle);
+    const bool turned = kSets == 1 && lane_ % 2 != 0;
+    // Of a thread's two columns.
+    const uint32_t first = address_ + place + (turned ? next : 0);
+    const uint32_t second = address_ + place + (turned ? 0 : next);
+    // Where places have less than 128 bytes, the swizzle's pattern is the same for both columns.
+    const uint32_t flip = place >> 3 & mask;
+    const uint32_t second_flip = kSets == 1 ? flip : flip ^ (next >> 3 & mask);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t at = address_ + place + (static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half) ^ flip);
-      stage_one(at, place, c[4 * j + 2 * half]);
-      stage_one(at + column_step, place, c[4 * j + 2 * half + 1]);
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float a = c[set][4 * j + 2 * half];
+        const float b = c[set][4 * j + 2 * half + 1];
+        const uint32_t row = static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half + 64 * set);
+        stage_one(first + (row ^ flip), place, turned ? b : a);
+        stage_one(second + (row ^ second_flip), place, turned ? a : b);
+      }
     }
   }
   // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place,
@@ -444,15 +430,10 @@ class HaloEpilogue {
       __syncwarp();
       if (hopper::elect_lane()) {
 #pragma unroll 1
-        for (int i = first; i < last; ++i) {
+        for (int i = first; i < last;) {
           const HaloStoredSegment segment = segments_[i];
-          const int d = item_.first[0] + segment.d;
-          const int h = item_.first[1] + segment.h;
-          const int w = (item_.first[2] + segment.w) * (paired_ ? 2 : 1);
-          const hopper::BoxOrigin origin = kRows == HaloRows::kChannels
-                                               ? hopper::BoxOrigin{first_channel(), item_.image, w, h, d}
-                                               : hopper::BoxOrigin{w, first_channel(), h, d, item_.image};
-          hopper::copy_box_to_global(&params_.out[map()], memory_ + segment.offset, origin);
+          store_box<kRows>(segment);
+          i += segment.step;
         }
         hopper::bulk_commit();
       }
@@ -463,6 +444,18 @@ class HaloEpilogue {
       for (int i = first; i < last; ++i) threads.template store<kRows>(segments_[i]);
       __syncwarp();
     }
+  }
+
+  // `segment`: the first of the box's rows.
+  template <HaloRows kRows>
+  __device__ __forceinline__ void store_box(const HaloStoredSegment& segment) const {
+    const int d = item_.first[0] + segment.d;
+    const int h = item_.first[1] + segment.h;
+    const int w = (item_.first[2] + segment.w) * (paired_ ? 2 : 1);
+    const hopper::BoxOrigin origin = kRows == HaloRows::kChannels
+                                         ? hopper::BoxOrigin{first_channel(), item_.image, w, h, d}
+                                         : hopper::BoxOrigin{w, first_channel(), h, d, item_.image};
+    hopper::copy_box_to_global(&params_.out[map()], memory_ + segment.offset, origin);
   }
 
   __device__ __forceinline__ int slab_channels() const { return min(channels_left(), params_.plan.slab_channels); }

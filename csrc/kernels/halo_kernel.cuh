@@ -286,11 +286,11 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
   for (int i = 0; i < left; ++i) {
     hopper::wgmma_fence();
     hopper::Wgmma<T, kN>::multiply(c, a + static_cast<uint32_t>(i * kBlock), b + shifts[i]);
-    hopper::wgmma_commit();
   }
-  hopper::wgmma_wait<0>();
+  hopper::wgmma_commit();
+  hopper::wgmma_wait<1>();
   reader.pass_stage();
-  reader.release_all();
+  reader.release_before();
 }
 
 // Of one step of K of two terms: the products with a low term, which come before those of the high terms, as the tensor

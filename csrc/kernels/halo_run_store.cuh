@@ -84,8 +84,8 @@ class HaloRunStore {
   // engine are one group.
   __device__ __forceinline__ int store(int segment) const {
     const HaloStoredSegment first = segments_[segment];
-    const int next = segment + first.batch;
-    const int rows = min(first.batch * staging_.rows, target_.left[1] - first.h * staging_.rows);
+    const int next = segment + first.step;
+    const int rows = min(first.step * staging_.rows, target_.left[1] - first.h * staging_.rows);
     if (first.d >= target_.left[0] || rows <= 0) return next;
     const int last = segment + (rows - 1 >> (staging_.rows - 1));
     if (staging_.joined_rows) {

@@ -16,7 +16,7 @@ struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
   uint16_t columns;
   uint16_t first;   // column of the segment that `w` is
   uint16_t offset;  // in a warp's staging or, of runs, in each channel's
-  uint16_t batch;   // of runs: how many segments there are from here to the end of the batch
+  uint16_t step;    // to where the next box begins or, of runs, the next batch
 };
 
 enum class HaloRows {

@@ -135,7 +135,7 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
       const int offset = staging.segment_offset(g, segment);
       expect_staging(offset + staging.segment_bytes <= staging.warp_bytes, "the segment is in the warp's staging");
       if (segment == staging.part[g]) {
-        expect_staging(offset == staging.halves * staging.batch * staging.segment_bytes, "a part has its own place");
+        expect_staging(offset == staging.halves * staging.batch * staging.box_bytes, "a part has its own place");
         continue;
       }
       const int batch = staging.batched(g, segment) / staging.batch;
@@ -149,6 +149,17 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
     if ((staging.end[g] >> i & 1) != 0) ++left;
   }
   expect_staging(batched <= 0 || left == (batched - 1) / staging.batch, "all batches but the last are marked");
+  for (int segment = 0; staging.box_rows > 1 && segment < staging.segments[g]; ++segment) {
+    const int row = segment / staging.row_segments;
+    if (row % staging.box_rows == 0) continue;
+    const int above = segment - staging.row_segments;
+    expect_staging(staging.segment_offset(g, segment) == staging.segment_offset(g, above) + staging.segment_bytes,
+                   "a box's rows follow one another");
+    expect_staging((first + segment) / staging.row_segments / staging.tile[1] ==
+                           (first + above) / staging.row_segments / staging.tile[1] &&
+                       segment / staging.batch == above / staging.batch,
+                   "a box lies in one depth and batch");
+  }
   int columns = 0;
   for (const auto& [segment, count] : staged) {
     expect_staging(count <= staging.columns, "a segment holds its columns");
@@ -181,7 +192,7 @@ void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes,
         const int segment = staging.segment_of(position) - first;
         if (((staging.batch_of(g, segment) ^ batch) & 1) != 0) continue;
         expect_runs(staging.batch_of(g, segment) == batch, "a column's batch has begun and not left");
-        const int after = segment + staging.batch_rest(g, segment);
+        const int after = segment + staging.step_of(g, segment);
         expect_runs(staging.batch_of(g, after - 1) == batch && after <= staging.segments[g] &&
                         (after == staging.segments[g] || staging.batch_of(g, after) == batch + 1),
                     "a batch ends where the next begins");

@@ -1,0 +1,96 @@
+// Where a warpgroup's columns go in a warp's staging, and its segments: tables in shared memory, the same for all
+// units.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/halo_run_store.cuh"
+
+namespace convt3d {
+
+constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
+
+// A thread's columns are its places in a table in shared memory: the first column of each fragment's pair or, where
+// 16-bit channels leave as matrices, one column of every two fragments.
+template <typename T>
+__device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
+  return sizeof(T) == 2 && params.destination_channels_contiguous;
+}
+
+// For both warpgroups: where columns go in a warp's staging, and the segments; by all threads of the block.
+template <typename T>
+__device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, uint16_t* columns,
+                                                    HaloStoredSegment* segments) {
+  const HaloPlan& plan = params.plan;
+  const HaloStaging& staging = plan.staging;
+  for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += static_cast<int>(blockDim.x)) {
+    const int g = index < plan.n ? 0 : 1;
+    const int column = index - g * plan.n;
+    const int image = column & ((1 << plan.image_log) - 1);
+    const int place = column >> plan.image_log;
+    const int position = staging.start[g] + place;
+    uint16_t* entry = nullptr;
+    if (stages_matrices(params)) {
+      entry = columns + g * plan.n + column % 16 * (plan.n / 16) + column / 16;
+    } else if (column % 2 == 0) {
+      entry = columns + g * plan.n + column % 8 / 2 * (plan.n / 8) + column / 8;
+    }
+    if (entry != nullptr) *entry = staging.runs ? run_place(0, 0, 0) : kHaloNoPlace;
+    if (place >= staging.extent || !staging.is_output(position)) continue;
+    const int w = position % plan.halo[2];
+    const int in_segment = w % staging.columns;
+    const int segment = staging.segment_of(position) - staging.segment_of(staging.start[g]);
+    const int offset = staging.segment_offset(g, segment);
+    if (entry != nullptr && staging.runs) {
+      const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
+      // Whole rows follow one another: what lies past the output's width would be the next row's.
+      const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
+      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - w * phases : 2 * phases;
+      *entry = run_place(elements, max(0, min(2 * phases, left)), staging.batch_of(g, segment));
+    } else if (entry != nullptr) {
+      *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
+    }
+    if (image == 0 && (place == 0 || in_segment == 0)) {
+      const int count = min(min(staging.columns - in_segment, plan.tile[2] - w), staging.extent - place);
+      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position / plan.halo[2] / plan.halo[1]),
+                                                     static_cast<uint16_t>(position / plan.halo[2] % plan.halo[1]),
+                                                     static_cast<uint16_t>(w),
+                                                     static_cast<uint16_t>(count),
+                                                     static_cast<uint16_t>(in_segment),
+                                                     static_cast<uint16_t>(offset),
+                                                     static_cast<uint16_t>(staging.step_of(g, segment))};
+    }
+  }
+}
+
+// Of a step's columns, read at once: one of a warp's matrix, or two of fragments.
+template <int kCount>
+class HaloPlaces {
+ public:
+  using Bits = std::conditional_t<kCount == 1, uint16_t, uint32_t>;
+
+  __device__ __forceinline__ explicit HaloPlaces(Bits bits) : bits_(bits) {}
+  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int step)
+      : bits_(reinterpret_cast<const Bits*>(columns)[step]) {}
+  __device__ __forceinline__ uint32_t first() const { return kCount == 1 ? bits_ : bits_ & 0xFFFF; }
+  __device__ __forceinline__ uint32_t second() const { return bits_ >> 16; }
+
+ private:
+  uint32_t bits_;
+};
+
+// Of a few steps, read at once, too.
+template <int kCount>
+struct HaloPlacesOfSteps {
+  static constexpr int kSteps = 4;
+  using Bits = typename HaloPlaces<kCount>::Bits;
+  using Vector = std::conditional_t<kCount == 1, uint2, uint4>;
+
+  alignas(Vector) Bits bits[kSteps];
+
+  __device__ __forceinline__ HaloPlacesOfSteps(const uint16_t* columns, int step) {
+    *reinterpret_cast<Vector*>(bits) = *reinterpret_cast<const Vector*>(columns + step * kCount);
+  }
+};
+
+}  // namespace convt3d
