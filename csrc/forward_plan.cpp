@@ -15,7 +15,7 @@ ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode m
     plan.halo = plan_halo_forward(problem, {static_cast<int>(element_size(dtype)), terms}, channels_last);
     if (plan.halo.usable) {
       plan.engine = ForwardEngine::kHaloWgmma;
-      plan.workspace_bytes = plan.halo.packed_bytes;
+      plan.workspace_bytes = plan.halo.workspace_bytes();
       return plan;
     }
   }

@@ -47,13 +47,16 @@ constexpr int kHaloStageBlocks = 4;       // of the packed weight in a stage of 
 constexpr int kHaloBlockBytes = 2048;     // of a block: [2][64 rows][16 bytes]
 constexpr int kHaloOperandBytes = 32;     // of one row in a step of K
 constexpr int kHaloStageBytes = kHaloStageBlocks * kHaloBlockBytes;
+constexpr int kHaloTileRowsLog = 6;  // of M, in one instruction
+constexpr int kHaloTileRows = 1 << kHaloTileRowsLog;
 constexpr int kHaloBarrierBytes = 1024;
 constexpr int kHaloMultiplyWarps = 8;
 constexpr int kHaloColumnBytes = 2;          // of the table of columns
 constexpr int kHaloStoredSegmentBytes = 16;  // of the table of segments
 constexpr int kHaloLoaderWarps = 3;
-constexpr int kHaloBoxBuffers = 2;   // of one loader warp, where the input is transposed on its way
-constexpr int kHaloBoxBytes = 6144;  // of one of them
+constexpr int kHaloBoxBuffers = 2;    // of one loader warp, where the input is transposed on its way
+constexpr int kHaloBoxBytes = 6144;   // of one of them
+constexpr int kHaloMaxClasses = 256;  // of blocks, by the weights that they keep
 constexpr int kHaloMaxTile[3] = {127, 255, 510};
 
 // The offsets that one residue (or, where the axis' residues share M, all of them) reads, and the tap of each residue
@@ -168,6 +171,10 @@ struct HaloPlan {
   // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
   CONVT3D_HOST_DEVICE int32_t first_stage(int phase) const { return chunks() * segment_first[phase * sets]; }
   CONVT3D_HOST_DEVICE int32_t stages() const { return first_stage(phases); }
+  // Of the weight and, behind it, the counters of items.
+  CONVT3D_HOST_DEVICE int64_t workspace_bytes() const {
+    return packed_bytes == 0 ? 0 : packed_bytes + kHaloMaxClasses * int64_t{sizeof(uint32_t)};
+  }
   CONVT3D_HOST_DEVICE int64_t items() const { return groups * image_tiles * tiles[0] * tiles[1] * tiles[2] * splits; }
 };
 

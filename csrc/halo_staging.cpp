@@ -29,6 +29,18 @@ int32_t equal_parts(int32_t width, int64_t most) {
   return longer;
 }
 
+// What follows from a segment's columns and from where the warpgroups begin.
+void set_columns(int32_t columns, HaloStaging& staging) {
+  staging.columns = columns;
+  staging.row_segments = static_cast<int32_t>(ceil_div(staging.tile[2], columns));
+  staging.by_halo_height = make_divisor(staging.halo[1]);
+  staging.by_halo_width = make_divisor(staging.halo[2]);
+  staging.by_tile_rows = make_divisor(staging.tile[1]);
+  staging.by_columns = make_divisor(columns);
+  staging.by_row_segments = make_divisor(staging.row_segments);
+  for (int g = 0; g < 2; ++g) staging.first_segment[g] = staging.segment_of(staging.at(staging.start[g]));
+}
+
 // Boxes of rows of 32, 64 or 128 bytes along the width. Part of a row is no box unless the output ends there.
 bool shape_row_boxes(const HaloPlan& plan, int column_bytes, HaloStaging& staging) {
   const int64_t row_bytes = int64_t{plan.tile[2]} * column_bytes;
@@ -41,7 +53,7 @@ bool shape_row_boxes(const HaloPlan& plan, int column_bytes, HaloStaging& stagin
   if (best == 0) return false;
   staging.pitch = static_cast<int32_t>(best);
   staging.swizzle = swizzle_of(best);
-  staging.columns = static_cast<int32_t>(best / column_bytes);
+  set_columns(static_cast<int32_t>(best / column_bytes), staging);
   return true;
 }
 
@@ -56,9 +68,9 @@ bool run_batch_fits(const HaloStaging& staging, int element_bytes, int32_t batch
   const auto fills_step = [&](int32_t rows) { return (rows - 1) * staging.halo[2] + staging.tile[2] >= staging.step; };
   if (staging.tile[0] == 1) return batch >= staging.tile[1] || fills_step(batch);
   bool fits = fills_step(std::min(batch, staging.tile[1]));
-  for (const int32_t start : staging.start) {
+  for (const int32_t segment : staging.first_segment) {
     // The last rows of a warpgroup's first depth; those of the others are like the first warpgroup's.
-    const int32_t first = staging.segment_of(start) / staging.row_segments;
+    const int32_t first = segment / staging.row_segments;
     const int32_t rest = (staging.tile[1] - first % staging.tile[1]) % batch;
     fits = fits && (rest == 0 || fills_step(rest));
   }
@@ -67,6 +79,7 @@ bool run_batch_fits(const HaloStaging& staging, int element_bytes, int32_t batch
 
 void set_run_batch(int32_t slab_channels, int32_t batch, HaloStaging& staging) {
   staging.batch = batch;
+  staging.by_batch = make_divisor(batch);
   staging.pitch = run_pitch(int64_t{batch} * staging.segment_bytes);
   staging.warp_bytes = slab_channels * staging.pitch;
 }
@@ -76,14 +89,14 @@ bool shape_runs(const HaloPlan& plan, int element_bytes, HaloStaging& staging) {
   const int64_t output_row = int64_t{plan.axis[2].dst_size} * element_bytes;
   const int64_t output_step = plan.height_sets() ? output_row : output_row * plan.axis[1].stride;
   staging.rows = plan.height_sets() ? 2 : 1;
-  staging.columns = equal_parts(plan.tile[2], std::max<int64_t>(2, kRunBytes / staging.rows / staging.column_bytes));
+  set_columns(equal_parts(plan.tile[2], std::max<int64_t>(2, kRunBytes / staging.rows / staging.column_bytes)),
+              staging);
   const bool whole = plan.tiles[2] == 1 && staging.columns == plan.tile[2];
   const int64_t row_bytes = whole ? output_row : int64_t{staging.columns} * staging.column_bytes;
   staging.joined_rows = whole && output_step == row_bytes;
   staging.row_step =
       static_cast<int32_t>(row_bytes + ((output_step - row_bytes) % kAlignedBytes + kAlignedBytes) % kAlignedBytes);
   staging.segment_bytes = staging.rows * staging.row_step;
-  staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
   staging.swizzle = 0;
   staging.halves = 1;
   if (plan.height_sets() && !staging.joined_rows) return false;
@@ -109,7 +122,7 @@ int32_t most_box_rows(const HaloStaging& staging) {
   if (!staging.boxes || has_part(staging)) return 1;
   int32_t common = 0;
   for (int g = 0; g < 2; ++g) {
-    const int32_t first = staging.segment_of(staging.start[g]);
+    const int32_t first = staging.first_segment[g];
     if (first % staging.row_segments != 0 || staging.segments[g] % staging.row_segments != 0) return 1;
     const int32_t end = (first + staging.segments[g]) / staging.row_segments;
     for (int32_t row = first / staging.row_segments; row < end;) {
@@ -121,18 +134,25 @@ int32_t most_box_rows(const HaloStaging& staging) {
   return std::max(common, 1);
 }
 
+// From a box of so many rows to the next. The swizzle's pattern repeats after 8 rows of it; boxes begin at a multiple
+// of 128 bytes.
+int64_t aligned_box_bytes(const HaloStaging& staging, int32_t rows) {
+  return round_up(int64_t{rows} * staging.segment_bytes, std::max(128, 8 * (staging.swizzle + 16)));
+}
+
 void set_batch(int32_t batch, HaloStaging& staging) {
   const int32_t most = batched_segments(staging);
   staging.halves = batch >= most ? 1 : 2;
   staging.batch = std::min(batch, most);
+  staging.by_batch = make_divisor(staging.batch);
+  staging.by_places = make_divisor(staging.halves * staging.batch);
   staging.box_rows = most_box_rows(staging);
   if (staging.halves == 2) {
     const bool whole_rows = staging.batch % staging.row_segments == 0;
     staging.box_rows = whole_rows ? std::gcd(staging.box_rows, staging.batch / staging.row_segments) : 1;
   }
-  // The swizzle's pattern repeats after 8 rows of it; boxes begin at a multiple of 128 bytes.
-  staging.box_bytes = static_cast<int32_t>(
-      round_up(int64_t{staging.box_rows} * staging.segment_bytes, std::max(128, 8 * (staging.swizzle + 16))));
+  staging.by_box_rows = make_divisor(staging.box_rows);
+  staging.box_bytes = static_cast<int32_t>(aligned_box_bytes(staging, staging.box_rows));
   staging.warp_bytes =
       (staging.halves * staging.batch / staging.box_rows + (has_part(staging) ? 1 : 0)) * staging.box_bytes;
 }
@@ -140,7 +160,7 @@ void set_batch(int32_t batch, HaloStaging& staging) {
 // A batch but the first and the last has at least `step` columns: no more than one begins, and no more than one ends,
 // within a step.
 void mark_batches(int g, HaloStaging& staging) {
-  const int32_t first = staging.segment_of(staging.start[g]);
+  const int32_t first = staging.first_segment[g];
   const int32_t steps = static_cast<int32_t>(ceil_div(staging.extent, staging.step));
   staging.end[g] = staging.open[g] = 0;
   // The batches of a step's first and last output; -1: it has none.
@@ -149,7 +169,7 @@ void mark_batches(int g, HaloStaging& staging) {
   for (int32_t i = 0; i < steps; ++i) {
     low[i] = high[i] = -1;
     for (int32_t column = i * staging.step; column < std::min((i + 1) * staging.step, staging.extent); ++column) {
-      const int32_t position = staging.start[g] + column;
+      const HaloPosition position = staging.at(staging.start[g] + column);
       const int32_t segment = staging.segment_of(position) - first;
       if (!staging.is_output(position) || segment == staging.part[g]) continue;
       high[i] = staging.batch_of(g, segment);
@@ -187,9 +207,10 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     staging.pitch = plan.slab_channels * element_bytes;
     staging.swizzle = swizzle_of(staging.pitch);
     staging.column_bytes = (phases * staging.pitch) << plan.image_log;
-    staging.columns = equal_parts(plan.tile[2], kSegmentBytes / staging.column_bytes);
+    // Neighbouring columns are images where those share a tile.
+    set_columns(plan.image_log > 0 ? plan.tile[2] : equal_parts(plan.tile[2], kSegmentBytes / staging.column_bytes),
+                staging);
     staging.boxes = staging.boxes && problem.out_channels * element_bytes % 16 == 0;
-    if (plan.image_log > 0) staging.columns = plan.tile[2];  // neighbouring columns are images
   } else {
     staging.column_bytes = phases * element_bytes;
     staging.boxes = staging.boxes && int64_t{plan.axis[2].dst_size} * element_bytes % 16 == 0 &&
@@ -201,28 +222,27 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     if (!shape_runs(plan, element_bytes, staging)) return false;
   } else {
     staging.rows = 1;
-    staging.row_segments = static_cast<int32_t>(ceil_div(plan.tile[2], staging.columns));
     const int64_t rows_bytes =
         channels_last ? int64_t{staging.columns} * staging.column_bytes : int64_t{plan.slab_channels} * staging.pitch;
     if (rows_bytes > kMostSegmentBytes) return false;
     staging.segment_bytes = static_cast<int32_t>(rows_bytes);
   }
   for (int g = 0; g < 2; ++g) {
-    const int32_t last = staging.start[g] + staging.extent - 1;
-    staging.segments[g] =
-        staging.segment_of(last) - staging.segment_of(staging.start[g]) + (staging.is_output(last) ? 1 : 0);
+    const HaloPosition last = staging.at(staging.start[g] + staging.extent - 1);
+    staging.segments[g] = staging.segment_of(last) - staging.first_segment[g] + (staging.is_output(last) ? 1 : 0);
     if (staging.segments[g] > kHaloMaxStoredSegments) return false;
     staging.part[g] = -1;
   }
-  const int32_t cut = staging.start[1];
-  if (staging.boxes && cut == staging.extent && staging.is_output(cut) && cut % plan.halo[2] % staging.columns != 0) {
+  // Where the second warpgroup goes on with what the first one begins.
+  const HaloPosition cut = staging.at(staging.start[1]);
+  const bool cuts = staging.start[1] == staging.extent && staging.is_output(cut);
+  if (staging.boxes && cuts && cut.w % staging.columns != 0) {
     staging.part[0] = staging.segments[0] - 1;
     staging.part[1] = 0;
   }
   if (staging.runs) {
     // Both phases of the height are one run only of whole rows.
-    const bool cuts_row = cut == staging.extent && staging.is_output(cut) && cut % plan.halo[2] != 0;
-    if (cuts_row && plan.height_sets()) return false;
+    if (cuts && cut.w != 0 && plan.height_sets()) return false;
   } else {
     // Outputs of a whole segment, and of the shortest, the last one of a row.
     const int32_t whole = std::min(staging.columns, plan.tile[2]);
@@ -242,8 +262,8 @@ void widen_batches(int64_t bytes, int element_bytes, HaloPlan& plan) {
     set_batch(most, wider);
     if (int64_t{kHaloMultiplyWarps} * wider.warp_bytes > bytes) {
       // Of boxes of one row each, which take the most.
-      const int64_t row_bytes = round_up(staging.segment_bytes, std::max(128, 8 * (staging.swizzle + 16)));
-      const int64_t batch = (bytes / kHaloMultiplyWarps / row_bytes - (has_part(staging) ? 1 : 0)) / 2;
+      const int64_t batch =
+          (bytes / kHaloMultiplyWarps / aligned_box_bytes(staging, 1) - (has_part(staging) ? 1 : 0)) / 2;
       if (batch <= staging.batch) return;
       set_batch(static_cast<int32_t>(batch), wider);
     }

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "divisor.h"
 #include "host_device.h"
 
 namespace convt3d {
@@ -28,6 +29,20 @@ constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 constexpr int kHaloRunOffsetBits = 12;
 constexpr int kHaloRunMissingBits = 3;
 constexpr int kHaloRunOutputs = 4;  // of a place: two neighbouring columns, at most both phases of the width
+
+// A position of a tile with its halo.
+struct HaloPosition {
+  int32_t d;
+  int32_t h;
+  int32_t w;
+};
+
+// A row of a warpgroup's part of a tile.
+struct HaloStagedRow {
+  int32_t depth;  // counted from the warpgroup's first one
+  int32_t row;    // in the depth, counted from the warpgroup's first one there
+  int32_t left;   // rows of the depth from this one on
+};
 
 struct HaloStaging {
   bool boxes;
@@ -59,61 +74,89 @@ struct HaloStaging {
   uint32_t end[2];   // a batch ends, though not the last
   uint32_t open[2];  // ... and the next one begins
 
+  // What the functions below divide by: of columns, what they are numbered by; of batches, their sizes.
+  Divisor by_halo_height;
+  Divisor by_halo_width;
+  Divisor by_tile_rows;  // tile[1]
+  Divisor by_columns;
+  Divisor by_row_segments;
+  Divisor by_batch;
+  Divisor by_places;  // segments of all halves
+  Divisor by_box_rows;
+  int32_t first_segment[2];  // of each warpgroup, among all of the tile
+
+  CONVT3D_HOST_DEVICE HaloPosition at(int32_t position) const {
+    HaloPosition result;
+    result.d = position;
+    result.w = by_halo_width.take(result.d);
+    result.h = by_halo_height.take(result.d);
+    return result;
+  }
   // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
-  CONVT3D_HOST_DEVICE int32_t segment_of(int32_t position) const {
-    const int32_t w = position % halo[2];
-    const int32_t row = position / halo[2];
-    const int32_t h = row % halo[1];
-    const int32_t d = row / halo[1];
-    if (d >= tile[0]) return tile[0] * tile[1] * row_segments;
-    const int32_t rows = d * tile[1] + (h < tile[1] ? h : tile[1]);
-    const int32_t in_row = h >= tile[1] ? 0 : w >= tile[2] ? row_segments : w / columns;
+  CONVT3D_HOST_DEVICE int32_t segment_of(const HaloPosition& position) const {
+    if (position.d >= tile[0]) return tile[0] * tile[1] * row_segments;
+    const int32_t rows = position.d * tile[1] + (position.h < tile[1] ? position.h : tile[1]);
+    const int32_t in_row = position.h >= tile[1]   ? 0
+                           : position.w >= tile[2] ? row_segments
+                                                   : by_columns.quotient(position.w);
     return rows * row_segments + in_row;
   }
-  CONVT3D_HOST_DEVICE bool is_output(int32_t position) const {
-    return position % halo[2] < tile[2] && position / halo[2] % halo[1] < tile[1] &&
-           position / halo[2] / halo[1] < tile[0];
+  CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
+    return position.w < tile[2] && position.h < tile[1] && position.d < tile[0];
   }
   // Among the segments that belong to batches.
   CONVT3D_HOST_DEVICE int32_t batched(int32_t warpgroup, int32_t segment) const {
     return part[warpgroup] == 0 ? segment - 1 : segment;
   }
-  // Of runs: the segment's row in its depth, counted from the warpgroup's first row there.
-  CONVT3D_HOST_DEVICE int32_t row_of(int32_t warpgroup, int32_t segment) const {
-    const int32_t first = segment_of(start[warpgroup]) / row_segments;
-    const int32_t row = segment_of(start[warpgroup]) + segment;
-    const int32_t begin = row / row_segments / tile[1] == first / tile[1] ? first % tile[1] : 0;
-    return row / row_segments % tile[1] - begin;
+  // Of runs: where the row of a segment lies.
+  CONVT3D_HOST_DEVICE HaloStagedRow row_of(int32_t warpgroup, int32_t segment) const {
+    HaloStagedRow first;
+    first.depth = by_row_segments.quotient(first_segment[warpgroup]);
+    first.row = by_tile_rows.take(first.depth);
+    HaloStagedRow result;
+    result.depth = by_row_segments.quotient(first_segment[warpgroup] + segment);
+    result.row = by_tile_rows.take(result.depth);
+    result.left = tile[1] - result.row;
+    result.depth -= first.depth;
+    if (result.depth == 0) result.row -= first.row;
+    return result;
   }
   // How far the segment is at which the next box begins or, of runs, the next batch.
-  CONVT3D_HOST_DEVICE int32_t step_of(int32_t warpgroup, int32_t segment) const {
-    if (!runs) return (segment + 1) % row_segments == 0 ? 1 + (box_rows - 1) * row_segments : 1;
+  CONVT3D_HOST_DEVICE int32_t segments_to_next(int32_t warpgroup, int32_t segment) const {
+    if (!runs) {
+      const int32_t row = by_row_segments.quotient(segment);
+      const bool ends_row = by_row_segments.remainder(segment, row) == row_segments - 1;
+      return ends_row ? 1 + (box_rows - 1) * row_segments : 1;
+    }
     if (row_segments > 1) return 1;
-    const int32_t in_batch = batch - row_of(warpgroup, segment) % batch;
-    const int32_t in_depth = tile[1] - (segment_of(start[warpgroup]) + segment) % tile[1];
+    const HaloStagedRow row = row_of(warpgroup, segment);
+    const int32_t in_batch = batch - by_batch.remainder(row.row, by_batch.quotient(row.row));
     const int32_t left = segments[warpgroup] - segment;
-    const int32_t rest = in_batch < in_depth ? in_batch : in_depth;
+    const int32_t rest = in_batch < row.left ? in_batch : row.left;
     return rest < left ? rest : left;
   }
   // Number of the batch that a segment belongs to.
   CONVT3D_HOST_DEVICE int32_t batch_of(int32_t warpgroup, int32_t segment) const {
-    if (!runs) return batched(warpgroup, segment) / batch;
+    if (!runs) return by_batch.quotient(batched(warpgroup, segment));
     if (row_segments > 1) return segment;
-    const int32_t first = segment_of(start[warpgroup]);
-    const int32_t depth = (first + segment) / tile[1] - first / tile[1];
-    const int32_t in_depth = row_of(warpgroup, segment) / batch;
-    if (depth == 0) return in_depth;
-    const int32_t before = (tile[1] - first % tile[1] + batch - 1) / batch;
-    return before + (depth - 1) * ((tile[1] + batch - 1) / batch) + in_depth;
+    const HaloStagedRow row = row_of(warpgroup, segment);
+    const int32_t in_depth = by_batch.quotient(row.row);
+    if (row.depth == 0) return in_depth;
+    int32_t first = by_row_segments.quotient(first_segment[warpgroup]);
+    const int32_t before = by_batch.quotient(tile[1] - by_tile_rows.take(first) + batch - 1);
+    return before + (row.depth - 1) * by_batch.quotient(tile[1] + batch - 1) + in_depth;
   }
   // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
   CONVT3D_HOST_DEVICE int32_t segment_offset(int32_t warpgroup, int32_t segment) const {
-    if (runs) return row_of(warpgroup, segment) % batch * segment_bytes;
-    const int32_t places = halves * batch;
-    const int32_t place = segment == part[warpgroup] ? places : batched(warpgroup, segment) % places;
-    const int32_t row = place / row_segments;
-    const int32_t box = row / box_rows * row_segments + place % row_segments;
-    return box * box_bytes + row % box_rows * segment_bytes;
+    if (runs) {
+      const int32_t row = row_of(warpgroup, segment).row;
+      return by_batch.remainder(row, by_batch.quotient(row)) * segment_bytes;
+    }
+    int32_t place = batched(warpgroup, segment);
+    place = segment == part[warpgroup] ? halves * batch : by_places.remainder(place, by_places.quotient(place));
+    const int32_t in_row = by_row_segments.take(place);
+    const int32_t box = by_box_rows.quotient(place);
+    return (box * row_segments + in_row) * box_bytes + by_box_rows.remainder(place, box) * segment_bytes;
   }
 };
 

@@ -52,8 +52,8 @@ void run_correlation(TileShape shape, const CorrelationParams<T>& params, Stream
 
 template <typename T>
 void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
-  const int64_t blocks = (params.plan.packed_bytes / 16 + kPackHaloThreads - 1) / kPackHaloThreads;
-  launch("weight packing", convt3d_pack_halo_weight<T>, blocks, kPackHaloThreads, stream, params);
+  launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.threads, kPackHaloThreads), kPackHaloThreads,
+         stream, params);
 }
 
 template <typename T>

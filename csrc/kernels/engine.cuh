@@ -184,16 +184,22 @@ template <typename T>
 void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
                   Activation activation, MutableTensor output, void* workspace, Stream stream) {
   PackHaloWeightParams<T> pack{};
-  pack.plan = plan;
-  pack.weight = static_cast<const T*>(weight.data);
-  pack.stride = to_strides(weight.stride);
-  pack.packed = static_cast<unsigned char*>(workspace);
-  run_halo_packing(pack, stream);
+  if (plan.packed_bytes > 0) {
+    pack.plan = plan;
+    pack.weight = static_cast<const T*>(weight.data);
+    pack.stride = to_strides(weight.stride);
+    pack.packed = static_cast<unsigned char*>(workspace);
+    pack.counters = reinterpret_cast<uint32_t*>(pack.packed + plan.packed_bytes);
+    share_packing(pack);
+    run_halo_packing(pack, stream);
+  }
 
   HaloParams<T> params{};
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, plan.in_channels);
   params.weight = pack.packed;
+  params.items = static_cast<uint32_t>(plan.items());
+  params.counters = pack.counters;
   params.bias = static_cast<const T*>(bias.data);
   params.bias_stride = bias.stride;
   params.destination = static_cast<T*>(output.data);

@@ -2,60 +2,45 @@
 // layout is already the panels', else by three warps.
 #pragma once
 
+#include "kernels/halo_items.cuh"
 #include "kernels/halo_params.h"
 #include "kernels/hopper.cuh"
 #include "kernels/matrix_element.cuh"
+#include "kernels/small_divisor.cuh"
 
 namespace convt3d {
 
 constexpr int kHaloLoaderThreads = 32 * kHaloLoaderWarps;
 constexpr int kHaloSplitThreads = kHaloLoaderThreads - 32;  // that split a copied tile in two terms
 
-// Quotients of numbers below 2^14 by a divisor that a block knows only at run time.
-class SmallDivisor {
- public:
-  __device__ __forceinline__ explicit SmallDivisor(int divisor)
-      : divisor_(divisor), reciprocal_(((1u << 31) - 1) / static_cast<uint32_t>(divisor) + 1) {}
-  __device__ __forceinline__ int quotient(int value) const {
-    return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
-  }
-  // Leaves the remainder.
-  __device__ __forceinline__ int divide(int& value) const {
-    const int result = quotient(value);
-    value -= result * divisor_;
-    return result;
-  }
-
- private:
-  int divisor_;
-  uint32_t reciprocal_;
-};
-
 // wgmma's swizzle of rows of 32, 64 or 128 bytes: which bits of an address are exchanged.
 __device__ __forceinline__ uint32_t swizzle_mask(int row_bytes) { return static_cast<uint32_t>(row_bytes - 16) & 0x70; }
 // Where the byte at `offset` of the rows lies in their panel.
 __device__ __forceinline__ uint32_t swizzled(uint32_t offset, uint32_t mask) { return offset ^ (offset >> 3 & mask); }
 
-// The loads of a block, one after another: of every item its chunks, for each unit anew where there are several.
+// The loads of a walk over the items: of every item its chunks, for each unit anew where there are several.
+template <HaloWalker kWalker>
 class HaloLoadCursor {
  public:
-  __device__ __forceinline__ explicit HaloLoadCursor(const HaloPlan& plan)
-      : index_(blockIdx.x),
+  __device__ __forceinline__ HaloLoadCursor(const HaloPlan& plan, const HaloItems<kWalker>& items)
+      : items_(items),
         chunks_(plan.chunks()),
         loads_(chunks_ == 1 ? 1 : plan.units() / plan.splits * chunks_),
         chunk_panels_(plan.chunk_panels) {}
 
-  __device__ __forceinline__ uint32_t index() const { return index_; }  // of the item
+  __device__ __forceinline__ bool ended() const { return items_.ended(); }
+  __device__ __forceinline__ uint32_t index() const { return items_.index(); }  // of the item
+  __device__ __forceinline__ bool at_items_end() const { return load_ + 1 == loads_; }
   __device__ __forceinline__ int first_panel() const { return chunk_ * chunk_panels_; }
   __device__ __forceinline__ void advance() {
     if (++chunk_ == chunks_) chunk_ = 0;
     if (++load_ < loads_) return;
     load_ = 0;
-    index_ += gridDim.x;
+    items_.advance();
   }
 
  private:
-  uint32_t index_;
+  HaloItems<kWalker> items_;
   int chunks_;
   int loads_;  // of an item
   int chunk_panels_;
@@ -72,6 +57,14 @@ struct HaloOrigin {
            (item.first[1] + plan.axis[1].low) * plan.axis[1].fold, item.first[2] + plan.axis[2].low} {}
   // From the beginning of a box, which is a multiple of `align` elements, to the tile's.
   __device__ __forceinline__ int shift(int align) const { return at[2] & (align - 1); }
+};
+
+// What one load brings, and where it goes.
+struct HaloChunk {
+  HaloItem item;
+  HaloOrigin origin;
+  int first_panel;
+  unsigned char* panels;
 };
 
 // A piece of a position, and its low term where there are two, `low` bytes further.
@@ -95,16 +88,21 @@ struct HaloFold {
       : depth(fold >> (plan.axis[1].fold - 1)), height(fold & (plan.axis[1].fold - 1)) {}
 };
 
-// `thread`: of kHaloLoaderThreads. `offset`: of the tile's first image and of the group; `images`: how many follow.
+// `thread`: of kHaloLoaderThreads.
 template <typename T, int kTerms, bool kVector>
-__device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, int64_t offset, int64_t images,
-                                               const HaloOrigin& origin, int first_panel, unsigned char* panels) {
+__device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, const HaloChunk& chunk) {
   constexpr int kChannels = kPieceChannels<T>;
   // In flight at a time, which hides the latency of memory: positions x pieces of each.
   constexpr int kPositions = kVector || sizeof(T) == 4 ? 4 : 2;
   constexpr int kPieces = kVector || sizeof(T) == 4 ? 2 : 1;
   const HaloPlan& plan = params.plan;
   const Source<T>& source = params.source;
+  const HaloItem& item = chunk.item;
+  const HaloOrigin& origin = chunk.origin;
+  // Of the tile's first image and of the group.
+  const int64_t offset =
+      item.image * source.stride.n + static_cast<int64_t>(item.group) * plan.in_channels * source.stride.c;
+  const int64_t images = plan.batch - item.image;
   const int fold_positions = plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int positions = plan.folds() * fold_positions;
   const int padding = plan.fold_bytes - fold_positions * plan.row_bytes;  // from one fold's last position to the next
@@ -113,7 +111,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   const SmallDivisor depth(plan.halo[0]);
   const int panel_pieces = plan.row_bytes / 16;
   const uint32_t mask = swizzle_mask(plan.row_bytes);
-  const int first_channel = first_panel * panel_pieces * kChannels;
+  const int first_channel = chunk.first_panel * panel_pieces * kChannels;
   const int pieces = plan.chunk_panels * panel_pieces;
   for (int group = thread; group < positions; group += kPositions * kHaloLoaderThreads) {
     const T* data[kPositions];
@@ -168,7 +166,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
         for (int i = 0; i < kPieces; ++i) {
           const int panel = (piece + i) / panel_pieces;
           const uint32_t offset = place[p] + (piece + i) % panel_pieces * 16;
-          store_piece<T, kTerms>(panels + panel * plan.panel_bytes() + swizzled(offset, mask), plan.term_bytes(),
+          store_piece<T, kTerms>(chunk.panels + panel * plan.panel_bytes() + swizzled(offset, mask), plan.term_bytes(),
                                  values[p][i]);
         }
       }
@@ -178,15 +176,16 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
 
 // By one thread: the whole chunk arrives on `full`.
 template <typename T>
-__device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, const HaloItem& item,
-                                               const HaloOrigin& origin, int first_panel, unsigned char* panels,
-                                               uint64_t* full) {
+__device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, const HaloChunk& chunk, uint64_t* full) {
   const HaloPlan& plan = params.plan;
   const int positions = plan.folds() * plan.halo[0] * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int panel_channels = plan.row_bytes / static_cast<int>(sizeof(T));
+  const HaloItem& item = chunk.item;
+  const HaloOrigin& origin = chunk.origin;
+  unsigned char* panels = chunk.panels;
   hopper::barrier_arrive_expect(full, static_cast<uint32_t>(plan.chunk_panels * positions * plan.row_bytes));
   for (int panel = 0; panel < plan.chunk_panels; ++panel) {
-    const int channel = item.group * plan.in_channels + (first_panel + panel) * panel_channels;
+    const int channel = item.group * plan.in_channels + (chunk.first_panel + panel) * panel_channels;
     for (int index = 0; index < plan.folds(); ++index) {
       const HaloFold fold(plan, index);
       const hopper::BoxOrigin box{channel, item.image, origin.at[2], origin.at[1] + fold.height,
@@ -222,11 +221,11 @@ __device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread
 template <typename T, int kTerms>
 class HaloTransposer {
  public:
-  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp, uint32_t items,
-                                            unsigned char* buffers, uint64_t* arrived)
+  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp,
+                                            const HaloItems<HaloWalker::kWarpAhead>& items, unsigned char* buffers,
+                                            uint64_t* arrived)
       : params_(params),
         plan_(params.plan),
-        items_(items),
         buffers_(buffers),
         arrived_(arrived),
         warp_(warp),
@@ -240,21 +239,18 @@ class HaloTransposer {
         width_(plan_.box_width),
         folds_log_(plan_.axis[0].fold + plan_.axis[1].fold - 2),
         box_bytes_(plan_.box_depths * plan_.box_rows * plan_.box_width * 16),
-        ahead_(plan_),
+        ahead_(plan_, items),
         ahead_box_(warp) {
     if (warp_ >= boxes_) return;
     aim();
     for (int slot = 0; slot < kHaloBoxBuffers; ++slot) request(slot);
   }
 
-  // The warp's share of a chunk. `enter` waits until the panels may be written.
-  template <typename Enter>
-  __device__ __forceinline__ void load(const HaloOrigin& origin, int first_panel, unsigned char* panels,
-                                       Enter&& enter) {
-    const int shift = origin.shift(kChannels);
-    const int channels = plan_.in_channels - (first_panel << panel_pieces_log_) * kChannels;
-    const uint32_t chunk = hopper::shared_address(panels);
-    enter();
+  // The warp's share of a chunk.
+  __device__ __forceinline__ void load(const HaloChunk& chunk) {
+    const int shift = chunk.origin.shift(kChannels);
+    const int channels = plan_.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
+    const uint32_t panels = hopper::shared_address(chunk.panels);
     for (int box = warp_; box < boxes_; box += kHaloLoaderWarps) {
       hopper::barrier_wait(&arrived_[slot_], parity_);
       const Box at = decode(box);
@@ -264,8 +260,8 @@ class HaloTransposer {
                        plan_.box_width;
       target.shift = shift;
       target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - shift;
-      target.base = chunk + static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
-                                                  (at.piece - (panel << panel_pieces_log_)) * 16);
+      target.base = panels + static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
+                                                   (at.piece - (panel << panel_pieces_log_)) * 16);
       const int left = channels - at.piece * kChannels;
       if (left >= kChannels) {
         store<true>(buffers_ + slot_ * kHaloBoxBytes, kChannels, target);
@@ -389,16 +385,23 @@ class HaloTransposer {
 
   // What the requests need of the load that they are at.
   __device__ __forceinline__ void aim() {
-    if (ahead_.index() >= items_) return;
+    if (ahead_.ended()) return;
     const HaloItem item(plan_, ahead_.index());
     const HaloOrigin origin(plan_, item);
     ahead_origin_ = {origin.at[2] - origin.shift(kChannels), origin.at[1], origin.at[0],
                      item.group * plan_.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
                      item.image};
   }
+  __device__ __forceinline__ void aim_at_next() {
+    ahead_box_ = warp_;
+    ahead_.advance();
+    aim();
+  }
   // Has the next box brought to a slot, if there is one.
   __device__ __forceinline__ void request(int slot) {
-    if (ahead_.index() >= items_) return;
+    // Not sooner: the claim of an item waits for products that may need what this load brings.
+    if (ahead_box_ >= boxes_) aim_at_next();
+    if (ahead_.ended()) return;
     const Box box = decode(ahead_box_);
     if (hopper::elect_lane()) {
       hopper::BoxOrigin origin = ahead_origin_;
@@ -410,15 +413,11 @@ class HaloTransposer {
       hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
     }
     ahead_box_ += kHaloLoaderWarps;
-    if (ahead_box_ < boxes_) return;
-    ahead_box_ = warp_;
-    ahead_.advance();
-    aim();
+    if (ahead_box_ >= boxes_ && !ahead_.at_items_end()) aim_at_next();
   }
 
   const HaloParams<T>& params_;
   const HaloPlan& plan_;
-  uint32_t items_;
   unsigned char* buffers_;
   uint64_t* arrived_;
   int warp_;
@@ -432,7 +431,7 @@ class HaloTransposer {
   int box_bytes_;
   int slot_ = 0;
   uint32_t parity_ = 0;
-  HaloLoadCursor ahead_;
+  HaloLoadCursor<HaloWalker::kWarpAhead> ahead_;
   int ahead_box_;
   hopper::BoxOrigin ahead_origin_;
 };

@@ -31,6 +31,8 @@ struct HaloParams {
   HaloLoad load;
   Source<T> source;
   const unsigned char* weight;  // packed, see pack_halo_weight.cuh
+  uint32_t items;
+  uint32_t* counters;  // of items, see halo_items.cuh
   const T* bias;
   int64_t bias_stride;
   T* destination;

@@ -17,18 +17,19 @@ __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
   return sizeof(T) == 2 && params.destination_channels_contiguous;
 }
 
-// For both warpgroups: where columns go in a warp's staging, and the segments; by all threads of the block.
+// For both warpgroups: where columns go in a warp's staging, and the segments; by `threads` threads.
 template <typename T>
-__device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, uint16_t* columns,
+__device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, int threads, uint16_t* columns,
                                                     HaloStoredSegment* segments) {
   const HaloPlan& plan = params.plan;
   const HaloStaging& staging = plan.staging;
-  for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += static_cast<int>(blockDim.x)) {
+#pragma unroll 1
+  for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += threads) {
     const int g = index < plan.n ? 0 : 1;
     const int column = index - g * plan.n;
     const int image = column & ((1 << plan.image_log) - 1);
     const int place = column >> plan.image_log;
-    const int position = staging.start[g] + place;
+    const HaloPosition position = staging.at(staging.start[g] + place);
     uint16_t* entry = nullptr;
     if (stages_matrices(params)) {
       entry = columns + g * plan.n + column % 16 * (plan.n / 16) + column / 16;
@@ -37,28 +38,28 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
     }
     if (entry != nullptr) *entry = staging.runs ? run_place(0, 0, 0) : kHaloNoPlace;
     if (place >= staging.extent || !staging.is_output(position)) continue;
-    const int w = position % plan.halo[2];
-    const int in_segment = w % staging.columns;
-    const int segment = staging.segment_of(position) - staging.segment_of(staging.start[g]);
+    const int in_row = staging.by_columns.quotient(position.w);
+    const int in_segment = staging.by_columns.remainder(position.w, in_row);
+    const int segment = staging.segment_of(position) - staging.first_segment[g];
     const int offset = staging.segment_offset(g, segment);
     if (entry != nullptr && staging.runs) {
       const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
       // Whole rows follow one another: what lies past the output's width would be the next row's.
       const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
-      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - w * phases : 2 * phases;
+      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - position.w * phases : 2 * phases;
       *entry = run_place(elements, max(0, min(2 * phases, left)), staging.batch_of(g, segment));
     } else if (entry != nullptr) {
       *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
     }
     if (image == 0 && (place == 0 || in_segment == 0)) {
-      const int count = min(min(staging.columns - in_segment, plan.tile[2] - w), staging.extent - place);
-      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position / plan.halo[2] / plan.halo[1]),
-                                                     static_cast<uint16_t>(position / plan.halo[2] % plan.halo[1]),
-                                                     static_cast<uint16_t>(w),
+      const int count = min(min(staging.columns - in_segment, plan.tile[2] - position.w), staging.extent - place);
+      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position.d),
+                                                     static_cast<uint16_t>(position.h),
+                                                     static_cast<uint16_t>(position.w),
                                                      static_cast<uint16_t>(count),
                                                      static_cast<uint16_t>(in_segment),
                                                      static_cast<uint16_t>(offset),
-                                                     static_cast<uint16_t>(staging.step_of(g, segment))};
+                                                     static_cast<uint16_t>(staging.segments_to_next(g, segment))};
     }
   }
 }

@@ -36,6 +36,12 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
+// Of so many threads of a block, which all come here.
+template <int kThreads>
+__device__ __forceinline__ void sync_threads() {
+  asm volatile("barrier.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 __device__ __forceinline__ void wait_clocks(uint32_t clocks) {
   uint32_t begin;
   uint32_t now;
@@ -178,18 +184,30 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Shared-memory operand without swizzle, K contiguous: core matrices of 8 rows x 16 bytes, each 128 contiguous bytes.
-// `k_step`: bytes from a core matrix to the next along K; `row_step`: ... along M or N.
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, uint32_t k_step, uint32_t row_step) {
-  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(k_step >> 4) << 16 |
-         static_cast<uint64_t>(row_step >> 4) << 32;
+// Descriptor of an operand of wgmma in shared memory. Two words, of which only one moves: the compiler would carry from
+// it to the other and keep both in a register for each product.
+struct MatrixDescriptor {
+  uint32_t place;  // address and k_step, in units of 16 bytes
+  uint32_t form;   // row_step, swizzle
+
+  // `step`: in units of 16 bytes; the operand stays in shared memory.
+  __device__ __forceinline__ MatrixDescriptor operator+(uint32_t step) const { return {place + step, form}; }
+  __device__ __forceinline__ uint64_t bits() const { return static_cast<uint64_t>(form) << 32 | place; }
+};
+
+// Without swizzle, K contiguous: core matrices of 8 rows x 16 bytes, each 128 contiguous bytes. `k_step`: bytes from a
+// core matrix to the next along K; `row_step`: ... along M or N.
+__device__ __forceinline__ MatrixDescriptor matrix_descriptor(uint32_t address, uint32_t k_step, uint32_t row_step) {
+  return {(address & 0x3FFFF) >> 4 | k_step >> 4 << 16, row_step >> 4};
 }
 
-// Shared-memory operand of rows of 32, 64 or 128 bytes, K contiguous, in the swizzle of that width. The pattern follows
-// the address, so that an operand may begin at any row.
-__device__ __forceinline__ uint64_t swizzled_descriptor(uint32_t address, uint32_t row_bytes) {
-  const uint64_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
-  return matrix_descriptor(address, 16, 8 * row_bytes) | swizzle << 62;
+// Rows of 32, 64 or 128 bytes, K contiguous, in the swizzle of that width. The pattern follows the address, so that an
+// operand may begin at any row.
+__device__ __forceinline__ MatrixDescriptor swizzled_descriptor(uint32_t address, uint32_t row_bytes) {
+  const uint32_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
+  MatrixDescriptor result = matrix_descriptor(address, 16, 8 * row_bytes);
+  result.form |= swizzle << 30;
+  return result;
 }
 
 }  // namespace convt3d::hopper

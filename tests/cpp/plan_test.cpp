@@ -119,7 +119,7 @@ void check_plans(const Problem& problem) {
 void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
   const HaloStaging& staging = plan.staging;
   const auto expect_staging = [&](bool condition, const char* what) { expect(condition, what, problem); };
-  const int first = staging.segment_of(staging.start[g]);
+  const int first = staging.first_segment[g];
   const int batched = staging.segments[g] - (staging.part[g] >= 0 ? 1 : 0);
   std::map<int, int> batch_at;  // offset of a segment's place -> the batch in it that has not left
   std::map<int, int> staged;    // segment -> columns
@@ -127,7 +127,7 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
   for (int i = 0; i * staging.step < staging.extent; ++i) {
     const int begun = left + ((staging.open[g] >> i & 1) != 0 ? 1 : 0);
     for (int column = i * staging.step; column < std::min((i + 1) * staging.step, staging.extent); ++column) {
-      const int position = staging.start[g] + column;
+      const HaloPosition position = staging.at(staging.start[g] + column);
       if (!staging.is_output(position)) continue;
       const int segment = staging.segment_of(position) - first;
       expect_staging(segment >= 0 && segment < staging.segments[g], "a column has a segment");
@@ -166,7 +166,9 @@ void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
     columns += count;
   }
   int outputs = 0;
-  for (int column = 0; column < staging.extent; ++column) outputs += staging.is_output(staging.start[g] + column);
+  for (int column = 0; column < staging.extent; ++column) {
+    outputs += staging.is_output(staging.at(staging.start[g] + column));
+  }
   expect_staging(columns == outputs && static_cast<int>(staged.size()) == staging.segments[g],
                  "segments hold all outputs");
 }
@@ -178,7 +180,7 @@ void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes,
   const auto expect_runs = [&](bool condition, const char* what) { expect(condition, what, problem); };
   const int phases = staging.column_bytes / element_bytes;
   const int row_outputs = static_cast<int>(problem.output_size(2));
-  const int first = staging.segment_of(staging.start[g]);
+  const int first = staging.first_segment[g];
   const int steps = (staging.extent + staging.step - 1) / staging.step;
   uint32_t end = staging.end[g];
   int staged = 0;
@@ -187,25 +189,23 @@ void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes,
     std::map<int, int64_t> places;  // byte of the channel's run -> output of the tile's depth
     for (; step < steps; ++step) {
       for (int column = step * staging.step; column < std::min((step + 1) * staging.step, staging.extent); ++column) {
-        const int position = staging.start[g] + column;
+        const HaloPosition position = staging.at(staging.start[g] + column);
         if (!staging.is_output(position)) continue;
         const int segment = staging.segment_of(position) - first;
         if (((staging.batch_of(g, segment) ^ batch) & 1) != 0) continue;
         expect_runs(staging.batch_of(g, segment) == batch, "a column's batch has begun and not left");
-        const int after = segment + staging.step_of(g, segment);
+        const int after = segment + staging.segments_to_next(g, segment);
         expect_runs(staging.batch_of(g, after - 1) == batch && after <= staging.segments[g] &&
                         (after == staging.segments[g] || staging.batch_of(g, after) == batch + 1),
                     "a batch ends where the next begins");
-        const int w = position % plan.halo[2];
-        const int h = position / plan.halo[2] % plan.halo[1];
         ++staged;
         for (int row = 0; row < staging.rows; ++row) {
           for (int phase = 0; phase < phases; ++phase) {
-            const int output = w * phases + phase;
+            const int output = position.w * phases + phase;
             if (plan.tiles[2] == 1 && output >= row_outputs) continue;
-            const int place = staging.segment_offset(g, segment) + w % staging.columns * staging.column_bytes +
+            const int place = staging.segment_offset(g, segment) + position.w % staging.columns * staging.column_bytes +
                               row * staging.row_step + phase * element_bytes;
-            const int64_t at = int64_t{h} * (staging.rows == 2 ? 2 : plan.axis[1].stride) + row;
+            const int64_t at = int64_t{position.h} * (staging.rows == 2 ? 2 : plan.axis[1].stride) + row;
             expect_runs(places.emplace(place, at * row_outputs + output).second, "a place holds one output");
           }
         }
@@ -226,7 +226,9 @@ void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes,
     }
   }
   int outputs = 0;
-  for (int column = 0; column < staging.extent; ++column) outputs += staging.is_output(staging.start[g] + column);
+  for (int column = 0; column < staging.extent; ++column) {
+    outputs += staging.is_output(staging.at(staging.start[g] + column));
+  }
   expect_runs(end == 0 && staged == outputs, "all outputs are staged");
   expect_runs(kHaloMultiplyWarps * staging.warp_bytes <= plan.memory.ring - plan.memory.staging &&
                   plan.slab_channels * staging.pitch <= staging.warp_bytes && staging.pitch % 16 == 0,

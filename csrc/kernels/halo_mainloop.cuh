@@ -1,0 +1,228 @@
+// The products of one warpgroup: stages of weights from the ring times columns of the tile.
+#pragma once
+
+#include "kernels/halo_shared.cuh"
+#include "kernels/hopper.cuh"
+#include "kernels/small_divisor.cuh"
+#include "kernels/wgmma.cuh"
+
+namespace convt3d {
+
+// For every step of a chunk's segments, how far the operand lies from the warpgroup's first column, in units of 16
+// bytes; by the warps that multiply.
+__device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shifts) {
+  const int panel_steps = plan.row_bytes / kHaloOperandBytes;
+  const int segments = plan.phases * plan.sets;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int share = max(1, kHaloMultiplyWarps / segments);  // warps of a segment
+  const SmallDivisor by_tap_steps(plan.tap_steps);
+  for (int segment = warp / share; segment < segments; segment += kHaloMultiplyWarps / share) {
+    const HaloPhase phase = halo_phase(plan, segment / plan.sets, segment % plan.sets);
+    const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
+    const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
+    const HaloTaps& taps_w = plan.axis[2].taps[phase.width];
+    const SmallDivisor by_widths(max(1, taps_w.count));
+    const SmallDivisor by_heights(max(1, taps_h.count));
+    uint16_t* entries = shifts + plan.segment_first[segment] * plan.stage_steps();
+#pragma unroll 1
+    for (int step = warp % share * 32 + static_cast<int>(threadIdx.x) % 32; step < plan.segment_steps[segment];
+         step += 32 * share) {
+      int tap_step = step;
+      int entry_w = by_tap_steps.divide(tap_step);
+      int entry_h = by_widths.divide(entry_w);
+      const int entry_d = by_heights.divide(entry_h);
+      const int w = taps_w.offset[entry_w] - plan.axis[2].low;
+      const int offset_h = taps_h.offset[entry_h];
+      const int offset_d = taps_d.offset[entry_d];
+      const int h = plan.axis[1].step_of(offset_h) - plan.axis[1].low;
+      const int d = plan.axis[0].step_of(offset_d) - plan.axis[0].low;
+      const int fold = plan.axis[0].fold_of(offset_d) * plan.axis[1].fold + plan.axis[1].fold_of(offset_h);
+      const int position = ((d * plan.halo[1] + h) * plan.halo[2] + w) << plan.image_log;
+      const int panel = tap_step / panel_steps;  // 1, 2 or 4: a shift
+      const int bytes = panel * plan.panel_bytes() + fold * plan.fold_bytes + position * plan.row_bytes +
+                        (tap_step - panel * panel_steps) * kHaloOperandBytes;
+      entries[step] = static_cast<uint16_t>(bytes / 16);
+    }
+  }
+}
+
+template <int kSets, int kN>
+__device__ __forceinline__ void clear(float (&c)[kSets][kN]) {
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+    for (int i = 0; i < kN; ++i) c[set][i] = 0;
+  }
+}
+
+// The compiler knows of no other link between the accumulators and the wait for the products that fill them.
+template <int kN>
+__device__ __forceinline__ void fence_registers(float (&c)[kN]) {
+#pragma unroll
+  for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(c[i])::"memory");
+}
+
+// The weights of a warpgroup's items, stage after stage, and the slots that its products leave behind. Every warp hands
+// back what it has read on its own.
+class HaloReader {
+ public:
+  __device__ __forceinline__ HaloReader(const HaloShared& shared, const HaloPlan& plan)
+      : barriers_(shared.barriers),
+        ring_(plan.ring),
+        resident_(plan.resident_weights),
+        base_(hopper::matrix_descriptor(hopper::shared_address(shared.ring), kHaloBlockBytes / 2, 128)) {}
+
+  // Descriptor of the next stage, once it has arrived.
+  __device__ __forceinline__ hopper::MatrixDescriptor arrived() {
+    hopper::barrier_wait(&barriers_->weights_full[place_.slot], place_.parity);
+    return base_ + static_cast<uint32_t>(place_.slot * (kHaloStageBytes / 16));
+  }
+  // The products of the stage were committed.
+  __device__ __forceinline__ void pass_stage() {
+    place_.advance(ring_);
+    ++held_;
+  }
+  // All products but those of the last stage are done.
+  __device__ __forceinline__ void release_before() {
+    if (!resident_) release(held_ - 1);
+    release_tile();
+  }
+  // All issued products are done.
+  __device__ __forceinline__ void release_all() {
+    if (!resident_) release(held_);
+    release_tile();
+  }
+  __device__ __forceinline__ void leave_tile(int slot) {
+    release_tile();  // of a unit without products
+    tile_ = slot;
+  }
+  // `keep`: all items read the same weights, which stay from the ring's first stage on.
+  __device__ __forceinline__ void end_item(bool keep) {
+    if (keep) {
+      place_ = HaloPlace();
+      held_ = 0;
+    } else {
+      release(held_);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void release(int stages) {
+    for (; stages > 0; --stages, --held_) {
+      if (threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->weights_empty[free_.slot]);
+      free_.advance(ring_);
+    }
+  }
+  __device__ __forceinline__ void release_tile() {
+    if (tile_ >= 0 && threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->tile_empty[tile_]);
+    tile_ = -1;
+  }
+
+  HaloBarriers* barriers_;
+  int ring_;
+  bool resident_;
+  hopper::MatrixDescriptor base_;
+  HaloPlace place_;
+  HaloPlace free_;  // next to hand back
+  int held_ = 0;    // stages passed and not handed back
+  int tile_ = -1;   // slot of the tile's ring that was left
+};
+
+// One segment: every tap of one set of accumulators on one chunk of channels. `b`: descriptor of the warpgroup's first
+// column; `shifts`: of the segment.
+template <typename T, int kN>
+__device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
+                                                 float (&c)[kN / 2], HaloReader& reader) {
+  constexpr int kBlock = kHaloBlockBytes / 16;
+  for (int stage = 0; stage < steps / kHaloStageBlocks; ++stage) {
+    const hopper::MatrixDescriptor a = reader.arrived();
+    const ushort4 shift = reinterpret_cast<const ushort4*>(shifts)[stage];
+    hopper::wgmma_fence();
+    hopper::Wgmma<T, kN>::multiply(c, a, b + shift.x);
+    hopper::Wgmma<T, kN>::multiply(c, a + kBlock, b + shift.y);
+    hopper::Wgmma<T, kN>::multiply(c, a + 2 * kBlock, b + shift.z);
+    hopper::Wgmma<T, kN>::multiply(c, a + 3 * kBlock, b + shift.w);
+    hopper::wgmma_commit();
+    hopper::wgmma_wait<1>();
+    reader.pass_stage();
+    reader.release_before();
+  }
+  const int left = steps % kHaloStageBlocks;
+  if (left == 0) return;
+  const hopper::MatrixDescriptor a = reader.arrived();
+  shifts += steps - left;
+  for (int i = 0; i < left; ++i) {
+    hopper::wgmma_fence();
+    hopper::Wgmma<T, kN>::multiply(c, a + static_cast<uint32_t>(i * kBlock), b + shifts[i]);
+  }
+  hopper::wgmma_commit();
+  hopper::wgmma_wait<1>();
+  reader.pass_stage();
+  reader.release_before();
+}
+
+// Of one step of K of two terms: the products with a low term, which come before those of the high terms, as the tensor
+// cores cut each sum. Of the low terms' product nothing would be left. `b_low`: from the high term's panels to the low
+// one's.
+template <bool kAdd, int kN>
+__device__ __forceinline__ void multiply_low(float (&c)[kN / 2], hopper::MatrixDescriptor a, hopper::MatrixDescriptor b,
+                                             uint32_t b_low) {
+  hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kHaloBlockBytes / 16, b);
+  hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
+}
+
+// The same of two terms. The tensor cores' cut adds up to more than float32's rounding: two stages are summed in
+// `products` and then added to `c`.
+template <int kN>
+__device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
+                                                          uint32_t b_low, float (&products)[kN / 2], float (&c)[kN / 2],
+                                                          HaloReader& reader) {
+  constexpr int kStep = 2 * kHaloBlockBytes / 16;
+  using Product = hopper::Wgmma<float, kN>;
+  const auto next = [&] {
+    const hopper::MatrixDescriptor a = reader.arrived();
+    reader.pass_stage();
+    return a;
+  };
+  const auto flush = [&] {
+    hopper::wgmma_wait<0>();
+    fence_registers(products);
+    reader.release_all();
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) c[i] += products[i];
+  };
+  int step = 0;
+  for (; step + 4 <= steps; step += 4) {
+    const ushort2 first = *reinterpret_cast<const ushort2*>(shifts + step);
+    const ushort2 second = *reinterpret_cast<const ushort2*>(shifts + step + 2);
+    const hopper::MatrixDescriptor a = next();
+    const hopper::MatrixDescriptor a2 = next();
+    hopper::wgmma_fence();
+    multiply_low<false, kN>(products, a, b + first.x, b_low);
+    multiply_low<true, kN>(products, a + kStep, b + first.y, b_low);
+    multiply_low<true, kN>(products, a2, b + second.x, b_low);
+    multiply_low<true, kN>(products, a2 + kStep, b + second.y, b_low);
+    Product::multiply(products, a, b + first.x);
+    Product::multiply(products, a + kStep, b + first.y);
+    Product::multiply(products, a2, b + second.x);
+    Product::multiply(products, a2 + kStep, b + second.y);
+    hopper::wgmma_commit();
+    flush();
+  }
+  for (; step < steps; step += 2) {
+    const hopper::MatrixDescriptor a = next();
+    hopper::wgmma_fence();
+    multiply_low<false, kN>(products, a, b + shifts[step], b_low);
+    Product::multiply(products, a, b + shifts[step]);
+    hopper::wgmma_commit();
+    if (step + 1 < steps) {
+      hopper::wgmma_fence();
+      multiply_low<true, kN>(products, a + kStep, b + shifts[step + 1], b_low);
+      Product::multiply(products, a + kStep, b + shifts[step + 1]);
+      hopper::wgmma_commit();
+    }
+    flush();
+  }
+}
+
+}  // namespace convt3d
