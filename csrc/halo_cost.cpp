@@ -1,6 +1,7 @@
 #include "halo_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "halo_plan.h"
 #include "integer.h"
@@ -9,53 +10,68 @@
 namespace convt3d {
 namespace {
 
-// Fitted to measured times on an H200: 14,200 candidates of the public layers in three precisions and both layouts;
-// near the fastest the model is right to 12 % (root mean square).
-constexpr double kBytesPerClock = 19.0;  // a multiprocessor's share of the device memory's throughput
+// Fitted to measured times on an H200: 21,400 candidates of the public layers in three precisions and both layouts;
+// near the fastest the model is right to 9 % (root mean square).
 
-constexpr double kLoaderBytesPerClock = 2.47;  // what threads load
-constexpr double kTransposeBytesPerClock = 37;
-constexpr double kTranspose16BytesPerClock = 14.1;  // of 16-bit elements
-constexpr double kTransposedBoxClocks = 231;        // of each box
+// A multiprocessor's share of the device memory's throughput, and what makes memory slower.
+constexpr double kBytesPerClock = 14.4;
+constexpr double kBurstBytes = 8192;      // that a warp may hand over at once, where channels are contiguous
+constexpr double kBurstOverhead = 0.118;  // of each further so many
+// What the copy engine takes for a row of a box.
+constexpr double kEngineRowClocks = 1.46;
+constexpr double kEngineByteClocks = 0.0189;
+// Memory, the copy engine and all else that a block does are the more in each other's way the closer they are.
+constexpr double kSharpness = 5.53;
+
+constexpr double kLoaderBytesPerClock = 2.64;  // what threads load
+constexpr double kTransposeBytesPerClock = 19.1;
+constexpr double kTranspose16BytesPerClock = 10.6;  // of 16-bit elements
+constexpr double kTransposedBoxClocks = 164;        // of each box
 constexpr double kTermsBoxOverhead = 1.5;
-constexpr double kCopyBytesPerClock = 26.6;
-constexpr double kCopyTermsRate = 0.477;
-constexpr double kLoadClocks = 4210;         // until a tile begins to arrive
-constexpr double kChunkLoadClocks = 5136;    // ... of a chunk, which the products of the chunks before hide
-constexpr double kExposedLoads = 0.312;      // of what they do not hide
-constexpr double kLoaderChunkClocks = 1750;  // of a chunk, for those who load, beside its bytes
-constexpr double kChunkClocks = 0.235;       // ... and for those who multiply
-constexpr double kStartClocks = 31996;       // of the launch, until products begin
-constexpr double kSingleSlotLoads = 0.401;   // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.169;           // of the shorter of loading and computing, what the longer does not hide
+constexpr double kCopyBytesPerClock = 52;
+constexpr double kCopyTermsRate = 0.218;
+constexpr double kLoadClocks = 4430;         // until a tile begins to arrive
+constexpr double kChunkLoadClocks = 4829;    // ... of a chunk, which the products of the chunks before hide
+constexpr double kExposedLoads = 0.298;      // of what they do not hide
+constexpr double kLoaderChunkClocks = 1630;  // of a chunk, for those who load, beside its bytes
+constexpr double kStartClocks = 23878;       // of the launch, until products begin
+constexpr double kSingleSlotLoads = 0.397;   // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.166;           // of the shorter of loading and computing, what the longer does not hide
 
-constexpr double kProductColumns = 90;  // an instruction of fewer takes as long
-constexpr double kProductOverhead = 1.08;
-constexpr double kTermsProductOverhead = 1.07;
-constexpr double kTurnProductClocks = 23.1;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 1.09;
-constexpr double kStageClocks = 663;   // until a stage of weights arrives, unless the ring runs ahead for so long
-constexpr double kHeldStages = 0.793;  // that are multiplied meanwhile, for each term
+constexpr double kProductColumns = 89;  // an instruction of fewer takes as long
+constexpr double kProductOverhead = 1.11;
+constexpr double kTermsProductOverhead = 1.09;
+constexpr double kTurnProductClocks = 22.7;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 1.06;
+constexpr double kStageClocks = 717;   // until a stage of weights arrives, unless the ring runs ahead for so long
+constexpr double kHeldStages = 0.721;  // that are multiplied meanwhile, for each term
 
-constexpr double kBoxOutputClocks = 0.0263;  // of staging an output
-constexpr double kBoxRowClocks = 0.36;       // of a row that the copy engine stores, beside its bytes
-constexpr double kBoxByteClocks = 0.013;
-constexpr double kBox16Overhead = 0.914;     // of 16-bit elements
-constexpr double kBatchesOverhead = 2.28;    // of staging, where a unit has several batches
-constexpr double kRunOutputClocks = 0.0462;  // of staging an output
-constexpr double kRun16Overhead = 1.67;      // ... of 16 bits
-constexpr double kRunByteClocks = 0.0263;
-constexpr double kRunEndsBytes = 506;            // that would take as long as a run's ends
-constexpr double kThreadOutputClocks = 0.00674;  // of an output that a thread stores, beside its bytes
-constexpr double kThreadByteClocks = 0.00161;
-constexpr double kHiddenProducts = 0.086;  // during which a unit's only batch is stored in the background
-constexpr double kUnitBeginClocks = 223;   // until a unit's first product
-constexpr double kUnitClocks = 1190;       // from its last one until it stores
-constexpr double kHandOverClocks = 111;    // of a box, or another segment
-constexpr double kBatchClocks = 138;       // of a further batch
-constexpr double kRunBatchClocks = 300;
-constexpr double kPartClocks = 1330;  // of what threads store although the rest are boxes
-constexpr double kItemClocks = 0.0282;
+constexpr double kBoxOutputClocks = 0.0221;  // of staging an output
+constexpr double kBoxByteClocks = 0.00896;   // until the copy engine has read it
+constexpr double kBox16Factor = 0.147;       // of 16-bit elements
+constexpr double kBatchesOverhead = 2.73;    // of staging, where a unit has several batches
+constexpr double kRunOutputClocks = 0.0302;  // of staging an output
+constexpr double kRun16Factor = 2.38;        // ... of 16 bits
+constexpr double kRunByteClocks = 0.0267;
+constexpr double kRunEndsBytes = 349;         // that would take as long as a run's ends
+constexpr double kThreadOutputClocks = 0.35;  // of an output that a thread stores, as few candidates do: measured alone
+constexpr double kHiddenProducts = 0.0348;    // during which a unit's only batch is stored in the background
+constexpr double kUnitBeginClocks = 359;      // until a unit's first product
+constexpr double kUnitClocks = 1070;          // from its last one until it stores
+constexpr double kHandOverClocks = 137;       // of a box, or another segment
+constexpr double kBatchClocks = 93;           // of a further batch
+constexpr double kRunBatchClocks = 416;
+constexpr double kPartClocks = 1670;  // of what threads store although the rest are boxes
+
+double outputs_of_item(const HaloPlan& plan) {
+  return static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
+         std::min<double>(plan.n, plan.columns) * 2;
+}
+
+// Of the rows of boxes.
+double row_bytes(int element_bytes, bool channels_last, const HaloPlan& plan) {
+  return channels_last ? plan.slab_channels * element_bytes : plan.staging.pitch;
+}
 
 // Of one chunk, from memory to where it is multiplied.
 double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan) {
@@ -75,26 +91,24 @@ double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan)
 }
 
 // Of all outputs of an item, whose products take `products`.
-double store_clocks(int element_bytes, bool channels_last, const HaloPlan& plan, double products) {
+double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   const HaloStaging& staging = plan.staging;
   const double units = static_cast<double>(plan.units()) / plan.splits;
-  const double outputs = static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
-                         std::min<double>(plan.n, plan.columns) * 2;
+  const double outputs = outputs_of_item(plan);
   const double bytes = outputs * element_bytes;
   const bool half = element_bytes == 2;
   double stage;  // by the warps that multiply
   double copy;   // by the copy engine
   if (staging.boxes) {
     stage = outputs * kBoxOutputClocks * (batches(staging) > 1 ? kBatchesOverhead : 1);
-    const double row_bytes = channels_last ? plan.slab_channels * element_bytes : staging.pitch;
-    copy = bytes * (kBoxRowClocks / row_bytes + kBoxByteClocks) * (half ? kBox16Overhead : 1);
+    copy = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
   } else if (staging.runs) {
-    stage = outputs * kRunOutputClocks * (half ? kRun16Overhead : 1);
+    stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double row_bytes = static_cast<double>(std::min(staging.columns, plan.tile[2])) * staging.column_bytes;
     const double run_bytes = staging.joined_rows ? row_bytes * staging.rows * staging.batch : row_bytes;
     copy = bytes * kRunByteClocks * (1 + kRunEndsBytes / run_bytes);
   } else {
-    stage = outputs * kThreadOutputClocks + bytes * kThreadByteClocks;
+    stage = outputs * kThreadOutputClocks;
     copy = 0;
   }
   const int further = batches(staging) - 1;
@@ -121,21 +135,31 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double products = stages * stage_columns * (two_terms ? kTermsProductOverhead : kProductOverhead) +
                           units * kUnitBeginClocks +
                           (plan.resident_weights ? 0 : stages * std::max(kStageClocks - ahead, 0.0));
-  const double store = store_clocks(element_bytes, channels_last, plan, products);
+  const double store = store_clocks(element_bytes, plan, products);
   const double turn = products / 2 + stages * plan.stage_products() * kTurnProductClocks;  // of one warpgroup
   const double hidden = products * (plan.slots - 1) / loads;                               // of the load of a chunk
   const double exposed = plan.chunks() == 1 ? 0 : loads * std::max(kChunkLoadClocks + chunk - hidden, 0.0);
   const double compute = (plan.alternate ? std::max(2 * turn, turn + store * kTurnStoreOverhead) : products + store) +
-                         exposed * kExposedLoads + (plan.chunks() == 1 ? 0 : loads * kChunkClocks);
+                         exposed * kExposedLoads;
 
-  const double item = std::max(load, compute) + std::min(load, compute) * kOverlap +
-                      (plan.slots == 1 ? kSingleSlotLoads * load : 0) + kItemClocks;
+  const double item =
+      std::max(load, compute) + std::min(load, compute) * kOverlap + (plan.slots == 1 ? kSingleSlotLoads * load : 0);
   const double rounds = static_cast<double>(ceil_div(plan.items(), kHaloMultiprocessors));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double bytes =
       static_cast<double>(element_bytes) * problem.batch *
       (problem.in_channels * positions(problem.input_size) + problem.out_channels * positions(problem.output_size()));
-  return std::max(rounds * item, bytes / kHaloMultiprocessors / kBytesPerClock) + kStartClocks + chunk;
+  double memory = bytes / kHaloMultiprocessors / kBytesPerClock;
+  double engine = 0;
+  if (plan.staging.boxes) {
+    const double item_bytes = outputs_of_item(plan) * element_bytes;
+    const double row = row_bytes(element_bytes, channels_last, plan);
+    const double burst = item_bytes / units / kHaloMultiplyWarps / batches(plan.staging);
+    if (channels_last) memory *= 1 + kBurstOverhead * std::max(burst / kBurstBytes - 1, 0.0);
+    engine = rounds * item_bytes * (kEngineRowClocks / row + kEngineByteClocks);
+  }
+  const auto power = [](double clocks) { return std::pow(clocks, kSharpness); };
+  return std::pow(power(rounds * item) + power(memory) + power(engine), 1 / kSharpness) + kStartClocks + chunk;
 }
 
 }  // namespace convt3d

@@ -151,7 +151,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   uint32_t turn_parity = second ? 0 : 1;  // the first warpgroup begins
   const bool keeps = keeps_weights(plan);
   bool begins = second && !plan.alternate;
-  for (HaloItems<HaloWalker::kWarp> walk(shared.barriers->items, items); !walk.ended(); walk.advance()) {
+  HaloItems<HaloWalker::kWarp> walk(shared.barriers->items, items);
+  while (!walk.ended()) {
     const HaloItem item(plan, walk.index());
     int m_tile = item.split * units;
     int phase_index = plan.by_phases.take(m_tile);
@@ -190,6 +191,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         }
       }
       if (plan.alternate && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->turn[second ? 0 : 1]);
+      if (last) walk.advance();  // while the last products are computed
       if constexpr (kTerms == 1) {
         hopper::wgmma_wait<0>();
 #pragma unroll

@@ -138,10 +138,10 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
     const hopper::MatrixDescriptor a = reader.arrived();
     const ushort4 shift = reinterpret_cast<const ushort4*>(shifts)[stage];
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, a, b + shift.x);
-    hopper::Wgmma<T, kN>::multiply(c, a + kBlock, b + shift.y);
-    hopper::Wgmma<T, kN>::multiply(c, a + 2 * kBlock, b + shift.z);
-    hopper::Wgmma<T, kN>::multiply(c, a + 3 * kBlock, b + shift.w);
+    hopper::Wgmma<T, kN>::multiply(c, a.bits(), (b + shift.x).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + kBlock).bits(), (b + shift.y).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + 2 * kBlock).bits(), (b + shift.z).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + 3 * kBlock).bits(), (b + shift.w).bits());
     hopper::wgmma_commit();
     hopper::wgmma_wait<1>();
     reader.pass_stage();
@@ -153,7 +153,7 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
   shifts += steps - left;
   for (int i = 0; i < left; ++i) {
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, a + static_cast<uint32_t>(i * kBlock), b + shifts[i]);
+    hopper::Wgmma<T, kN>::multiply(c, (a + static_cast<uint32_t>(i * kBlock)).bits(), (b + shifts[i]).bits());
   }
   hopper::wgmma_commit();
   hopper::wgmma_wait<1>();
@@ -165,22 +165,23 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
 // cores cut each sum. Of the low terms' product nothing would be left. `b_low`: from the high term's panels to the low
 // one's.
 template <bool kAdd, int kN>
-__device__ __forceinline__ void multiply_low(float (&c)[kN / 2], hopper::MatrixDescriptor a, hopper::MatrixDescriptor b,
-                                             uint32_t b_low) {
+__device__ __forceinline__ void multiply_low(float (&c)[kN / 2], uint64_t a, uint64_t b, uint32_t b_low) {
   hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kHaloBlockBytes / 16, b);
   hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
 }
 
-// The same of two terms. The tensor cores' cut adds up to more than float32's rounding: two stages are summed in
-// `products` and then added to `c`.
+// The same of two terms; here sums of whole descriptors leave fewer instructions between the products. The tensor
+// cores' cut adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
 template <int kN>
-__device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
-                                                          uint32_t b_low, float (&products)[kN / 2], float (&c)[kN / 2],
+__device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint16_t* shifts,
+                                                          hopper::MatrixDescriptor columns, uint32_t b_low,
+                                                          float (&products)[kN / 2], float (&c)[kN / 2],
                                                           HaloReader& reader) {
   constexpr int kStep = 2 * kHaloBlockBytes / 16;
   using Product = hopper::Wgmma<float, kN>;
+  const uint64_t b = columns.bits();
   const auto next = [&] {
-    const hopper::MatrixDescriptor a = reader.arrived();
+    const uint64_t a = reader.arrived().bits();
     reader.pass_stage();
     return a;
   };
@@ -195,8 +196,8 @@ __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint1
   for (; step + 4 <= steps; step += 4) {
     const ushort2 first = *reinterpret_cast<const ushort2*>(shifts + step);
     const ushort2 second = *reinterpret_cast<const ushort2*>(shifts + step + 2);
-    const hopper::MatrixDescriptor a = next();
-    const hopper::MatrixDescriptor a2 = next();
+    const uint64_t a = next();
+    const uint64_t a2 = next();
     hopper::wgmma_fence();
     multiply_low<false, kN>(products, a, b + first.x, b_low);
     multiply_low<true, kN>(products, a + kStep, b + first.y, b_low);
@@ -210,7 +211,7 @@ __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint1
     flush();
   }
   for (; step < steps; step += 2) {
-    const hopper::MatrixDescriptor a = next();
+    const uint64_t a = next();
     hopper::wgmma_fence();
     multiply_low<false, kN>(products, a, b + shifts[step], b_low);
     Product::multiply(products, a, b + shifts[step]);

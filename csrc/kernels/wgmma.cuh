@@ -6,13 +6,11 @@
 
 #include <cstdint>
 
-#include "kernels/hopper.cuh"
-
 namespace convt3d::hopper {
 
-// c += a * b or, without kAdd, c = a * b. A is 64 x 32 bytes, B kN x 32 bytes (8 tf32 or 16 half along K); a thread
-// owns, of each 8 columns j, elements c[4j], c[4j+1] in row 16*warp + lane/4 and c[4j+2], c[4j+3] in row ... + 8, at
-// columns 8j + 2*(lane%4) and the next.
+// c += a * b or, without kAdd, c = a * b, of which `a` and `b` are the bits of descriptors. A is 64 x 32 bytes, B kN x
+// 32 bytes (8 tf32 or 16 half along K); a thread owns, of each 8 columns j, elements c[4j], c[4j+1] in row 16*warp +
+// lane/4 and c[4j+2], c[4j+3] in row ... + 8, at columns 8j + 2*(lane%4) and the next.
 template <typename T, int kN>
 struct Wgmma;
 
@@ -90,13 +88,13 @@ struct Wgmma;
   template <>                                                                                                      \
   struct Wgmma<T, N> {                                                                                             \
     template <bool kAdd = true>                                                                                    \
-    __device__ __forceinline__ static void multiply(float (&c)[N / 2], MatrixDescriptor a, MatrixDescriptor b) {   \
+    __device__ __forceinline__ static void multiply(float (&c)[N / 2], uint64_t a, uint64_t b) {                   \
       asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                     \
                    ", 0;\n"                                                                                        \
                    "wgmma.mma_async.sync.aligned.m64n" #N INSTRUCTION " " CONVT3D_LIST_##N A ", " B ", add, " TAIL \
                                                                                              ";\n}"                \
                    : CONVT3D_FRAGMENT_##N                                                                          \
-                   : "l"(a.bits()), "l"(b.bits()), "n"(kAdd ? 1 : 0));                                             \
+                   : "l"(a), "l"(b), "n"(kAdd ? 1 : 0));                                                           \
     }                                                                                                              \
   };
 #define CONVT3D_WGMMA_TYPES(N, A, B, ADD)                              \
