@@ -182,6 +182,10 @@ TILED = {
         Problem("channel_sets_of_groups", 4, 64, 64, (6, 14, 30), (2, 1, 2), (2, 1, 2), groups=2),
         Problem("runs_of_rows", 8, 32, 40, (6, 23, 34), (3, 2, 3), (1, 1, 1), (1, 0, 0)),
         Problem("runs_in_a_row", 2, 8, 16, (4, 9, 200), (3, 3, 3), (2, 2, 2), (1, 1, 1)),
+        # More items than the blocks know of at the launch: of one weight, of three that blocks keep, of chunks.
+        Problem("many_items", 660, 8, 24, (3, 9, 12), (2, 3, 2), (2, 2, 2), (0, 1, 1), (1, 0, 1)),
+        Problem("many_items_of_groups", 220, 24, 48, (4, 7, 18), (3, 2, 3), (2, 2, 2), (1, 0, 1), (0, 1, 1), groups=3),
+        Problem("many_items_of_chunks", 210, 64, 70, (4, 7, 18), (3, 2, 3), (1, 2, 2), (1, 0, 1), (0, 1, 1)),
         Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
     ]
 }

@@ -111,6 +111,17 @@ def test_positions_are_folded_and_groups_joined(name: str, precision: str, expec
     assert re.search(f" {expected} ", plan.plan), plan.plan
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["many_items", "many_items_of_groups", "many_items_of_chunks"])
+def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
+    """The problems of tests/test_tensor_cores.py that stand for claims have more items than 132 blocks know of."""
+    plan = forward_plan(Layer(**asdict(TILED[name])), precision, layout, has_wgmma=True)
+    found = re.search(r" items=(\d+)", plan.plan)
+    assert found is not None
+    assert int(found[1]) > 4 * 132, plan.plan
+
+
 @pytest.mark.parametrize(
     ("name", "layout", "precision", "expected"),
     [
