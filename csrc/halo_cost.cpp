@@ -10,58 +10,62 @@
 namespace convt3d {
 namespace {
 
-// Fitted to measured times on an H200: 21,400 candidates of the public layers in three precisions and both layouts;
-// near the fastest the model is right to 9 % (root mean square).
+// Fitted to measured times on an H200: 21,394 candidates of the public layers in three precisions and both layouts;
+// near the fastest the model is right to 11 % (root mean square).
 
 // A multiprocessor's share of the device memory's throughput, and what makes memory slower.
-constexpr double kBytesPerClock = 14.4;
-constexpr double kBurstBytes = 8192;      // that a warp may hand over at once, where channels are contiguous
-constexpr double kBurstOverhead = 0.118;  // of each further so many
+constexpr double kBytesPerClock = 15.6;
+constexpr double kBurstBytes = 7504;      // that a warp may hand over at once, where channels are contiguous
+constexpr double kBurstOverhead = 0.685;  // of each further so many
 // What the copy engine takes for a row of a box.
-constexpr double kEngineRowClocks = 1.46;
-constexpr double kEngineByteClocks = 0.0189;
+constexpr double kEngineRowClocks = 1.5;
+constexpr double kEngineByteClocks = 0.0313;
 // Memory, the copy engine and all else that a block does are the more in each other's way the closer they are.
-constexpr double kSharpness = 5.53;
+constexpr double kSharpness = 33;
 
-constexpr double kLoaderBytesPerClock = 2.64;  // what threads load
-constexpr double kTransposeBytesPerClock = 19.1;
-constexpr double kTranspose16BytesPerClock = 10.6;  // of 16-bit elements
-constexpr double kTransposedBoxClocks = 164;        // of each box
+constexpr double kLoaderBytesPerClock = 2.24;  // what threads load
+constexpr double kTransposeBytesPerClock = 11.4;
+constexpr double kTranspose16BytesPerClock = 8.29;  // of 16-bit elements
+constexpr double kPlanesBytesPerClock = 15.1;       // of boxes of planes
+constexpr double kPlanes16BytesPerClock = 11.5;
+constexpr double kTermsPlanesRate = 0.424;
+constexpr double kTransposedBoxClocks = 166;  // of each box
 constexpr double kTermsBoxOverhead = 1.5;
-constexpr double kCopyBytesPerClock = 52;
-constexpr double kCopyTermsRate = 0.218;
-constexpr double kLoadClocks = 4430;         // until a tile begins to arrive
-constexpr double kChunkLoadClocks = 4829;    // ... of a chunk, which the products of the chunks before hide
-constexpr double kExposedLoads = 0.298;      // of what they do not hide
-constexpr double kLoaderChunkClocks = 1630;  // of a chunk, for those who load, beside its bytes
-constexpr double kStartClocks = 23878;       // of the launch, until products begin
-constexpr double kSingleSlotLoads = 0.397;   // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.166;           // of the shorter of loading and computing, what the longer does not hide
+constexpr double kCopyBytesPerClock = 54;
+constexpr double kCopyTermsRate = 0.226;
+constexpr double kLoadClocks = 5930;         // until a tile begins to arrive
+constexpr double kChunkLoadClocks = 4637;    // ... of a chunk, which the products of the chunks before hide
+constexpr double kExposedLoads = 0.124;      // of what they do not hide
+constexpr double kLoaderChunkClocks = 1710;  // of a chunk, for those who load, beside its bytes
+constexpr double kStartClocks = 24550;       // of the launch, until products begin
+constexpr double kSingleSlotLoads = 0.217;   // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.072;           // of the shorter of loading and computing, what the longer does not hide
 
-constexpr double kProductColumns = 89;  // an instruction of fewer takes as long
-constexpr double kProductOverhead = 1.11;
-constexpr double kTermsProductOverhead = 1.09;
-constexpr double kTurnProductClocks = 22.7;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 1.06;
-constexpr double kStageClocks = 717;   // until a stage of weights arrives, unless the ring runs ahead for so long
-constexpr double kHeldStages = 0.721;  // that are multiplied meanwhile, for each term
+constexpr double kProductColumns = 92;  // an instruction of fewer takes as long
+constexpr double kProductOverhead = 1.19;
+constexpr double kTermsProductOverhead = 1.18;
+constexpr double kTurnProductClocks = 32;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 1.03;
+constexpr double kStageClocks = 731;   // until a stage of weights arrives, unless the ring runs ahead for so long
+constexpr double kHeldStages = 0.621;  // that are multiplied meanwhile, for each term
 
-constexpr double kBoxOutputClocks = 0.0221;  // of staging an output
-constexpr double kBoxByteClocks = 0.00896;   // until the copy engine has read it
-constexpr double kBox16Factor = 0.147;       // of 16-bit elements
-constexpr double kBatchesOverhead = 2.73;    // of staging, where a unit has several batches
-constexpr double kRunOutputClocks = 0.0302;  // of staging an output
-constexpr double kRun16Factor = 2.38;        // ... of 16 bits
-constexpr double kRunByteClocks = 0.0267;
-constexpr double kRunEndsBytes = 349;         // that would take as long as a run's ends
-constexpr double kThreadOutputClocks = 0.35;  // of an output that a thread stores, as few candidates do: measured alone
-constexpr double kHiddenProducts = 0.0348;    // during which a unit's only batch is stored in the background
-constexpr double kUnitBeginClocks = 359;      // until a unit's first product
-constexpr double kUnitClocks = 1070;          // from its last one until it stores
-constexpr double kHandOverClocks = 137;       // of a box, or another segment
-constexpr double kBatchClocks = 93;           // of a further batch
-constexpr double kRunBatchClocks = 416;
-constexpr double kPartClocks = 1670;  // of what threads store although the rest are boxes
+constexpr double kBoxOutputClocks = 0.029;   // of staging an output
+constexpr double kBoxByteClocks = 0.0126;    // until the copy engine has read it
+constexpr double kBox16Factor = 0.0807;      // of 16-bit elements
+constexpr double kBatchesOverhead = 3.18;    // of staging, where a unit has several batches
+constexpr double kRunOutputClocks = 0.0951;  // of staging an output
+constexpr double kRun16Factor = 1.1;         // ... of 16 bits
+constexpr double kRunByteClocks = 0.0251;
+constexpr double kRunEndsBytes = 361;         // that would take as long as a run's ends
+constexpr double kThreadOutputClocks = 0.35;  // of an output that a thread stores: least in counters of older kernels
+constexpr double kRegisterOutputClocks = 0.0198;
+constexpr double kHiddenProducts = 0.0108;  // during which a unit's only batch is stored in the background
+constexpr double kUnitBeginClocks = 458;    // until a unit's first product
+constexpr double kUnitClocks = 933;         // from its last one until it stores
+constexpr double kHandOverClocks = 79;      // of a box, or another segment
+constexpr double kBatchClocks = 14;         // of a further batch
+constexpr double kRunBatchClocks = 165;
+constexpr double kPartClocks = 1930;  // of what threads store although the rest are boxes
 
 double outputs_of_item(const HaloPlan& plan) {
   return static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
@@ -84,6 +88,12 @@ double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan)
     return bytes / (rate * plan.halo[2] / plan.box_width) +
            boxes * kTransposedBoxClocks * (two_terms ? kTermsBoxOverhead : 1);
   }
+  if (plan.box_images > 0) {
+    const int boxes = (1 << plan.image_log) / plan.box_images * plan.chunk_panels * plan.row_bytes / 16;
+    return bytes / ((element_bytes == 2 ? kPlanes16BytesPerClock : kPlanesBytesPerClock) *
+                    (two_terms ? kTermsPlanesRate : 1)) +
+           boxes * kTransposedBoxClocks * (two_terms ? kTermsBoxOverhead : 1);
+  }
   if (channels_last && plan.in_channels * element_bytes % plan.row_bytes == 0) {
     return bytes / (kCopyBytesPerClock * (two_terms ? kCopyTermsRate : 1));
   }
@@ -99,25 +109,26 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   const bool half = element_bytes == 2;
   double stage;  // by the warps that multiply
   double copy;   // by the copy engine
-  if (staging.boxes) {
+  if (staging.boxes()) {
     stage = outputs * kBoxOutputClocks * (batches(staging) > 1 ? kBatchesOverhead : 1);
     copy = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
-  } else if (staging.runs) {
+  } else if (staging.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double row_bytes = static_cast<double>(std::min(staging.columns, plan.tile[2])) * staging.column_bytes;
     const double run_bytes = staging.joined_rows ? row_bytes * staging.rows * staging.batch : row_bytes;
     copy = bytes * kRunByteClocks * (1 + kRunEndsBytes / run_bytes);
   } else {
-    stage = outputs * kThreadOutputClocks;
+    stage = outputs * (staging.way == HaloWay::kRegisters ? kRegisterOutputClocks : kThreadOutputClocks);
     copy = 0;
   }
   const int further = batches(staging) - 1;
   if (further == 0 && staging.halves == 1) copy = std::max(copy - kHiddenProducts * products, 0.0);
   const int64_t segments =
-      ceil_div(std::max(staging.segments[0], staging.segments[1]), staging.boxes ? staging.box_rows : 1);
+      ceil_div(std::max(staging.segments[0], staging.segments[1]), staging.boxes() ? staging.box_rows : 1);
   return stage + copy +
-         units * (kUnitClocks + static_cast<double>(segments) * kHandOverClocks +
-                  further * (staging.runs ? kRunBatchClocks : kBatchClocks) + (staging.part[0] >= 0 ? kPartClocks : 0));
+         units *
+             (kUnitClocks + static_cast<double>(segments) * kHandOverClocks +
+              further * (staging.runs() ? kRunBatchClocks : kBatchClocks) + (staging.part[0] >= 0 ? kPartClocks : 0));
 }
 
 }  // namespace
@@ -125,7 +136,7 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
 double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan) {
   const bool two_terms = plan.terms == 2;
   const double units = static_cast<double>(plan.units()) / plan.splits;
-  const double loads = plan.chunks() == 1 ? 1 : units * plan.chunks();
+  const double loads = plan.unit_loads() ? units * plan.chunks() : 1;
   const double chunk = chunk_clocks(element_bytes, channels_last, plan);
   const double load = loads * (chunk + (plan.chunks() == 1 ? kLoadClocks / plan.slots : kLoaderChunkClocks));
 
@@ -151,7 +162,7 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
       (problem.in_channels * positions(problem.input_size) + problem.out_channels * positions(problem.output_size()));
   double memory = bytes / kHaloMultiprocessors / kBytesPerClock;
   double engine = 0;
-  if (plan.staging.boxes) {
+  if (plan.staging.boxes()) {
     const double item_bytes = outputs_of_item(plan) * element_bytes;
     const double row = row_bytes(element_bytes, channels_last, plan);
     const double burst = item_bytes / units / kHaloMultiplyWarps / batches(plan.staging);

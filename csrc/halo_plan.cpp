@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halo_cost.h"
+#include "halo_rows.h"
 #include "integer.h"
 
 namespace convt3d {
@@ -16,124 +17,10 @@ namespace {
 constexpr int64_t kSharedBytes = 227 * 1024;
 constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
 
-constexpr int kSlabRows = 16;  // of each set
-
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
-
-struct TapAt {
-  int offset;
-  int tap;
-};
-
-// Folded, the residue is the position's own; offsets count from the first of the two.
-std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
-  std::vector<TapAt> taps;
-  for (int index = 0; index < map.phases; ++index) {
-    const AxisPhase phase = axis_phase(map, index);
-    if (fold == 1 && phase.residue != residue) continue;
-    const int first = phase.first_offset + (fold == 1 ? 0 : residue);
-    for (int j = 0; j < phase.tap_count; ++j) {
-      taps.push_back({first + j * map.offset_step, phase.first_tap + j * map.tap_step});
-    }
-  }
-  return taps;
-}
-
-// False where the table is too small for the taps.
-bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
-  axis = {};
-  axis.fold = fold;
-  axis.stride = map.dst_step * fold;
-  axis.in_m = in_m ? axis.stride : 1;
-  axis.outer = axis.stride / axis.in_m;
-  axis.src_size = map.src_size;
-  axis.dst_size = map.dst_size;
-  axis.positions = static_cast<int32_t>(ceil_div(map.dst_size, axis.stride));
-  axis.low = INT_MAX;
-  axis.high = INT_MIN;
-  for (int outer = 0; outer < axis.outer; ++outer) {
-    HaloTaps& table = axis.taps[outer];
-    std::set<int> offsets;
-    for (int m = 0; m < axis.in_m; ++m) {
-      for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) offsets.insert(at.offset);
-    }
-    if (offsets.size() > kHaloMaxOffsets) return false;
-    for (const int offset : offsets) {
-      table.offset[table.count] = offset;
-      for (int m = 0; m < kHaloMaxStride; ++m) {
-        table.tap[table.count][m] = -1;
-        if (m >= axis.in_m) continue;
-        for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) {
-          if (at.offset == offset) table.tap[table.count][m] = at.tap;
-        }
-      }
-      axis.low = std::min(axis.low, axis.step_of(offset));
-      axis.high = std::max(axis.high, axis.step_of(offset));
-      ++table.count;
-    }
-  }
-  if (axis.low > axis.high) axis.low = axis.high = 0;
-  return true;
-}
-
-// What the two sets of accumulators are.
-enum class Sets { kNone, kWidth, kHeight, kChannels };
-
-struct RowArrangement {
-  bool stack_width;  // the phases of the width join M
-  Sets sets;
-  bool folds;  // neighbouring outputs may join M, too
-};
-
-// How M is made up: which phases join it, and what remains. False where the engine cannot, or an arrangement is not
-// what it says.
-bool arrange_rows(const Problem& problem, bool channels_last, RowArrangement rows, HaloPlan& plan) {
-  const auto [stack_width, sets, folds] = rows;
-  const bool two_widths = problem.stride[2] == 2;
-  if (!two_widths && !stack_width) return false;
-  // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
-  const int remainder = plan.out_channels % 16;
-  plan.pair_rows = two_widths && stack_width && (!channels_last || (remainder > 0 && remainder <= 8));
-  const bool possible[] = {
-      channels_last || stack_width,                                      // kNone
-      !channels_last && !stack_width,                                    // kWidth
-      !channels_last && plan.pair_rows && problem.stride[1] == 2,        // kHeight
-      channels_last && !plan.pair_rows && plan.out_channels > kSlabRows  // kChannels
-  };
-  if (!possible[static_cast<int>(sets)]) return false;
-  plan.sets = sets == Sets::kNone ? 1 : 2;
-  plan.slab_channels = plan.pair_rows ? kSlabRows / 2 : sets == Sets::kChannels ? 2 * kSlabRows : kSlabRows;
-  plan.channel_slabs = static_cast<int32_t>(ceil_div(plan.out_channels, plan.slab_channels));
-  plan.slabs = plan.channel_slabs * (two_widths && stack_width && !plan.pair_rows ? 2 : 1);
-  bool in_m[3] = {false, false, two_widths && stack_width};
-  for (const int i : {1, 0}) {
-    if (problem.stride[i] == 2 && plan.slabs * 2 <= 4 && !(i == 1 && sets == Sets::kHeight)) {
-      in_m[i] = true;
-      plan.slabs *= 2;
-    }
-  }
-  int fold[3] = {1, 1, 1};
-  for (const int i : {1, 0}) {
-    if (!folds || problem.stride[i] != 1 || problem.kernel_size[i] == 1 || plan.slabs * 2 > 4) continue;
-    in_m[i] = true;
-    fold[i] = 2;
-    plan.slabs *= 2;
-  }
-  if (folds && fold[0] * fold[1] == 1) return false;
-  plan.m_tiles = static_cast<int32_t>(ceil_div(plan.slabs, 4));
-  for (int i = 0; i < 3; ++i) {
-    if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], plan.axis[i])) return false;
-  }
-  plan.phases = plan.axis[0].outer * plan.axis[1].outer * plan.axis[2].outer;
-  if (sets == Sets::kWidth || sets == Sets::kHeight) plan.phases /= 2;
-  plan.by_phases = make_divisor(plan.phases);
-  plan.by_channel_slabs = make_divisor(plan.channel_slabs);
-  plan.by_groups = make_divisor(plan.groups);
-  return true;
-}
 
 // Needs the chunks. False where the kernel's table is too small.
 bool count_steps(HaloPlan& plan) {
@@ -154,7 +41,7 @@ bool count_steps(HaloPlan& plan) {
 
 // With the halo; even, so that neighbours along the width stay in pairs.
 int padded_width(const HaloPlan& plan, int width) {
-  const int halo = width + plan.axis[2].high - plan.axis[2].low;
+  const int halo = width + plan.axis[2].reach;
   return plan.image_log > 0 ? halo : static_cast<int>(round_up(halo, 2));
 }
 
@@ -170,7 +57,7 @@ int64_t most_unit_stages(const HaloPlan& plan) {
 // The tile's extent along the height that fills `columns` columns, given the other extents.
 int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) {
   const int64_t pitch = padded_width(plan, width);
-  const int64_t extra = int64_t{plan.axis[1].high} - plan.axis[1].low;
+  const int64_t extra = plan.axis[1].reach;
   // ((depth - 1) * (height + extra) + height - 1) * pitch + width <= columns
   const int64_t rows = columns < width ? 0 : (columns - width) / pitch + 1;
   const int64_t height = (rows - (depth - 1) * extra) / depth;
@@ -181,6 +68,14 @@ constexpr int kSumRegisters = 128;  // of a thread
 
 int64_t segments_bytes(const HaloPlan& plan) {
   return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
+}
+
+int64_t boxes_bytes(const HaloPlan& plan) {
+  return plan.transposes() ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
+}
+
+int64_t sources_bytes(const HaloPlan& plan) {
+  return round_up(int64_t{plan.source_tables()} * plan.source_entries() * kHaloSourceBytes, 128);
 }
 
 // What the search leaves open: the marks of the staging and the places of all parts.
@@ -196,10 +91,11 @@ HaloPlan complete(HaloPlan plan) {
   memory.tiles = take(int64_t{plan.slots} * plan.slot_bytes(), kSwizzleBytes);
   memory.staging = take(int64_t{kHaloMultiplyWarps} * plan.staging.warp_bytes, kSwizzleBytes);
   memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
-  memory.columns = take(2 * int64_t{plan.n} * kHaloColumnBytes, 16);
+  memory.columns = take(2 * int64_t{plan.table_columns()} * kHaloColumnBytes, 16);
   memory.segments = take(segments_bytes(plan), 16);
   memory.shifts = take(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
-  memory.boxes = take(plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0, 128);
+  memory.boxes = take(boxes_bytes(plan), 128);
+  memory.sources = take(sources_bytes(plan), 128);
   memory.bytes = static_cast<int32_t>(at);
   return plan;
 }
@@ -212,7 +108,9 @@ void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
   if (problem.input_size[2] % align != 0) return;
   int shift = 0;  // from a box's beginning to the tile's, at most
   for (int tile = 0; tile < std::min(plan.tiles[2], align); ++tile) {
-    shift = std::max(shift, (tile * plan.tile[2] + plan.axis[2].low) & (align - 1));
+    for (int outer = 0; outer < plan.axis[2].outer; ++outer) {
+      shift = std::max(shift, (tile * plan.tile[2] + plan.axis[2].taps[outer].low) & (align - 1));
+    }
   }
   const int64_t width = round_up(plan.halo[2] + shift, align);
   if (width > 2 * plan.tile[2]) return;               // mostly halo: threads are faster
@@ -225,6 +123,33 @@ void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
   plan.depth_boxes = static_cast<int32_t>(ceil_div(plan.halo[0], plan.box_depths));
 }
 
+// Boxes of 16 bytes' worth of channels of a few images, each with its whole planes, height x width.
+void shape_image_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
+  constexpr int64_t kMostPlane = 256;  // of a box along one axis
+  const int64_t plane = problem.input_size[1] * problem.input_size[2];
+  if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostPlane ||
+      plan.tiles[1] * plan.tiles[2] > 1 || plan.folds() > 1) {
+    return;
+  }
+  // All of a plane is in the tile.
+  for (const int i : {1, 2}) {
+    for (int outer = 0; outer < plan.axis[i].outer; ++outer) {
+      const int low = plan.axis[i].taps[outer].low;
+      if (low > 0 || low + plan.halo[i] < problem.input_size[i]) return;
+    }
+  }
+  // The more images, the fewer of a warp's threads meet in a bank of shared memory.
+  for (const int images : {8, 4}) {
+    if (images * plane * plan.halo[0] * 16 > kHaloBoxBytes) continue;
+    const int64_t lanes = 32 / images;  // of an image, in a warp
+    plan.box_images = images;
+    plan.box_words = static_cast<int32_t>(plan.plane_elements() * int64_t{element_bytes} / 4);
+    plan.word_entries = static_cast<int32_t>(round_up(plan.box_words, kHaloWordsInFlight * lanes) + 32 - lanes);
+    plan.zero_entries = static_cast<int32_t>(round_up(plan.zero_positions(), kHaloWordsInFlight * lanes));
+    return;
+  }
+}
+
 // Of a staging that begins and ends at a multiple of the swizzle's pattern.
 int64_t staging_bytes(const HaloStaging& staging) {
   return round_up(int64_t{kHaloMultiplyWarps} * staging.warp_bytes, kSwizzleBytes);
@@ -233,9 +158,8 @@ int64_t staging_bytes(const HaloStaging& staging) {
 // Of shared memory, what neither tiles nor staging nor the ring take.
 int64_t beside_staging(const HaloPlan& plan) {
   const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
-  const int64_t boxes = plan.box_width > 0 ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
-  return kHaloBarrierBytes + kSwizzleBytes + round_up(2 * plan.n * kHaloColumnBytes, 16) + segments_bytes(plan) +
-         table + boxes;
+  return kHaloBarrierBytes + kSwizzleBytes + 2 * plan.table_columns() * kHaloColumnBytes + segments_bytes(plan) +
+         table + boxes_bytes(plan) + sources_bytes(plan);
 }
 
 // Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.
@@ -268,8 +192,9 @@ bool divide_memory(int element_bytes, HaloPlan& plan) {
 void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
-  plan.box_width = 0;
+  plan.box_width = plan.box_images = 0;
   if (width_contiguous && plan.image_log == 0) shape_boxes(problem, element_bytes, plan);
+  if (width_contiguous && plan.image_log > 0) shape_image_boxes(problem, element_bytes, plan);
   if (!shape_staging(problem, element_bytes, !width_contiguous, plan)) return;
   const HaloStaging least = plan.staging;
   HaloPlan best{};
@@ -323,7 +248,7 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
     int64_t tiles = 1;
     for (int i = 0; i < 3; ++i) {
       plan.tile[i] = tile[i];
-      plan.halo[i] = tile[i] + plan.axis[i].high - plan.axis[i].low;
+      plan.halo[i] = tile[i] + plan.axis[i].reach;
       if (i == 2) plan.halo[i] = padded_width(plan, tile[i]);
       plan.tiles[i] = static_cast<int32_t>(ceil_div(plan.axis[i].positions, tile[i]));
       tiles *= plan.tiles[i];
@@ -355,7 +280,7 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
       if (depth >= 2) {
         const int half = fitting_height(plan, depth / 2, width, columns);
         if (half >= 1) add(depth, half, width, Cut::kDepth);
-      } else if (plan.height_sets()) {
+      } else if (plan.height_sets() || (width_contiguous && plan.image_log > 0)) {
         const int half = fitting_height(plan, 1, width, columns);
         const int most = std::min<int>(2 * half, plan.axis[1].positions) & -2;
         if (most >= 2 && most <= kHaloMaxTile[1]) add(1, most, width, Cut::kHeight);
@@ -367,16 +292,21 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
 // Tiles and shares of the work for rows that are arranged.
 void visit_shapes(const Problem& problem, HaloElement element, bool channels_last, HaloPlan plan,
                   const Visitor& visit) {
-  for (const int n : {256, 192, 128, 64}) {
+  // One phase of a contiguous width alone is stored only where images share a tile, together with the next unit's.
+  const bool apart = !channels_last && problem.stride[2] == 2 && !plan.pair_rows && plan.sets == 1;
+  for (const int n : {256, 192, 160, 128, 80, 64}) {
+    if ((n == 160 && (plan.sets == 2 || plan.terms == 2)) || (n == 80 && plan.sets == 1)) continue;
     // Two terms need two stages' products beside the sums.
     if (n / 2 * (plan.sets + plan.terms - 1) > kSumRegisters) continue;
     plan.n = n;
     for (const int image_log : {0, 3}) {
       const int64_t plane = int64_t{plan.axis[1].positions} * plan.axis[2].positions;
-      if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane || !channels_last || plan.pair_rows)) continue;
+      if (image_log > 0 && (problem.batch < 8 || plane > kSmallPlane || plan.pair_rows)) continue;
+      if (!channels_last && (image_log > 0 ? !halo_stores_images(n, plan.sets) : apart)) continue;
+      plan.phase_pairs = apart;
       plan.image_log = image_log;
       for (int splits = 1; splits <= plan.units(); ++splits) {
-        if (plan.units() % splits != 0) continue;
+        if (plan.units() % splits != 0 || (apart && plan.units() / splits % 2 != 0)) continue;
         plan.splits = splits;
         plan.by_splits = make_divisor(splits);
         visit_tiles(problem, element.bytes, !channels_last, plan, visit);
@@ -404,8 +334,9 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
     for (const bool stack_width : {true, false}) {
       for (const Sets sets : {Sets::kNone, Sets::kWidth, Sets::kHeight, Sets::kChannels}) {
         for (const bool folds : {false, true}) {
-          if (arrange_rows(problem, channels_last, {stack_width, sets, folds}, plan)) {
-            visit_shapes(problem, element, channels_last, plan, visit);
+          if (!arrange_rows(problem, channels_last, {stack_width, sets, folds}, plan)) continue;
+          for (const bool phase_halos : {false, true}) {
+            if (set_halos(phase_halos, plan)) visit_shapes(problem, element, channels_last, plan, visit);
           }
         }
       }
@@ -450,18 +381,15 @@ std::string to_string(const HaloPlan& plan) {
       << " sets=" << plan.sets << " slab_channels=" << plan.slab_channels << " pair_rows=" << plan.pair_rows
       << " m_tiles=" << plan.m_tiles << " slabs=" << plan.slabs << " phases=" << plan.phases
       << " folds=" << plan.axis[0].fold << 'x' << plan.axis[1].fold << " splits=" << plan.splits
-      << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x' << plan.tile[1] << 'x' << plan.tile[2]
-      << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2] << " second=" << plan.second_start
-      << " columns=" << plan.columns << " panels=" << plan.panels << '/' << plan.chunk_panels << "x" << plan.row_bytes
-      << " slots=" << plan.slots << " ring=" << plan.ring << " staging="
-      << (plan.staging.boxes  ? "boxes"
-          : plan.staging.runs ? "runs"
-                              : "threads")
-      << ' ' << plan.staging.segments[0] << '+' << plan.staging.segments[1] << 'x' << plan.staging.columns
-      << " batch=" << plan.staging.halves << 'x' << plan.staging.batch << " warp=" << plan.staging.warp_bytes
-      << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
-      << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()
-      << " clocks=" << plan.cost;
+      << " phase_halos=" << plan.phase_halos << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x'
+      << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
+      << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
+      << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
+      << " staging=" << to_string(plan.staging.way) << ' ' << plan.staging.segments[0] << '+'
+      << plan.staging.segments[1] << 'x' << plan.staging.columns << " batch=" << plan.staging.halves << 'x'
+      << plan.staging.batch << " warp=" << plan.staging.warp_bytes << " resident=" << plan.resident_weights
+      << " alternate=" << plan.alternate << " stages=" << plan.stages() << " shared=" << plan.memory.bytes
+      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -21,6 +21,8 @@
 // - Terms: float32 proper is split into two TF32 numbers, high + low ("3xTF32"), each with panels and weights. A step
 //   of K is then three products: low x high, high x low, high x high.
 // - Units: the phases outside M and the tiles of M, each a pass over the resident tile; `splits` shares them out.
+// - Phase halos: a tile that is loaded for each unit anew needs the halo of that unit's phase only, which of an even
+//   kernel with stride 2 is a position narrower: fewer bytes to load and fewer columns that are dropped.
 #pragma once
 
 #include <array>
@@ -54,15 +56,18 @@ constexpr int kHaloMultiplyWarps = 8;
 constexpr int kHaloColumnBytes = 2;          // of the table of columns
 constexpr int kHaloStoredSegmentBytes = 16;  // of the table of segments
 constexpr int kHaloLoaderWarps = 3;
-constexpr int kHaloBoxBuffers = 2;    // of one loader warp, where the input is transposed on its way
-constexpr int kHaloBoxBytes = 6144;   // of one of them
-constexpr int kHaloMaxClasses = 256;  // of blocks, by the weights that they keep
+constexpr int kHaloBoxBuffers = 2;     // of one loader warp, where the input is transposed on its way
+constexpr int kHaloBoxBytes = 6144;    // of one of them
+constexpr int kHaloSourceBytes = 4;    // of the table of sources
+constexpr int kHaloWordsInFlight = 4;  // of a thread that transposes boxes of planes
+constexpr int kHaloMaxClasses = 256;   // of blocks, by the weights that they keep
 constexpr int kHaloMaxTile[3] = {127, 255, 510};
 
 // The offsets that one residue (or, where the axis' residues share M, all of them) reads, and the tap of each residue
 // there.
 struct HaloTaps {
   int32_t count;
+  int32_t low;  // step of u at which a tile with its halo begins, of phase halos for these offsets
   int32_t offset[kHaloMaxOffsets];
   int32_t tap[kHaloMaxOffsets][kHaloMaxStride];  // -1: no tap
 };
@@ -73,8 +78,8 @@ struct HaloAxis {
   int32_t in_m;                   // residues that share M: stride or 1
   int32_t outer;                  // residues outside M: stride / in_m
   HaloTaps taps[kHaloMaxStride];  // of each outer residue
-  int32_t low;                    // smallest step of u that an offset reaches
-  int32_t high;                   // largest
+  int32_t low;                    // ... of other tiles
+  int32_t reach;                  // positions of a tile's halo beyond the tile
   int32_t src_size;
   int32_t dst_size;
   int32_t positions;  // extent of u
@@ -94,8 +99,15 @@ struct HaloMemory {
   int32_t segments;
   int32_t shifts;
   int32_t boxes;
+  int32_t sources;
   int32_t bytes;
 };
+
+// Of those instructions and sets whose kernels know images of a contiguous width.
+CONVT3D_HOST_DEVICE constexpr bool halo_stores_images(int32_t n, int32_t sets) { return n == (sets == 2 ? 80 : 160); }
+
+// In the table of columns, of a warpgroup: those of whole steps that are read at once.
+CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n + 63) & -64; }
 
 struct HaloPlan {
   bool usable;
@@ -115,6 +127,8 @@ struct HaloPlan {
   int32_t slabs;
   int32_t m_tiles;  // of 64 rows
   int32_t phases;   // outside M and sets
+  bool phase_halos;
+  bool phase_pairs;  // the phases of the width are neighbouring units, whose outputs are stored together
   // The products of a chunk come in segments, one for each phase and set, each from a stage's beginning on.
   int32_t segment_steps[kHaloMaxSegments];
   int32_t segment_first[kHaloMaxSegments + 1];  // stage
@@ -133,11 +147,15 @@ struct HaloPlan {
   int32_t panels;        // of all channels of a group
   int32_t chunk_panels;  // in a slot
   int32_t tap_steps;     // steps of K of one tap in a chunk
-  int32_t box_width;   // of the boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
-  int32_t box_rows;    // ... rows along the height
-  int32_t box_depths;  // more than one only with all rows
-  int32_t row_boxes;   // along the tile's height
+  int32_t box_width;     // of boxes that are transposed on their way (the halo's, aligned); 0: other ways of loading
+  int32_t box_rows;      // ... rows along the height
+  int32_t box_depths;    // more than one only with all rows
+  int32_t row_boxes;     // along the tile's height
   int32_t depth_boxes;
+  int32_t box_images;    // of boxes of whole planes, where images share a tile; 0: other ways of loading
+  int32_t box_words;     // ... of 4 bytes, of an image's channel
+  int32_t word_entries;  // ... in the table: whole steps, and the first once more for images that begin later
+  int32_t zero_entries;  // ... positions without a word: whole steps
   int32_t slots;
   int32_t ring;           // stages
   bool resident_weights;  // the ring holds all stages of a block's units
@@ -154,10 +172,24 @@ struct HaloPlan {
   CONVT3D_HOST_DEVICE bool height_sets() const { return sets == 2 && pair_rows; }
   CONVT3D_HOST_DEVICE bool channel_sets() const { return slab_channels == 32; }
   CONVT3D_HOST_DEVICE bool width_sets() const { return sets == 2 && !pair_rows && !channel_sets(); }
+  // The input is transposed on its way.
+  CONVT3D_HOST_DEVICE bool transposes() const { return box_width > 0 || box_images > 0; }
+  CONVT3D_HOST_DEVICE int32_t halo_positions() const { return halo[0] * halo[1] * halo[2]; }
+  // Of boxes of planes: elements of an image's channel, positions of a tile that receive none, and tables of both, one
+  // for each phase of the height and the width that has its own halo.
+  CONVT3D_HOST_DEVICE int32_t plane_elements() const { return halo[0] * axis[1].src_size * axis[2].src_size; }
+  CONVT3D_HOST_DEVICE int32_t zero_positions() const { return halo_positions() - plane_elements(); }
+  CONVT3D_HOST_DEVICE int32_t source_tables() const {
+    return box_images == 0 ? 0 : phase_halos ? axis[1].outer * axis[2].outer : 1;
+  }
+  CONVT3D_HOST_DEVICE int32_t source_entries() const { return word_entries + zero_entries; }
+  CONVT3D_HOST_DEVICE int32_t table_columns() const { return halo_table_columns(n); }
   CONVT3D_HOST_DEVICE int32_t units() const { return m_tiles * phases; }
   CONVT3D_HOST_DEVICE int32_t folds() const { return axis[0].fold * axis[1].fold; }
   CONVT3D_HOST_DEVICE int32_t panel_bytes() const { return folds() * fold_bytes; }
   CONVT3D_HOST_DEVICE int32_t chunks() const { return panels / chunk_panels; }
+  // The tile, or its chunks, are loaded for each unit anew.
+  CONVT3D_HOST_DEVICE bool unit_loads() const { return chunks() > 1 || phase_halos; }
   CONVT3D_HOST_DEVICE int32_t term_bytes() const { return chunk_panels * panel_bytes(); }
   CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return terms * term_bytes(); }
   CONVT3D_HOST_DEVICE int32_t stage_steps() const { return kHaloStageBlocks / terms; }
@@ -167,6 +199,9 @@ struct HaloPlan {
   CONVT3D_HOST_DEVICE uint32_t lag_clocks() const {
     constexpr int kProductClocks = 2;  // for 4 columns
     return static_cast<uint32_t>(ring > 2 ? ring - 2 : 0) * stage_products() * n / 4 * kProductClocks;
+  }
+  CONVT3D_HOST_DEVICE int32_t phase_of(int32_t unit) const {
+    return by_phases.remainder(unit, by_phases.quotient(unit));
   }
   // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
   CONVT3D_HOST_DEVICE int32_t first_stage(int phase) const { return chunks() * segment_first[phase * sets]; }

@@ -119,7 +119,7 @@ bool has_part(const HaloStaging& staging) { return staging.part[0] >= 0 || stagi
 // Rows that can be one box wherever the warpgroups' outputs are cut, and at each depth's end: as many as divide the
 // rows that a warpgroup has in a depth.
 int32_t most_box_rows(const HaloStaging& staging) {
-  if (!staging.boxes || has_part(staging)) return 1;
+  if (!staging.boxes() || has_part(staging)) return 1;
   int32_t common = 0;
   for (int g = 0; g < 2; ++g) {
     const int32_t first = staging.first_segment[g];
@@ -188,7 +188,32 @@ void mark_batches(int g, HaloStaging& staging) {
   }
 }
 
+// What a warp keeps of a unit: two fragments of every pair.
+int32_t kept_bytes(int element_bytes, const HaloStaging& staging) {
+  int32_t most = 0;
+  for (int g = 0; g < 2; ++g) {
+    int32_t pairs = 0;
+    for (int32_t place = 0; place < staging.extent; ++place) pairs += staging.pair_positions(g, place) > 0 ? 1 : 0;
+    most = std::max(most, pairs);
+  }
+  return most * kHaloKeptElements * element_bytes;
+}
+
 }  // namespace
+
+const char* to_string(HaloWay way) {
+  switch (way) {
+    case HaloWay::kBoxes:
+      return "boxes";
+    case HaloWay::kThreads:
+      return "threads";
+    case HaloWay::kRuns:
+      return "runs";
+    case HaloWay::kRegisters:
+      return "registers";
+  }
+  return "";
+}
 
 bool shape_staging(const Problem& problem, int element_bytes, bool channels_last, HaloPlan& plan) {
   HaloStaging staging{};
@@ -201,8 +226,8 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
   staging.step = kHaloStagedColumns >> plan.image_log;
   const int phases = plan.pair_rows || plan.width_sets() ? 2 : 1;
   // A box of a group's last channels would reach into the next group; a residue without positions has no box.
-  staging.boxes = plan.groups == 1 || plan.out_channels % plan.slab_channels == 0;
-  for (const HaloAxis& axis : plan.axis) staging.boxes = staging.boxes && axis.dst_size >= axis.stride;
+  bool boxes = plan.groups == 1 || plan.out_channels % plan.slab_channels == 0;
+  for (const HaloAxis& axis : plan.axis) boxes = boxes && axis.dst_size >= axis.stride;
   if (channels_last) {
     staging.pitch = plan.slab_channels * element_bytes;
     staging.swizzle = swizzle_of(staging.pitch);
@@ -210,15 +235,24 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
     // Neighbouring columns are images where those share a tile.
     set_columns(plan.image_log > 0 ? plan.tile[2] : equal_parts(plan.tile[2], kSegmentBytes / staging.column_bytes),
                 staging);
-    staging.boxes = staging.boxes && problem.out_channels * element_bytes % 16 == 0;
+    boxes = boxes && problem.out_channels * element_bytes % 16 == 0;
+    staging.way = boxes ? HaloWay::kBoxes : HaloWay::kThreads;
+  } else if (plan.image_log > 0) {
+    staging.way = HaloWay::kRegisters;
+    set_columns(plan.tile[2], staging);
+    for (int g = 0; g < 2; ++g) staging.part[g] = -1;
+    set_batch(1, staging);
+    if (plan.phase_pairs) staging.warp_bytes = kept_bytes(element_bytes, staging);
+    plan.staging = staging;
+    return true;
   } else {
     staging.column_bytes = phases * element_bytes;
-    staging.boxes = staging.boxes && int64_t{plan.axis[2].dst_size} * element_bytes % 16 == 0 &&
-                    shape_row_boxes(plan, staging.column_bytes, staging);
-    staging.runs = !staging.boxes;
-    if (plan.height_sets() && !staging.runs) return false;  // rows of boxes gain nothing by it
+    boxes = boxes && int64_t{plan.axis[2].dst_size} * element_bytes % 16 == 0 &&
+            shape_row_boxes(plan, staging.column_bytes, staging);
+    staging.way = boxes ? HaloWay::kBoxes : HaloWay::kRuns;
+    if (plan.height_sets() && boxes) return false;  // rows of boxes gain nothing by it
   }
-  if (staging.runs) {
+  if (staging.runs()) {
     if (!shape_runs(plan, element_bytes, staging)) return false;
   } else {
     staging.rows = 1;
@@ -236,11 +270,11 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
   // Where the second warpgroup goes on with what the first one begins.
   const HaloPosition cut = staging.at(staging.start[1]);
   const bool cuts = staging.start[1] == staging.extent && staging.is_output(cut);
-  if (staging.boxes && cuts && cut.w % staging.columns != 0) {
+  if (boxes && cuts && cut.w % staging.columns != 0) {
     staging.part[0] = staging.segments[0] - 1;
     staging.part[1] = 0;
   }
-  if (staging.runs) {
+  if (staging.runs()) {
     // Both phases of the height are one run only of whole rows.
     if (cuts && cut.w != 0 && plan.height_sets()) return false;
   } else {
@@ -255,7 +289,7 @@ bool shape_staging(const Problem& problem, int element_bytes, bool channels_last
 
 void widen_batches(int64_t bytes, int element_bytes, HaloPlan& plan) {
   HaloStaging& staging = plan.staging;
-  if (!staging.runs) {
+  if (!staging.runs()) {
     const int32_t most = batched_segments(staging);
     if (staging.halves == 1) return;
     HaloStaging wider = staging;
@@ -284,7 +318,7 @@ void widen_batches(int64_t bytes, int element_bytes, HaloPlan& plan) {
 }
 
 int32_t batches(const HaloStaging& staging) {
-  if (staging.runs) {
+  if (staging.runs()) {
     const int g = staging.segments[1] > staging.segments[0] ? 1 : 0;
     return staging.batch_of(g, staging.segments[g] - 1) + 1;
   }
@@ -292,6 +326,7 @@ int32_t batches(const HaloStaging& staging) {
 }
 
 void mark_batches(HaloStaging& staging) {
+  if (staging.way == HaloWay::kRegisters) return;
   for (int g = 0; g < 2; ++g) mark_batches(g, staging);
 }
 

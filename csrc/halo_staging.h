@@ -10,6 +10,9 @@
 //   as they follow one another in the output, with the alignment they have there, and are stored as one run: whole
 //   sectors by the copy engine, its ends by threads. A segment is then whole rows, those of both phases of the height
 //   if one unit has both.
+// - Registers: where images share a tile and the width is contiguous, a fragment of a warp's accumulators holds one
+//   position of 8 images, far from each other in memory. Threads store neighbours of the width, which they have: in two
+//   fragments, and as sets or in what they staged for themselves of the unit before.
 // Segments gather in batches, so that the fences and waits of a hand-over are paid once for several. Of runs, a batch
 // lies within one depth.
 #pragma once
@@ -22,6 +25,7 @@
 namespace convt3d {
 
 constexpr int kHaloStagedColumns = 16;      // of an instruction, between two points where batches may change
+constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
 constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 
 // Of runs, a place in the table of columns: which of two batches it belongs to, how many outputs are missing there, and
@@ -29,6 +33,9 @@ constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 constexpr int kHaloRunOffsetBits = 12;
 constexpr int kHaloRunMissingBits = 3;
 constexpr int kHaloRunOutputs = 4;  // of a place: two neighbouring columns, at most both phases of the width
+
+enum class HaloWay { kBoxes, kThreads, kRuns, kRegisters };  // of storing
+const char* to_string(HaloWay way);
 
 // A position of a tile with its halo.
 struct HaloPosition {
@@ -45,8 +52,7 @@ struct HaloStagedRow {
 };
 
 struct HaloStaging {
-  bool boxes;
-  bool runs;
+  HaloWay way;            // boxes become threads where the driver cannot describe them
   int32_t tile[3];        // positions
   int32_t halo[3];        // ... with the halo
   int32_t pitch;          // bytes from a channel to the next or, where channels are contiguous, from a place
@@ -85,12 +91,22 @@ struct HaloStaging {
   Divisor by_box_rows;
   int32_t first_segment[2];  // of each warpgroup, among all of the tile
 
+  CONVT3D_HOST_DEVICE bool boxes() const { return way == HaloWay::kBoxes; }
+  CONVT3D_HOST_DEVICE bool runs() const { return way == HaloWay::kRuns; }
   CONVT3D_HOST_DEVICE HaloPosition at(int32_t position) const {
     HaloPosition result;
     result.d = position;
     result.w = by_halo_width.take(result.d);
     result.h = by_halo_height.take(result.d);
     return result;
+  }
+  // Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
+  // warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
+  CONVT3D_HOST_DEVICE int32_t pair_positions(int32_t warpgroup, int32_t place) const {
+    const HaloPosition first = at(start[warpgroup] + place);
+    const int32_t odd = first.w & 1;
+    if (place >= extent || !is_output(first) || (odd == 1 && place > 0)) return 0;
+    return odd == 0 && place + 1 < extent && first.w + 1 < tile[2] ? 2 : 1;
   }
   // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
   CONVT3D_HOST_DEVICE int32_t segment_of(const HaloPosition& position) const {
@@ -123,7 +139,7 @@ struct HaloStaging {
   }
   // How far the segment is at which the next box begins or, of runs, the next batch.
   CONVT3D_HOST_DEVICE int32_t segments_to_next(int32_t warpgroup, int32_t segment) const {
-    if (!runs) {
+    if (!runs()) {
       const int32_t row = by_row_segments.quotient(segment);
       const bool ends_row = by_row_segments.remainder(segment, row) == row_segments - 1;
       return ends_row ? 1 + (box_rows - 1) * row_segments : 1;
@@ -137,7 +153,7 @@ struct HaloStaging {
   }
   // Number of the batch that a segment belongs to.
   CONVT3D_HOST_DEVICE int32_t batch_of(int32_t warpgroup, int32_t segment) const {
-    if (!runs) return by_batch.quotient(batched(warpgroup, segment));
+    if (!runs()) return by_batch.quotient(batched(warpgroup, segment));
     if (row_segments > 1) return segment;
     const HaloStagedRow row = row_of(warpgroup, segment);
     const int32_t in_depth = by_batch.quotient(row.row);
@@ -148,7 +164,7 @@ struct HaloStaging {
   }
   // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
   CONVT3D_HOST_DEVICE int32_t segment_offset(int32_t warpgroup, int32_t segment) const {
-    if (runs) {
+    if (runs()) {
       const int32_t row = row_of(warpgroup, segment).row;
       return by_batch.remainder(row, by_batch.quotient(row)) * segment_bytes;
     }

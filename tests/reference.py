@@ -173,11 +173,11 @@ TILED = {
         Problem("not_joined", 1, 21, 30, (4, 9, 18), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 0, 1), groups=3),
         Problem("joined_four", 2, 16, 72, (3, 9, 20), (3, 2, 3), (1, 2, 1), (1, 0, 1), groups=4),
         Problem("folded", 8, 32, 6, (9, 13, 40), (5, 4, 2), (1, 1, 2), (0, 2, 0)),
-        Problem("folded_depth", 4, 40, 21, (12, 20, 32), (5, 1, 4), (1, 1, 1), (2, 0, 2)),
+        Problem("folded_depth", 6, 40, 15, (12, 20, 32), (5, 1, 4), (1, 1, 1), (2, 0, 2)),
         Problem("folded_height", 6, 24, 31, (14, 12, 29), (3, 5, 2), (1, 1, 1)),
         Problem("folded_dilated", 8, 64, 16, (16, 30, 31), (2, 4, 3), (1, 1, 1), (1, 0, 0), (0, 0, 0), (2, 1, 2)),
         Problem("height_sets", 8, 32, 64, (6, 13, 29), (3, 3, 3), (2, 2, 2), (1, 1, 1)),
-        Problem("height_sets_of_groups", 8, 32, 72, (6, 13, 29), (3, 4, 3), (2, 2, 2), (1, 1, 1), groups=2),
+        Problem("height_sets_of_groups", 16, 32, 72, (6, 13, 29), (3, 4, 3), (2, 2, 2), (1, 1, 1), groups=2),
         Problem("channel_sets", 4, 64, 40, (8, 14, 32), (2, 2, 2), (2, 2, 2)),
         Problem("channel_sets_of_groups", 4, 64, 64, (6, 14, 30), (2, 1, 2), (2, 1, 2), groups=2),
         Problem("runs_of_rows", 8, 32, 40, (6, 23, 34), (3, 2, 3), (1, 1, 1), (1, 0, 0)),
@@ -186,6 +186,12 @@ TILED = {
         Problem("many_items", 660, 8, 24, (3, 9, 12), (2, 3, 2), (2, 2, 2), (0, 1, 1), (1, 0, 1)),
         Problem("many_items_of_groups", 220, 24, 48, (4, 7, 18), (3, 2, 3), (2, 2, 2), (1, 0, 1), (0, 1, 1), groups=3),
         Problem("many_items_of_chunks", 210, 64, 70, (4, 7, 18), (3, 2, 3), (1, 2, 2), (1, 0, 1), (0, 1, 1)),
+        # Images that share a tile of a contiguous width, from boxes of whole planes, of 8 and of 4 images.
+        Problem("image_planes", 60, 136, 72, (4, 3, 4), (4, 3, 4), (2, 2, 2), (1, 0, 1), (1, 1, 0)),
+        Problem("image_planes_unstrided", 43, 44, 200, (3, 4, 4), (3, 4, 3), (1, 1, 1), (0, 1, 1)),
+        Problem("image_planes_of_groups", 45, 180, 80, (3, 4, 4), (3, 4, 4), (2, 2, 2), (1, 1, 1), groups=2),
+        Problem("image_planes_of_four", 62, 132, 200, (5, 4, 4), (4, 3, 4), (1, 1, 2), (0, 1, 1)),
+        Problem("phase_halos", 2, 136, 48, (6, 9, 20), (4, 6, 4), (2, 2, 2), (1, 2, 1), (1, 0, 1)),
         Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
     ]
 }

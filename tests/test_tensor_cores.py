@@ -65,6 +65,18 @@ def test_random_problem(problem: Problem, precision: str, layout: str, relu: boo
     _check_integers(problem, precision, layout, relu=relu)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    problem=problems(batch=(8, 40), channels=130, size=6, stride=2, dilation=2, groups=2),
+    precision=st.sampled_from(sorted(DTYPES)),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    relu=st.booleans(),
+)
+def test_random_batch(problem: Problem, precision: str, layout: str, relu: bool) -> None:
+    """Small volumes of enough images that some share a tile."""
+    _check_integers(problem, precision, layout, relu=relu)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("precision", FLOORS)
 @pytest.mark.parametrize("problem", [*TILED.values(), *SYSTEMS_SMALL], ids=str)
@@ -103,7 +115,7 @@ def test_not_finite(name: str, precision: str, layout: str, value: float) -> Non
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
-@pytest.mark.parametrize("name", ["positions", "folded_height"])
+@pytest.mark.parametrize("name", ["positions", "folded_height", "image_planes_of_four"])
 def test_strided_inputs(name: str, precision: str) -> None:
     """Slices and an expanded batch, which no vector load fits."""
     problem = TILED[name]

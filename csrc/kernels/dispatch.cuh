@@ -62,13 +62,19 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   const auto kernel = [&]() -> void (*)(HaloParams<T>) {
     if constexpr (std::is_same_v<T, float>) {
       if (plan.terms == 2) {
-        if (plan.sets == 2) return convt3d_halo_forward<T, 64, 2, 2>;
+        if (plan.sets == 2) {
+          return plan.n == 80 ? convt3d_halo_forward<T, 80, 2, 2> : convt3d_halo_forward<T, 64, 2, 2>;
+        }
         return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 2> : convt3d_halo_forward<T, 64, 1, 2>;
       }
     }
-    if (plan.sets == 2) return plan.n == 128 ? convt3d_halo_forward<T, 128, 2, 1> : convt3d_halo_forward<T, 64, 2, 1>;
+    if (plan.sets == 2) {
+      if (plan.n == 80) return convt3d_halo_forward<T, 80, 2, 1>;
+      return plan.n == 128 ? convt3d_halo_forward<T, 128, 2, 1> : convt3d_halo_forward<T, 64, 2, 1>;
+    }
     if (plan.n == 256) return convt3d_halo_forward<T, 256, 1, 1>;
     if (plan.n == 192) return convt3d_halo_forward<T, 192, 1, 1>;
+    if (plan.n == 160) return convt3d_halo_forward<T, 160, 1, 1>;
     return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 1> : convt3d_halo_forward<T, 64, 1, 1>;
   }();
   // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.

@@ -124,8 +124,18 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
     set(3, size[1], stride.h, plan.halo[1], plan.axis[1].fold);
     set(4, size[0], stride.d, plan.halo[0], plan.axis[0].fold);
     if (encode(box, map)) return HaloLoad::kCopy;
-  } else if (plan.box_width > 0 && stride.w == 1) {
+  } else if (plan.transposes() && stride.w == 1) {
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
+    if (plan.box_images > 0) {
+      if (stride.h != size[2]) return HaloLoad::kThreads;
+      const int64_t plane = size[1] * size[2];
+      set(0, plane, 1, static_cast<int32_t>(plane));
+      set(1, 1, stride.d, 1);
+      set(2, size[0], stride.d, plan.halo[0]);
+      set(3, problem.in_channels, stride.c, piece);
+      set(4, problem.batch, stride.n, plan.box_images);
+      return encode(box, map) ? HaloLoad::kTranspose : HaloLoad::kThreads;
+    }
     set(0, size[2], 1, plan.box_width);
     set(1, size[1], stride.h, plan.box_rows, plan.axis[1].fold);
     set(2, size[0], stride.d, plan.box_depths, plan.axis[0].fold);
@@ -141,7 +151,7 @@ template <typename T>
 bool encode_output(HaloParams<T>& params, const Problem& problem, MutableTensor output) {
   const HaloPlan& plan = params.plan;
   const HaloStaging& staging = plan.staging;
-  if (!staging.boxes) return false;
+  if (!staging.boxes()) return false;
   const bool paired = plan.pair_rows || plan.width_sets();
   const int counts[3] = {plan.axis[0].stride, plan.axis[1].stride, paired ? 1 : plan.axis[2].stride};
   for (int map = 0; map < counts[0] * counts[1] * counts[2]; ++map) {

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "kernels/halo_image_store.cuh"
 #include "kernels/halo_params.h"
 #include "kernels/halo_run_store.cuh"
 #include "kernels/halo_staging_tables.cuh"
@@ -46,8 +47,6 @@ __device__ __forceinline__ float greater(float a, float b) {
   return result;
 }
 
-enum class HaloWay { kBoxes, kThreads, kRuns };  // of storing
-
 template <int kIndex>
 using HaloStep = std::integral_constant<int, kIndex>;
 
@@ -66,13 +65,14 @@ class HaloEpilogue {
         address_(hopper::shared_address(memory)),
         warpgroup_(warpgroup),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        paired_(params.plan.width_sets() || params.plan.pair_rows),
+        paired_(params.plan.width_sets() || params.plan.pair_rows || params.plan.phase_pairs),
         item_(params.plan, 0) {}
 
   __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
     const HaloPlan& plan = params_.plan;
     item_ = item;
     slab_channel_ = slab.channel;
+    keeps_ = plan.phase_pairs && phase.width == 0;
     residue_ = (plan.axis[0].in_m > 1 ? slab.depth : phase.depth) << 2 |
                (plan.axis[1].in_m > 1 ? slab.height : phase.height) << 1 |
                (paired_                 ? 0
@@ -100,7 +100,13 @@ class HaloEpilogue {
     if (params_.relu) {
       change(c, [](float value, int, int) { return greater(value, 0); });
     }
-    if (staging_.runs) {
+    if (staging_.way == HaloWay::kRegisters) {
+      if constexpr (halo_stores_images(kN, kSets)) {
+        HaloImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(), params_.plan.batch - item_.image,
+                                     reinterpret_cast<T*>(memory_))
+            .store(c, keeps_);
+      }
+    } else if (staging_.runs()) {
       store_as<HaloWay::kRuns>(c);
     } else if (params_.boxes_out) {
       store_as<HaloWay::kBoxes>(c);
@@ -114,6 +120,7 @@ class HaloEpilogue {
 
  private:
   static constexpr int kSteps = kN / kHaloStagedColumns;
+  static constexpr int kTableSteps = halo_table_columns(kN) / kHaloStagedColumns;
   template <HaloRows kRows>
   static constexpr bool kMatrices = sizeof(T) == 2 && kRows == HaloRows::kChannels;
 
@@ -198,18 +205,16 @@ class HaloEpilogue {
     }
   }
 
-  // Runs of float32 gain nothing by it, and with that code the compiler leaves uniform registers where products are
-  // issued.
+  // Runs of float32 gain nothing by it, and the compiler then leaves uniform registers where products are issued.
   template <HaloWay kWay>
   static constexpr bool kStageUnits = kWay == HaloWay::kBoxes || (kWay == HaloWay::kRuns && sizeof(T) == 2);
 
   template <HaloRows kRows>
   static constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
-
   template <HaloRows kRows>
   __device__ __forceinline__ const uint16_t* columns() const {
     const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
-    return columns_ + thread * kSteps * kPlaces<kRows>;
+    return columns_ + thread * kTableSteps * kPlaces<kRows>;
   }
 
   template <HaloWay kWay, HaloRows kRows, int kStep>
@@ -235,11 +240,16 @@ class HaloEpilogue {
   __device__ __forceinline__ void stage_unit(const float (&c)[kSets][kN / 2],
                                              HaloPlacesOfSteps<kPlaces<kRows>> places) const {
     constexpr int kNext = kFirst + HaloPlacesOfSteps<kPlaces<kRows>>::kSteps;
+    const auto stage_one_of = [&](auto constant) {
+      if constexpr (kFirst + constant() < kSteps) {
+        stage_step<kWay, kRows, kFirst + constant()>(c, HaloPlaces<kPlaces<kRows>>(places.bits[constant()]));
+      }
+    };
     const auto stage = [&] {
-      stage_step<kWay, kRows, kFirst>(c, HaloPlaces<kPlaces<kRows>>(places.bits[0]));
-      stage_step<kWay, kRows, kFirst + 1>(c, HaloPlaces<kPlaces<kRows>>(places.bits[1]));
-      stage_step<kWay, kRows, kFirst + 2>(c, HaloPlaces<kPlaces<kRows>>(places.bits[2]));
-      stage_step<kWay, kRows, kFirst + 3>(c, HaloPlaces<kPlaces<kRows>>(places.bits[3]));
+      stage_one_of(HaloStep<0>());
+      stage_one_of(HaloStep<1>());
+      stage_one_of(HaloStep<2>());
+      stage_one_of(HaloStep<3>());
     };
     if constexpr (kNext < kSteps) {
       const HaloPlacesOfSteps<kPlaces<kRows>> next(columns<kRows>(), kNext);
@@ -480,6 +490,7 @@ class HaloEpilogue {
   HaloItem item_;
   int slab_channel_;
   int residue_;  // a bit for each axis
+  bool keeps_;   // what it has of a pair of phases
   float bias_[kSets][2];
   // Of the batch, of runs.
   uint32_t run_rows_[2];  // where each of a thread's channels begins in shared memory

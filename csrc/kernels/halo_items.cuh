@@ -1,6 +1,6 @@
-// Which items a block takes. Multiprocessors differ in how fast they reach memory: only the first few items are known
-// at the launch, every other one goes to the block that comes to it first. One thread claims it from a counter in
-// memory and leaves its index in a ring in shared memory, where each walk over the block's items finds it.
+// Which items a block takes. With equal shares fixed at the launch blocks end far apart (docs/performance.md): only the
+// first few items are known then, every other one goes to the block that comes to it first. One thread claims it from a
+// counter in memory and leaves its index in a ring in shared memory, where each walk over the block's items finds it.
 #pragma once
 
 #include "kernels/halo_params.h"
@@ -94,11 +94,12 @@ class HaloClaims {
         step_(counters == nullptr ? gridDim.x : classes) {}
 
   __device__ __forceinline__ void claim() {
-    hopper::barrier_wait(&ring_.taken[place_.slot], place_.parity);
-    ring_.index[place_.slot] = first_ + step_ * (counter_ == nullptr ? claims_ : atomicAdd(counter_, 1u));
-    hopper::barrier_arrive(&ring_.claimed[place_.slot]);
+    const uint32_t round = claims_ / kHaloClaimedItems;
+    const uint32_t slot = claims_ % kHaloClaimedItems;
+    hopper::barrier_wait(&ring_.taken[slot], round & 1);
+    ring_.index[slot] = first_ + step_ * (counter_ == nullptr ? claims_ : atomicAdd(counter_, 1u));
+    hopper::barrier_arrive(&ring_.claimed[slot]);
     ++claims_;
-    place_.advance(kHaloClaimedItems);
   }
 
  private:
@@ -107,7 +108,6 @@ class HaloClaims {
   uint32_t first_;
   uint32_t step_;
   uint32_t claims_ = 0;
-  HaloPlace place_;
 };
 
 }  // namespace convt3d

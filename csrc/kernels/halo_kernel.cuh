@@ -15,12 +15,16 @@
 #include "kernels/halo_loader.cuh"
 #include "kernels/halo_mainloop.cuh"
 #include "kernels/halo_shared.cuh"
+#include "kernels/halo_transposer.cuh"
 #include "kernels/hopper.cuh"
 
 namespace convt3d {
 
 constexpr int kHaloThreads = 384;
 constexpr int kHaloMultiplyThreads = 32 * kHaloMultiplyWarps;
+// Barriers of a part of the block.
+constexpr int kMultipliersBarrier = 1;
+constexpr int kLoadersBarrier = 2;
 // Of a thread of each kind, as large as the accumulators leave room for.
 constexpr int halo_multiply_registers(int columns) { return columns == 256 ? 200 : 192; }
 constexpr int halo_load_registers(int columns) { return columns == 256 ? 104 : 120; }
@@ -51,57 +55,70 @@ __device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, cons
   HaloLoadCursor<kWalker> cursor(plan, HaloItems<kWalker>(shared.barriers->items, items));
   for (; !cursor.ended(); cursor.advance()) {
     const HaloItem item(plan, cursor.index());
-    const HaloChunk chunk{item, HaloOrigin(plan, item), cursor.first_panel(),
+    const int phase = cursor.phase(plan, item);
+    const HaloChunk chunk{item,
+                          cursor.at_items_begin(),
+                          phase,
+                          HaloOrigin(plan, item, phase),
+                          cursor.first_panel(),
                           shared.tiles + place.slot * plan.slot_bytes()};
     load(chunk, place);
     place.advance(plan.slots);
   }
 }
 
-template <typename T, int kTerms>
+// By the three warps that load: transposed on its way.
+template <typename T, int kTerms, bool kPlanes>
+__device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
+  HaloBarriers& barriers = *shared.barriers;
+  const int warp = hopper::warp_index() - kHaloMultiplyWarps;
+  HaloTransposer<T, kTerms, kPlanes> transposer(params, warp, HaloItems<HaloWalker::kWarpAhead>(barriers.items, items),
+                                                shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes, shared.sources,
+                                                barriers.box_full[warp]);
+  for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
+    barriers.enter_tile(place);
+    transposer.load(chunk);
+    barriers.publish_tile(place);
+  });
+}
+
+// kImages: some may share a tile though the width is contiguous.
+template <typename T, int kTerms, bool kImages>
 __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
   const HaloPlan& plan = params.plan;
   HaloBarriers& barriers = *shared.barriers;
   const int thread = static_cast<int>(threadIdx.x) - kHaloMultiplyThreads;
-  const auto enter = [&](const HaloPlace& place) {
-    hopper::barrier_wait(&barriers.tile_empty[place.slot], place.parity ^ 1);
-  };
-  const auto publish = [&](const HaloPlace& place) {
-    hopper::fence_async_proxy();
-    hopper::barrier_arrive(&barriers.tile_full[place.slot]);
-  };
   if (params.load == HaloLoad::kTranspose) {
-    const int warp = hopper::warp_index() - kHaloMultiplyWarps;
-    HaloTransposer<T, kTerms> transposer(params, warp, HaloItems<HaloWalker::kWarpAhead>(barriers.items, items),
-                                         shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes,
-                                         barriers.box_full[warp]);
-    for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
-      enter(place);
-      transposer.load(chunk);
-      publish(place);
-    });
+    if constexpr (kImages) {
+      if (plan.box_images > 0) {
+        fill_sources<T>(plan, thread, shared.sources);
+        hopper::sync_threads<kLoadersBarrier, kHaloLoaderThreads>();
+        return load_boxes<T, kTerms, true>(params, shared, items);
+      }
+    }
+    load_boxes<T, kTerms, false>(params, shared, items);
   } else if (params.load == HaloLoad::kThreads) {
     for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
-      enter(place);
+      barriers.enter_tile(place);
       if (params.source.pieces) {
         load_halo_tile<T, kTerms, true>(params, thread, chunk);
       } else {
         load_halo_tile<T, kTerms, false>(params, thread, chunk);
       }
-      publish(place);
+      barriers.publish_tile(place);
     });
   } else if (thread < 32) {
     // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
     if (thread > 0) return;
     for_each_chunk<HaloWalker::kThread>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
-      enter(place);
+      barriers.enter_tile(place);
       copy_halo_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[place.slot] : &barriers.copied[place.slot]);
     });
   } else if constexpr (kTerms == 2) {
     for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
       hopper::barrier_wait(&barriers.copied[place.slot], place.parity);
       split_halo_tile(plan, thread - 32, chunk.panels);
-      publish(place);
+      barriers.publish_tile(place);
     });
   }
 }
@@ -139,12 +156,13 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   const int warp = hopper::warp_index();
   const bool second = warp >= 4;
   const int chunks = plan.chunks();
+  const bool unit_loads = plan.unit_loads();
   const int units = plan.units() / plan.splits;
   const hopper::MatrixDescriptor b_base =
       hopper::swizzled_descriptor(hopper::shared_address(shared.tiles), static_cast<uint32_t>(plan.row_bytes)) +
       static_cast<uint32_t>(second ? plan.second_start * plan.row_bytes / 16 : 0);
   HaloReader reader(shared, plan);
-  HaloEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? kN : 0),
+  HaloEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? halo_table_columns(kN) : 0),
                                       shared.segments + (second ? plan.staging.segments[0] : 0),
                                       shared.staging + warp * plan.staging.warp_bytes);
   HaloPlace tile;
@@ -167,7 +185,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         turn_parity ^= 1;
       }
       for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (chunks > 1 || unit == 0) {
+        if (unit_loads || unit == 0) {
           hopper::barrier_wait(&shared.barriers->tile_full[tile.slot], tile.parity);
           if (begins) hopper::wait_clocks(plan.lag_clocks());
           begins = false;
@@ -185,7 +203,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
                                           c[set], reader);
           }
         }
-        if (chunks > 1 || last) {
+        if (unit_loads || last) {
           reader.leave_tile(tile.slot);
           tile.advance(plan.slots);
         }
@@ -237,7 +255,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
   if (warp >= kHaloMultiplyThreads / 32) {
     hopper::give_registers<halo_load_registers(kSets * kN)>();
     if (warp < (kHaloMultiplyThreads + kHaloLoaderThreads) / 32) {
-      load_tiles<T, kTerms>(params, shared, items);
+      load_tiles<T, kTerms, halo_stores_images(kN, kSets)>(params, shared, items);
     } else if (threadIdx.x % 32 == 0) {
       load_weights(params, shared, items);
     }
@@ -246,7 +264,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     // While the first tile and its weights are on their way.
     fill_staging_tables(params, kHaloMultiplyThreads, shared.columns, shared.segments);
     fill_shifts(params.plan, shared.shifts);
-    hopper::sync_threads<kHaloMultiplyThreads>();
+    hopper::sync_threads<kMultipliersBarrier, kHaloMultiplyThreads>();
     multiply_and_store<T, kN, kSets, kTerms>(params, shared, items);
   }
 #endif

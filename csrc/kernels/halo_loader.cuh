@@ -18,43 +18,59 @@ __device__ __forceinline__ uint32_t swizzle_mask(int row_bytes) { return static_
 // Where the byte at `offset` of the rows lies in their panel.
 __device__ __forceinline__ uint32_t swizzled(uint32_t offset, uint32_t mask) { return offset ^ (offset >> 3 & mask); }
 
-// The loads of a walk over the items: of every item its chunks, for each unit anew where there are several.
+// The loads of a walk over the items: of every item its chunks, for each unit anew where the plan says so.
 template <HaloWalker kWalker>
 class HaloLoadCursor {
  public:
   __device__ __forceinline__ HaloLoadCursor(const HaloPlan& plan, const HaloItems<kWalker>& items)
       : items_(items),
         chunks_(plan.chunks()),
-        loads_(chunks_ == 1 ? 1 : plan.units() / plan.splits * chunks_),
+        units_(plan.unit_loads() ? plan.units() / plan.splits : 1),
         chunk_panels_(plan.chunk_panels) {}
 
   __device__ __forceinline__ bool ended() const { return items_.ended(); }
   __device__ __forceinline__ uint32_t index() const { return items_.index(); }  // of the item
-  __device__ __forceinline__ bool at_items_end() const { return load_ + 1 == loads_; }
+  __device__ __forceinline__ bool at_items_end() const { return chunk_ + 1 == chunks_ && unit_ + 1 == units_; }
+  __device__ __forceinline__ bool at_items_begin() const { return chunk_ == 0 && unit_ == 0; }
+  // Of the unit that the load is for, where that has a halo of its own.
+  __device__ __forceinline__ int phase(const HaloPlan& plan, const HaloItem& item) const {
+    return plan.phase_halos ? plan.phase_of(item.split * units_ + unit_) : 0;
+  }
+  __device__ __forceinline__ int loads() const { return units_ * chunks_; }  // of an item
   __device__ __forceinline__ int first_panel() const { return chunk_ * chunk_panels_; }
   __device__ __forceinline__ void advance() {
-    if (++chunk_ == chunks_) chunk_ = 0;
-    if (++load_ < loads_) return;
-    load_ = 0;
+    if (++chunk_ < chunks_) return;
+    chunk_ = 0;
+    if (++unit_ < units_) return;
+    unit_ = 0;
     items_.advance();
   }
 
  private:
   HaloItems<kWalker> items_;
   int chunks_;
-  int loads_;  // of an item
+  int units_;  // of an item that have loads of their own
   int chunk_panels_;
-  int load_ = 0;
   int chunk_ = 0;
+  int unit_ = 0;
 };
 
-// The source position of an item's first halo position.
+// The source position of the first halo position of an item's unit.
 struct HaloOrigin {
   int at[3];
 
-  __device__ __forceinline__ HaloOrigin(const HaloPlan& plan, const HaloItem& item)
-      : at{(item.first[0] + plan.axis[0].low) * plan.axis[0].fold,
-           (item.first[1] + plan.axis[1].low) * plan.axis[1].fold, item.first[2] + plan.axis[2].low} {}
+  __device__ __forceinline__ HaloOrigin(const HaloPlan& plan, const HaloItem& item, int phase_index) {
+    int low[3] = {plan.axis[0].low, plan.axis[1].low, plan.axis[2].low};
+    if (plan.phase_halos) {
+      const HaloPhase phase = halo_phase(plan, phase_index);
+      low[0] = plan.axis[0].taps[phase.depth].low;
+      low[1] = plan.axis[1].taps[phase.height].low;
+      low[2] = plan.axis[2].taps[phase.width].low;
+    }
+    at[0] = (item.first[0] + low[0]) * plan.axis[0].fold;
+    at[1] = (item.first[1] + low[1]) * plan.axis[1].fold;
+    at[2] = item.first[2] + low[2];
+  }
   // From the beginning of a box, which is a multiple of `align` elements, to the tile's.
   __device__ __forceinline__ int shift(int align) const { return at[2] & (align - 1); }
 };
@@ -62,6 +78,8 @@ struct HaloOrigin {
 // What one load brings, and where it goes.
 struct HaloChunk {
   HaloItem item;
+  bool first;  // of the item's
+  int phase;
   HaloOrigin origin;
   int first_panel;
   unsigned char* panels;
@@ -214,226 +232,5 @@ __device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread
     }
   }
 }
-
-// One warp's boxes, each a few rows, or whole depths, of 16 bytes' worth of channels: the copy engine brings them as
-// they are in memory, [channel][row][width], a few ahead, also of the loads to come; the warp stores them as the rows
-// of a panel.
-template <typename T, int kTerms>
-class HaloTransposer {
- public:
-  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp,
-                                            const HaloItems<HaloWalker::kWarpAhead>& items, unsigned char* buffers,
-                                            uint64_t* arrived)
-      : params_(params),
-        plan_(params.plan),
-        buffers_(buffers),
-        arrived_(arrived),
-        warp_(warp),
-        panel_pieces_log_(plan_.row_bytes == 128  ? 3
-                          : plan_.row_bytes == 64 ? 2
-                                                  : 1),
-        swizzle_mask_(swizzle_mask(plan_.row_bytes)),
-        boxes_(plan_.row_boxes * plan_.depth_boxes * plan_.folds() * (plan_.chunk_panels << panel_pieces_log_)),
-        row_boxes_(plan_.row_boxes),
-        depth_boxes_(plan_.depth_boxes),
-        width_(plan_.box_width),
-        folds_log_(plan_.axis[0].fold + plan_.axis[1].fold - 2),
-        box_bytes_(plan_.box_depths * plan_.box_rows * plan_.box_width * 16),
-        ahead_(plan_, items),
-        ahead_box_(warp) {
-    if (warp_ >= boxes_) return;
-    aim();
-    for (int slot = 0; slot < kHaloBoxBuffers; ++slot) request(slot);
-  }
-
-  // The warp's share of a chunk.
-  __device__ __forceinline__ void load(const HaloChunk& chunk) {
-    const int shift = chunk.origin.shift(kChannels);
-    const int channels = plan_.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
-    const uint32_t panels = hopper::shared_address(chunk.panels);
-    for (int box = warp_; box < boxes_; box += kHaloLoaderWarps) {
-      hopper::barrier_wait(&arrived_[slot_], parity_);
-      const Box at = decode(box);
-      const int panel = at.piece >> panel_pieces_log_;
-      Target target;
-      target.columns = min(plan_.box_rows, plan_.halo[1] - at.row) * min(plan_.box_depths, plan_.halo[0] - at.depth) *
-                       plan_.box_width;
-      target.shift = shift;
-      target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - shift;
-      target.base = panels + static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
-                                                   (at.piece - (panel << panel_pieces_log_)) * 16);
-      const int left = channels - at.piece * kChannels;
-      if (left >= kChannels) {
-        store<true>(buffers_ + slot_ * kHaloBoxBytes, kChannels, target);
-      } else {
-        store<false>(buffers_ + slot_ * kHaloBoxBytes, left, target);
-      }
-      __syncwarp();  // the buffer has been read
-      request(slot_);
-      if (++slot_ == kHaloBoxBuffers) {
-        slot_ = 0;
-        parity_ ^= 1;
-      }
-    }
-  }
-
- private:
-  static constexpr int kChannels = kPieceChannels<T>;
-  static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
-
-  // First row and depth of a box in the tile, its fold, and its piece of the chunk's channels.
-  struct Box {
-    int row;
-    int depth;
-    int fold;
-    int piece;
-  };
-  __device__ __forceinline__ Box decode(int box) const {
-    Box at;
-    at.row = box;
-    at.depth = row_boxes_.divide(at.row);
-    at.fold = depth_boxes_.divide(at.depth);
-    at.piece = at.fold >> folds_log_;
-    at.fold -= at.piece << folds_log_;
-    at.row *= plan_.box_rows;
-    at.depth *= plan_.box_depths;
-    return at;
-  }
-
-  // Where the columns of a box go, which are numbered through its rows.
-  struct Target {
-    int columns;
-    int shift;
-    int first;  // position of column 0
-    uint32_t base;
-  };
-  struct Place {
-    bool exists;  // not all columns are positions of the tile
-    uint32_t at;
-  };
-  __device__ __forceinline__ Place place(const Target& target, int column) const {
-    int w = column;
-    const int row = width_.divide(w);
-    const int position = target.first + row * plan_.halo[2] + w;
-    // Panels are aligned to the swizzle's pattern.
-    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.row_bytes);
-    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.halo[2],
-            swizzled(at, swizzle_mask_)};
-  }
-
-  template <bool kWhole>
-  __device__ __forceinline__ void store(const unsigned char* source, int channels, const Target& target) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int step = box_bytes_ / 16;  // from a channel to the next
-#pragma unroll 1
-    for (int first = 0; first < target.columns; first += 32 * kInFlight) {
-      if constexpr (sizeof(T) == 4) {
-        store_elements<kWhole>(reinterpret_cast<const T*>(source), step, channels, target, first + lane);
-      } else {
-        store_matrices<kWhole>(hopper::shared_address(source), step, channels, target, first + lane);
-      }
-    }
-  }
-
-  template <bool kWhole>
-  __device__ __forceinline__ void store_elements(const T* source, int step, int channels, const Target& target,
-                                                 int column) const {
-    alignas(16) T values[kInFlight][kChannels];
-#pragma unroll
-    for (int c = 0; c < kChannels; ++c) {
-      const T* at = source + c * step + column;
-#pragma unroll
-      for (int i = 0; i < kInFlight; ++i) {
-        values[i][c] = column + 32 * i < target.columns && (kWhole || c < channels) ? at[32 * i] : 0;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const Place to = place(target, column + 32 * i);
-      const uint4 piece = *reinterpret_cast<const uint4*>(values[i]);  // rounded by the copy engine, or of two terms
-      hopper::store_shared(to.at, piece, to.exists);
-      if constexpr (kTerms == 2) {
-        hopper::store_shared(to.at + static_cast<uint32_t>(plan_.term_bytes()), low_piece(piece), to.exists);
-      }
-    }
-  }
-
-  // Rows of 8 columns of 8 channels are matrices, transposed on their way through the registers.
-  template <bool kWhole>
-  __device__ __forceinline__ void store_matrices(uint32_t source, int step, int channels, const Target& target,
-                                                 int column) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int channel = lane % 4 * 2;  // the first of two that a thread holds
-    const uint32_t mask = (channel < channels ? 0x0000FFFF : 0) | (channel + 1 < channels ? 0xFFFF0000 : 0);
-    const uint32_t spare = hopper::shared_address(halo_spare());
-    uint32_t matrix[kInFlight][4];
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const int from = column + 32 * i < target.columns ? (column + 32 * i) & -8 : 0;
-      hopper::load_matrices_transposed(matrix[i], source + static_cast<uint32_t>(lane % 8 * step + from) * 2);
-    }
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      if constexpr (!kWhole) {
-#pragma unroll
-        for (uint32_t& two : matrix[i]) two &= mask;
-      }
-      const Place to = place(target, column + 32 * i);
-      hopper::store_matrices(to.exists ? to.at : spare, matrix[i]);
-    }
-  }
-
-  // What the requests need of the load that they are at.
-  __device__ __forceinline__ void aim() {
-    if (ahead_.ended()) return;
-    const HaloItem item(plan_, ahead_.index());
-    const HaloOrigin origin(plan_, item);
-    ahead_origin_ = {origin.at[2] - origin.shift(kChannels), origin.at[1], origin.at[0],
-                     item.group * plan_.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
-                     item.image};
-  }
-  __device__ __forceinline__ void aim_at_next() {
-    ahead_box_ = warp_;
-    ahead_.advance();
-    aim();
-  }
-  // Has the next box brought to a slot, if there is one.
-  __device__ __forceinline__ void request(int slot) {
-    // Not sooner: the claim of an item waits for products that may need what this load brings.
-    if (ahead_box_ >= boxes_) aim_at_next();
-    if (ahead_.ended()) return;
-    const Box box = decode(ahead_box_);
-    if (hopper::elect_lane()) {
-      hopper::BoxOrigin origin = ahead_origin_;
-      const HaloFold fold(plan_, box.fold);
-      origin.at[1] += box.row * plan_.axis[1].fold + fold.height;
-      origin.at[2] += box.depth * plan_.axis[0].fold + fold.depth;
-      origin.at[3] += box.piece * kChannels;
-      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_bytes_));
-      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
-    }
-    ahead_box_ += kHaloLoaderWarps;
-    if (ahead_box_ >= boxes_ && !ahead_.at_items_end()) aim_at_next();
-  }
-
-  const HaloParams<T>& params_;
-  const HaloPlan& plan_;
-  unsigned char* buffers_;
-  uint64_t* arrived_;
-  int warp_;
-  int panel_pieces_log_;
-  uint32_t swizzle_mask_;
-  int boxes_;  // of a chunk
-  SmallDivisor row_boxes_;
-  SmallDivisor depth_boxes_;
-  SmallDivisor width_;
-  int folds_log_;
-  int box_bytes_;
-  int slot_ = 0;
-  uint32_t parity_ = 0;
-  HaloLoadCursor<HaloWalker::kWarpAhead> ahead_;
-  int ahead_box_;
-  hopper::BoxOrigin ahead_origin_;
-};
 
 }  // namespace convt3d

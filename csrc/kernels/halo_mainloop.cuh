@@ -11,7 +11,7 @@ namespace convt3d {
 // For every step of a chunk's segments, how far the operand lies from the warpgroup's first column, in units of 16
 // bytes; by the warps that multiply.
 __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shifts) {
-  const int panel_steps = plan.row_bytes / kHaloOperandBytes;
+  const int panel_log = plan.row_bytes / (2 * kHaloOperandBytes);  // log2 of a panel's steps: 0, 1 or 2
   const int segments = plan.phases * plan.sets;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int share = max(1, kHaloMultiplyWarps / segments);  // warps of a segment
@@ -31,16 +31,16 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
       int entry_w = by_tap_steps.divide(tap_step);
       int entry_h = by_widths.divide(entry_w);
       const int entry_d = by_heights.divide(entry_h);
-      const int w = taps_w.offset[entry_w] - plan.axis[2].low;
+      const int w = taps_w.offset[entry_w] - taps_w.low;
       const int offset_h = taps_h.offset[entry_h];
       const int offset_d = taps_d.offset[entry_d];
-      const int h = plan.axis[1].step_of(offset_h) - plan.axis[1].low;
-      const int d = plan.axis[0].step_of(offset_d) - plan.axis[0].low;
+      const int h = plan.axis[1].step_of(offset_h) - taps_h.low;
+      const int d = plan.axis[0].step_of(offset_d) - taps_d.low;
       const int fold = plan.axis[0].fold_of(offset_d) * plan.axis[1].fold + plan.axis[1].fold_of(offset_h);
       const int position = ((d * plan.halo[1] + h) * plan.halo[2] + w) << plan.image_log;
-      const int panel = tap_step / panel_steps;  // 1, 2 or 4: a shift
+      const int panel = tap_step >> panel_log;
       const int bytes = panel * plan.panel_bytes() + fold * plan.fold_bytes + position * plan.row_bytes +
-                        (tap_step - panel * panel_steps) * kHaloOperandBytes;
+                        (tap_step - (panel << panel_log)) * kHaloOperandBytes;
       entries[step] = static_cast<uint16_t>(bytes / 16);
     }
   }

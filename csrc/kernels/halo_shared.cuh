@@ -16,6 +16,15 @@ struct HaloBarriers {
   uint64_t box_full[kHaloLoaderWarps][kHaloBoxBuffers];
   uint64_t turn[2];  // of each multiplying warpgroup
   HaloItemRing items;
+
+  // By a thread that loads: a slot may be written; it is.
+  __device__ __forceinline__ void enter_tile(const HaloPlace& place) {
+    hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);
+  }
+  __device__ __forceinline__ void publish_tile(const HaloPlace& place) {
+    hopper::fence_async_proxy();
+    hopper::barrier_arrive(&tile_full[place.slot]);
+  }
 };
 
 struct HaloShared {
@@ -27,6 +36,7 @@ struct HaloShared {
   HaloStoredSegment* segments;
   uint16_t* shifts;
   unsigned char* boxes;
+  uint32_t* sources;
 
   __device__ __forceinline__ HaloShared(const HaloMemory& memory, unsigned char* shared)
       : barriers(reinterpret_cast<HaloBarriers*>(shared)),
@@ -36,7 +46,8 @@ struct HaloShared {
         columns(reinterpret_cast<uint16_t*>(shared + memory.columns)),
         segments(reinterpret_cast<HaloStoredSegment*>(shared + memory.segments)),
         shifts(reinterpret_cast<uint16_t*>(shared + memory.shifts)),
-        boxes(shared + memory.boxes) {}
+        boxes(shared + memory.boxes),
+        sources(reinterpret_cast<uint32_t*>(shared + memory.sources)) {}
 };
 static_assert(sizeof(HaloBarriers) + 128 <= kHaloBarrierBytes);
 

@@ -17,12 +17,35 @@ __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
   return sizeof(T) == 2 && params.destination_channels_contiguous;
 }
 
+// For both warpgroups: the pairs of neighbours that begin with each fragment, where these are 8 images of a position.
+template <typename T>
+__device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, int threads, uint16_t* columns) {
+  const HaloPlan& plan = params.plan;
+  const HaloStaging& staging = plan.staging;
+  const int places = plan.n >> plan.image_log;
+  for (int index = static_cast<int>(threadIdx.x); index < 2 * places; index += threads) {
+    const int g = index < places ? 0 : 1;
+    const int place = index - g * places;
+    const HaloPosition at = staging.at(staging.start[g] + place);
+    int kept = 0;
+    for (int before = 0; before < place; ++before) kept += staging.pair_positions(g, before) > 0 ? 1 : 0;
+    const int64_t offset = params.destination_stride.spatial(at.d * plan.axis[0].stride, at.h * plan.axis[1].stride,
+                                                             at.w * plan.axis[2].stride);
+    reinterpret_cast<HaloStoredPair*>(columns + g * plan.table_columns())[place] = {
+        static_cast<uint16_t>(at.d), static_cast<uint16_t>(at.h),
+        static_cast<uint16_t>(at.w), static_cast<uint16_t>(staging.pair_positions(g, place)),
+        static_cast<uint16_t>(kept), static_cast<uint32_t>(offset)};
+  }
+}
+
 // For both warpgroups: where columns go in a warp's staging, and the segments; by `threads` threads.
 template <typename T>
 __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, int threads, uint16_t* columns,
                                                     HaloStoredSegment* segments) {
   const HaloPlan& plan = params.plan;
   const HaloStaging& staging = plan.staging;
+  if (staging.way == HaloWay::kRegisters) return fill_stored_pairs(params, threads, columns);
+  const int steps = plan.table_columns() / kHaloStagedColumns;
 #pragma unroll 1
   for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += threads) {
     const int g = index < plan.n ? 0 : 1;
@@ -30,19 +53,20 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
     const int image = column & ((1 << plan.image_log) - 1);
     const int place = column >> plan.image_log;
     const HaloPosition position = staging.at(staging.start[g] + place);
+    uint16_t* table = columns + g * plan.table_columns();
     uint16_t* entry = nullptr;
     if (stages_matrices(params)) {
-      entry = columns + g * plan.n + column % 16 * (plan.n / 16) + column / 16;
+      entry = table + column % 16 * steps + column / 16;
     } else if (column % 2 == 0) {
-      entry = columns + g * plan.n + column % 8 / 2 * (plan.n / 8) + column / 8;
+      entry = table + column % 8 / 2 * (2 * steps) + column / 8;
     }
-    if (entry != nullptr) *entry = staging.runs ? run_place(0, 0, 0) : kHaloNoPlace;
+    if (entry != nullptr) *entry = staging.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
     if (place >= staging.extent || !staging.is_output(position)) continue;
     const int in_row = staging.by_columns.quotient(position.w);
     const int in_segment = staging.by_columns.remainder(position.w, in_row);
     const int segment = staging.segment_of(position) - staging.first_segment[g];
     const int offset = staging.segment_offset(g, segment);
-    if (entry != nullptr && staging.runs) {
+    if (entry != nullptr && staging.runs()) {
       const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
       // Whole rows follow one another: what lies past the output's width would be the next row's.
       const int phases = staging.column_bytes / static_cast<int>(sizeof(T));

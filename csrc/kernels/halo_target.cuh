@@ -19,6 +19,17 @@ struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
   uint16_t step;    // to where the next box begins or, of runs, the next batch
 };
 
+// Neighbours along the width, whose outputs leave from the registers.
+struct alignas(16) HaloStoredPair {
+  uint16_t d;
+  uint16_t h;
+  uint16_t w;
+  uint16_t positions;  // of two, that the warpgroup has; 0: the pair begins elsewhere, or is no output
+  uint16_t kept;       // among the pairs that a warp keeps
+  uint32_t offset;     // elements of the output from the tile's first position on
+};
+static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of columns has room for it
+
 enum class HaloRows {
   kWidths,       // [channel][place]: a thread's two columns are neighbours
   kWidthPhases,  // ... and so are their two phases

@@ -36,10 +36,10 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
-// Of so many threads of a block, which all come here.
-template <int kThreads>
+// Of so many threads of a block, which all come here; barrier 0 is that of the whole block.
+template <int kBarrier, int kThreads>
 __device__ __forceinline__ void sync_threads() {
-  asm volatile("barrier.sync 1, %0;" ::"n"(kThreads) : "memory");
+  asm volatile("barrier.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
 __device__ __forceinline__ void wait_clocks(uint32_t clocks) {
@@ -107,6 +107,24 @@ __device__ __forceinline__ Piece load_shared(uint32_t address) {
                  : "memory");
   }
   return value;
+}
+
+// Elements that are one piece of 4, 8 or 16 bytes, aligned to it: of ordinary stores the compiler may make several.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_global(T* to, const T (&values)[kCount]) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  if constexpr (kBytes == 4) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(*reinterpret_cast<const uint32_t*>(values)) : "memory");
+  } else if constexpr (kBytes == 8) {
+    const uint2 piece = *reinterpret_cast<const uint2*>(values);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(piece.x), "r"(piece.y) : "memory");
+  } else {
+    static_assert(kBytes == 16);
+    const uint4 piece = *reinterpret_cast<const uint4*>(values);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(piece.x), "r"(piece.y), "r"(piece.z),
+                 "r"(piece.w)
+                 : "memory");
+  }
 }
 
 struct BoxOrigin {

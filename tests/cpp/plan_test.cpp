@@ -245,8 +245,8 @@ void check_halo(const Problem& problem) {
         for (int outer = 0; outer < axis.outer; ++outer) {
           const HaloTaps& taps = axis.taps[outer];
           for (int j = 0; j < taps.count; ++j) {
-            expect(axis.step_of(taps.offset[j]) >= axis.low && axis.step_of(taps.offset[j]) <= axis.high,
-                   "offsets are inside the halo", problem);
+            const int step = axis.step_of(taps.offset[j]) - taps.low;
+            expect(step >= 0 && step <= axis.reach, "offsets are inside the halo", problem);
             for (int m = 0; m < axis.in_m; ++m) {
               if (taps.tap[j][m] < 0) continue;
               for (int u = 0; u < axis.positions; ++u) {
@@ -263,7 +263,7 @@ void check_halo(const Problem& problem) {
                "the tensor-core engine visits the defined terms", problem);
         for (int i = 0; i < 3; ++i) {
           expect(plan.tiles[i] * plan.tile[i] >= plan.axis[i].positions, "tiles cover the positions", problem);
-          const int range = plan.tile[i] + plan.axis[i].high - plan.axis[i].low;
+          const int range = plan.tile[i] + plan.axis[i].reach;
           expect(plan.halo[i] == range || (i == 2 && plan.halo[i] == range + 1), "the halo is the offsets' range",
                  problem);
         }
@@ -278,9 +278,10 @@ void check_halo(const Problem& problem) {
         const bool halves = plan.tile[0] % 2 == 0 && extent(half) <= plan.n && plan.columns == extent(half) &&
                             plan.second_start == (half * plan.halo[1] * plan.halo[2]) << plan.image_log;
         const int rows = plan.tile[1] / 2;
-        const bool height_halves = plan.tile[0] == 1 && plan.tile[1] % 2 == 0 && plan.image_log == 0 &&
-                                   plan.columns == (rows - 1) * plan.halo[2] + plan.tile[2] && plan.columns <= plan.n &&
-                                   plan.second_start == rows * plan.halo[2];
+        const bool height_halves = plan.tile[0] == 1 && plan.tile[1] % 2 == 0 &&
+                                   plan.columns == ((rows - 1) * plan.halo[2] + plan.tile[2]) << plan.image_log &&
+                                   plan.columns <= plan.n &&
+                                   plan.second_start == (rows * plan.halo[2]) << plan.image_log;
         expect(neighbours || halves || height_halves, "two warpgroups hold the tile's columns", problem);
         const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
         expect(plan.fold_bytes >= positions * plan.row_bytes && plan.fold_bytes % 1024 == 0, "a panel holds the tile",
@@ -292,11 +293,22 @@ void check_halo(const Problem& problem) {
           expect(plan.box_width * plan.box_rows * plan.box_depths * 16 <= kHaloBoxBytes, "a box fits", problem);
           const int align = 16 / element.bytes;
           for (int tile = 0; tile < plan.tiles[2]; ++tile) {
-            const int shift = (tile * plan.tile[2] + plan.axis[2].low) & (align - 1);
-            expect(plan.box_width % align == 0 && shift + plan.halo[2] <= plan.box_width, "boxes reach the tile's end",
-                   problem);
+            for (int outer = 0; outer < plan.axis[2].outer; ++outer) {
+              const int shift = (tile * plan.tile[2] + plan.axis[2].taps[outer].low) & (align - 1);
+              expect(plan.box_width % align == 0 && shift + plan.halo[2] <= plan.box_width,
+                     "boxes reach the tile's end", problem);
+            }
           }
         }
+        if (plan.box_images > 0) {
+          const int64_t plane = problem.input_size[1] * problem.input_size[2];
+          expect(plan.image_log == 3 && 8 % plan.box_images == 0 && plan.tiles[1] == 1 && plan.tiles[2] == 1 &&
+                     plan.box_images * plane * plan.halo[0] * 16 <= kHaloBoxBytes,
+                 "a box of planes fits, and holds the tile's", problem);
+        }
+        expect(plan.staging.way == HaloWay::kRegisters ? !channels_last && plan.image_log == 3 && !plan.pair_rows
+                                                       : channels_last || plan.image_log == 0,
+               "images of a contiguous width leave from the registers", problem);
         expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element.bytes,
                "panels hold the channels", problem);
         for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
@@ -314,9 +326,9 @@ void check_halo(const Problem& problem) {
                "slabs hold the output channels", problem);
         expect(plan.memory.bytes <= 227 * 1024 && plan.memory.staging % 1024 == 0, "shared memory suffices", problem);
         for (int g = 0; g < 2; ++g) {
-          if (plan.staging.runs) {
+          if (plan.staging.runs()) {
             check_runs(problem, plan, element.bytes, g);
-          } else {
+          } else if (plan.staging.way != HaloWay::kRegisters) {
             check_staging(problem, plan, g);
           }
         }
@@ -424,7 +436,7 @@ int main() {
   int problems = 0;
   while (problems < 4000) {
     Problem problem;
-    problem.batch = draw(1, 3);
+    problem.batch = draw(0, 3) == 0 ? draw(8, 20) : draw(1, 3);  // of enough images some share a tile
     problem.groups = draw(1, 3);
     problem.in_channels = problem.groups * draw(1, 70);
     problem.out_channels = problem.groups * draw(1, 70);
