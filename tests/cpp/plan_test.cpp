@@ -235,6 +235,25 @@ void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes,
               "the channels fit");
 }
 
+// Of outputs that leave from the registers: every one is in one pair, and what a warp keeps of them fits.
+void check_pairs(const Problem& problem, const HaloPlan& plan, int element_bytes, int g) {
+  const HaloStaging& staging = plan.staging;
+  std::vector<int> pairs(static_cast<size_t>(staging.extent) + 1, 0);
+  int kept = 0;
+  for (int place = 0; place < staging.extent; ++place) {
+    const int positions = staging.pair_positions(g, place);
+    kept += positions > 0 ? 1 : 0;
+    for (int i = 0; i < positions; ++i) ++pairs[static_cast<size_t>(place) + i];
+    const HaloPosition at = staging.at(staging.start[g] + place);
+    expect(pairs[static_cast<size_t>(place)] == (staging.is_output(at) ? 1 : 0), "an output is in one pair", problem);
+    expect(positions < 2 || (at.w % 2 == 0 && at.w + 1 < plan.tile[2]), "pairs are neighbours", problem);
+  }
+  expect(pairs.back() == 0, "pairs are the warpgroup's own", problem);
+  expect(!plan.phase_pairs ||
+             kHaloMultiplyWarps * kept * kHaloKeptElements * element_bytes <= plan.memory.ring - plan.memory.staging,
+         "what is kept fits", problem);
+}
+
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
   for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
@@ -328,7 +347,9 @@ void check_halo(const Problem& problem) {
         for (int g = 0; g < 2; ++g) {
           if (plan.staging.runs()) {
             check_runs(problem, plan, element.bytes, g);
-          } else if (plan.staging.way != HaloWay::kRegisters) {
+          } else if (plan.staging.way == HaloWay::kRegisters) {
+            check_pairs(problem, plan, element.bytes, g);
+          } else {
             check_staging(problem, plan, g);
           }
         }
