@@ -139,12 +139,13 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
         ("runs_of_rows", "NCDHW", "fp16", ("sets=1", "pair_rows=0", "staging=runs")),
         ("runs_in_a_row", "NCDHW", "tf32", ("sets=2", "pair_rows=0", "staging=runs")),
         *(
-            (name, "NCDHW", precision, (f"phase_halos={halos}", "images=8", "staging=registers"))
-            for name, halos, precisions in [
-                ("image_planes", 1, ["fp32", "tf32"]),
-                ("image_planes_unstrided", 0, ["tf32", "fp16", "bf16"]),
-                ("image_planes_of_groups", 1, ["fp32", "tf32", "fp16", "bf16"]),
-                ("image_planes_of_four", "[01]", ["fp32", "tf32", "fp16", "bf16"]),
+            (name, "NCDHW", precision, (f"sets={sets}", f"phase_halos={halos}", "images=8", "staging=registers"))
+            for name, sets, halos, precisions in [
+                ("image_planes", 2, 1, ["fp32", "tf32"]),
+                ("image_planes_unstrided", 1, 0, ["tf32", "fp16", "bf16"]),
+                ("image_planes_of_groups", 2, 1, ["fp32", "tf32", "fp16", "bf16"]),
+                ("image_planes_of_four", 1, 1, ["tf32"]),
+                ("image_planes_of_four", 2, 0, ["fp32", "fp16", "bf16"]),
             ]
             for precision in precisions
         ),
