@@ -358,6 +358,34 @@ void check_halo(const Problem& problem) {
   }
 }
 
+// Boxes of whole planes hold 8 images or, where these do not fit, 4.
+void check_image_boxes() {
+  struct Plane {
+    int64_t height;
+    int64_t width;
+    int images;
+  };
+  // The halo is 3 deep: planes of 16 positions fill a box with 8 images, planes of 32 with 4.
+  for (const Plane& plane : {Plane{4, 4, 8}, Plane{4, 6, 4}, Plane{4, 8, 4}, Plane{5, 8, 0}}) {
+    Problem problem;
+    problem.batch = 16;
+    problem.in_channels = 32;
+    problem.out_channels = 48;  // too many to fold depths
+    problem.input_size = {1, plane.height, plane.width};
+    problem.kernel_size = {3, 1, 1};
+    problem.padding = {1, 0, 0};
+    for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}}) {
+      bool found = false;
+      for (const HaloPlan& plan : halo_candidates(problem, element, false)) {
+        if (plan.image_log == 0 || plan.tiles[1] * plan.tiles[2] > 1) continue;
+        found = true;
+        expect(plan.box_images == plane.images, "a box of planes holds as many images as fit", problem);
+      }
+      expect(found, "images share a tile", problem);
+    }
+  }
+}
+
 // What the depthwise engine visits along every axis of a cube, by the residues' tables and by the taps that its kernels
 // know.
 void check_depthwise(const Problem& any, int in_channels, int out_channels) {
@@ -491,6 +519,7 @@ int main() {
       check_halo(problem);
     }
   }
+  check_image_boxes();
   check_divisors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
