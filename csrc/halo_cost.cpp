@@ -13,7 +13,8 @@ namespace {
 // Fitted to measured times on an H200: 21,394 candidates of the public layers in three precisions and both layouts;
 // near the fastest the model is right to 11 % (root mean square).
 
-// A multiprocessor's share of the device memory's throughput, and what makes memory slower.
+constexpr int kMultiprocessors = 132;
+// One's share of the device memory's throughput, and what makes memory slower.
 constexpr double kBytesPerClock = 15.6;
 constexpr double kBurstBytes = 7504;      // that a warp may hand over at once, where channels are contiguous
 constexpr double kBurstOverhead = 0.685;  // of each further so many
@@ -155,12 +156,12 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
 
   const double item =
       std::max(load, compute) + std::min(load, compute) * kOverlap + (plan.slots == 1 ? kSingleSlotLoads * load : 0);
-  const double rounds = static_cast<double>(ceil_div(plan.items(), kHaloMultiprocessors));
+  const double rounds = static_cast<double>(ceil_div(plan.items(), kMultiprocessors));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double bytes =
       static_cast<double>(element_bytes) * problem.batch *
       (problem.in_channels * positions(problem.input_size) + problem.out_channels * positions(problem.output_size()));
-  double memory = bytes / kHaloMultiprocessors / kBytesPerClock;
+  double memory = bytes / kMultiprocessors / kBytesPerClock;
   double engine = 0;
   if (plan.staging.boxes()) {
     const double item_bytes = outputs_of_item(plan) * element_bytes;

@@ -8,8 +8,6 @@ namespace convt3d {
 struct HaloPlan;
 struct Problem;
 
-constexpr int kHaloMultiprocessors = 132;  // of the device that the costs were measured on
-
 double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan);
 
 }  // namespace convt3d

@@ -7,14 +7,14 @@
 // - Threads store any number of contiguous channels.
 // - Runs: rows along a contiguous width that are no multiples of 16 bytes. A sector of memory that is written in two
 //   parts costs several times its bytes, and each such row begins and ends within one. So a channel's rows are staged
-//   as they follow one another in the output, with the alignment they have there, and are stored as one run: whole
-//   sectors by the copy engine, its ends by threads. A segment is then whole rows, those of both phases of the height
-//   if one unit has both.
+//   as they follow one another in the output, with the alignment they have there, and are stored as one run, by
+//   threads: whole sectors together, its ends element by element. A segment is then whole rows, those of both phases of
+//   the height if one unit has both.
 // - Registers: where images share a tile and the width is contiguous, a fragment of a warp's accumulators holds one
 //   position of 8 images, far from each other in memory. Threads store neighbours of the width, which they have: in two
 //   fragments, and as sets or in what they staged for themselves of the unit before.
-// Segments gather in batches, so that the fences and waits of a hand-over are paid once for several. Of runs, a batch
-// lies within one depth.
+// Segments gather in batches, so that what a hand-over costs is paid once for several. Of runs, a batch lies within one
+// depth.
 #pragma once
 
 #include <cstdint>

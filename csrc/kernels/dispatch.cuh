@@ -57,7 +57,7 @@ void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
 }
 
 template <typename T>
-void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream stream) {
+void run_halo_forward(HaloParams<T>& params, int multiprocessors, Stream stream) {
   const HaloPlan& plan = params.plan;
   const auto kernel = [&]() -> void (*)(HaloParams<T>) {
     if constexpr (std::is_same_v<T, float>) {
@@ -79,11 +79,15 @@ void run_halo_forward(const HaloParams<T>& params, int multiprocessors, Stream s
   }();
   // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
-  const int64_t round = plan.splits * plan.groups <= blocks ? plan.splits * plan.groups : plan.splits;
+  const int64_t classes = plan.splits * plan.groups;
+  const int64_t round = classes <= blocks ? classes : plan.splits;
+  const int64_t grid = std::max<int64_t>(plan.splits, blocks / round * round);
+  const bool keeps = plan.resident_weights && classes <= kHaloMaxClasses && grid % classes == 0;
+  params.weight_classes = keeps ? static_cast<uint32_t>(classes) : 0;
+  params.lag_clocks = plan.alternate ? 0 : plan.lag_clocks();
   // Without a weight to pack, the kernel before this one is not ours.
   const LaunchOrder order = plan.packed_bytes > 0 ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
-  launch("tensor-core forward", kernel, std::max<int64_t>(plan.splits, blocks / round * round), kHaloThreads, stream,
-         params, plan.memory.bytes, order);
+  launch("tensor-core forward", kernel, grid, kHaloThreads, stream, params, plan.memory.bytes, order);
 }
 
 template <typename T>

@@ -65,17 +65,15 @@ class HaloEpilogue {
         address_(hopper::shared_address(memory)),
         warpgroup_(warpgroup),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        paired_(params.plan.width_sets() || params.plan.pair_rows || params.plan.phase_pairs),
         item_(params.plan, 0) {}
 
   __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
     const HaloPlan& plan = params_.plan;
     item_ = item;
     slab_channel_ = slab.channel;
-    keeps_ = plan.phase_pairs && phase.width == 0;
-    residue_ = (plan.axis[0].in_m > 1 ? slab.depth : phase.depth) << 2 |
+    residue_ = phase.width * kKeptPhase | (plan.axis[0].in_m > 1 ? slab.depth : phase.depth) << 2 |
                (plan.axis[1].in_m > 1 ? slab.height : phase.height) << 1 |
-               (paired_                 ? 0
+               (paired()                ? 0
                 : plan.axis[2].in_m > 1 ? slab.width
                                         : phase.width);
 #pragma unroll
@@ -104,7 +102,7 @@ class HaloEpilogue {
       if constexpr (halo_stores_images(kN, kSets)) {
         HaloImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(), params_.plan.batch - item_.image,
                                      reinterpret_cast<T*>(memory_))
-            .store(c, keeps_);
+            .store(c, params_.plan.phase_pairs && (residue_ & kKeptPhase) == 0);
       }
     } else if (staging_.runs()) {
       store_as<HaloWay::kRuns>(c);
@@ -119,6 +117,7 @@ class HaloEpilogue {
   __device__ __forceinline__ void finish() const { hopper::bulk_wait_read<0>(); }
 
  private:
+  static constexpr int kKeptPhase = 8;  // bit of residue_ that is 0
   static constexpr int kSteps = kN / kHaloStagedColumns;
   static constexpr int kTableSteps = halo_table_columns(kN) / kHaloStagedColumns;
   template <HaloRows kRows>
@@ -138,13 +137,24 @@ class HaloEpilogue {
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if (params_.destination_channels_contiguous) {
       if constexpr (kWay != HaloWay::kRuns) store_rows<kWay, HaloRows::kChannels>(c);
-    } else if (paired_) {
-      store_rows<kWay, HaloRows::kWidthPhases>(c);
     } else if constexpr (kSets == 1) {
-      store_rows<kWay, HaloRows::kWidths>(c);
+      if (paired()) {
+        store_rows<kWay, HaloRows::kWidthPhases>(c);
+      } else {
+        store_rows<kWay, HaloRows::kWidths>(c);
+      }
+    } else if (kWay == HaloWay::kRuns && params_.plan.pair_rows) {
+      store_rows<kWay, HaloRows::kWidthPhases>(c);
+    } else {
+      store_rows<kWay, HaloRows::kWidthSets>(c);
     }
   }
 
+  // A unit has both phases of the width, or those of the pair that it is of.
+  __device__ __forceinline__ bool paired() const {
+    const HaloPlan& plan = params_.plan;
+    return plan.width_sets() || plan.pair_rows || plan.phase_pairs;
+  }
   // Of the group, from the slab's first on.
   __device__ __forceinline__ int channels_left() const { return params_.plan.out_channels - slab_channel_; }
   // The slab's first, of all groups.
@@ -155,7 +165,7 @@ class HaloEpilogue {
   // Which of the output's boxes.
   __device__ __forceinline__ int map() const {
     const HaloPlan& plan = params_.plan;
-    return (residue(0) * plan.axis[1].stride + residue(1)) * (paired_ ? 1 : plan.axis[2].stride) + residue(2);
+    return (residue(0) * plan.axis[1].stride + residue(1)) * (paired() ? 1 : plan.axis[2].stride) + residue(2);
   }
 
   template <HaloWay kWay, HaloRows kRows>
@@ -192,16 +202,15 @@ class HaloEpilogue {
     run_batch_ = 0;
 #pragma unroll 1
     while (step <= kSteps) {
-      wait_until_read<0>();
+      __syncwarp();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) run_rows_[half] = runs.staged(segment, lane_ / 4 + 8 * half);
+      for (int half = 0; half < 2; ++half)
+        run_rows_[half] = runs.staged(segment, hopper::computed_here(lane_) / 4 + 8 * half);
       step = stage_batch<HaloWay::kRuns, kRows>(c, step, end);
       end &= end - 1;
       run_batch_ ^= kHaloRunBatchBit;
-      hopper::fence_async_proxy();
       __syncwarp();
       segment = runs.store(segment);
-      hopper::bulk_commit();
     }
   }
 
@@ -213,7 +222,8 @@ class HaloEpilogue {
   static constexpr int kPlaces = kMatrices<kRows> ? 1 : 2;  // of a step
   template <HaloRows kRows>
   __device__ __forceinline__ const uint16_t* columns() const {
-    const int thread = kMatrices<kRows> ? lane_ % 8 + lane_ / 16 * 8 : lane_ % 4;
+    const int lane = hopper::computed_here(lane_);
+    const int thread = kMatrices<kRows> ? lane % 8 + lane / 16 * 8 : lane % 4;
     return columns_ + thread * kTableSteps * kPlaces<kRows>;
   }
 
@@ -358,7 +368,7 @@ class HaloEpilogue {
       const uint32_t to = at + 8 * half * staging_.pitch;
       if constexpr (kRows == HaloRows::kWidths) {
         stage_two<T>(to, place, c[0][i], c[0][i + 1]);
-      } else if constexpr (kSets == 2) {
+      } else if constexpr (kRows == HaloRows::kWidthSets) {
         stage_four<T>(to, place, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
       } else if (half == 0) {
         stage_four<T>(to, place, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
@@ -376,13 +386,13 @@ class HaloEpilogue {
     if constexpr (kRows == HaloRows::kWidths) {
       stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[0][i + 1]});
       stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
-    } else if (kSets == 1 || params_.plan.pair_rows) {
+    } else if constexpr (kRows == HaloRows::kWidthPhases) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
         stage_outputs<T>(run_rows_[0] + at + static_cast<uint32_t>(set * staging_.row_step), missing,
                          {c[set][i], c[set][i + 2], c[set][i + 1], c[set][i + 3]});
       }
-    } else if constexpr (kSets == 2) {
+    } else {
       stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]});
       stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[1][i + 2], c[0][i + 3], c[1][i + 3]});
     }
@@ -392,7 +402,7 @@ class HaloEpilogue {
   // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
   // by the swizzle, of fewer also because half of them begin with their second column.
   __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
-    const uint32_t next = static_cast<uint32_t>((paired_ ? 2 : 1) * staging_.pitch);
+    const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * staging_.pitch);
     const uint32_t mask = static_cast<uint32_t>(staging_.swizzle);
     const bool turned = kSets == 1 && lane_ % 2 != 0;
     // Of a thread's two columns.
@@ -461,7 +471,7 @@ class HaloEpilogue {
   __device__ __forceinline__ void store_box(const HaloStoredSegment& segment) const {
     const int d = item_.first[0] + segment.d;
     const int h = item_.first[1] + segment.h;
-    const int w = (item_.first[2] + segment.w) * (paired_ ? 2 : 1);
+    const int w = (item_.first[2] + segment.w) * (paired() ? 2 : 1);
     const hopper::BoxOrigin origin = kRows == HaloRows::kChannels
                                          ? hopper::BoxOrigin{first_channel(), item_.image, w, h, d}
                                          : hopper::BoxOrigin{w, first_channel(), h, d, item_.image};
@@ -470,11 +480,12 @@ class HaloEpilogue {
 
   __device__ __forceinline__ int slab_channels() const { return min(channels_left(), params_.plan.slab_channels); }
   __device__ __forceinline__ HaloTarget<T> target() const {
-    const int residues[3] = {residue(0), residue(1), residue(2)};
-    return HaloTarget<T>(params_, item_, residues, paired_, first_channel());
+    const int bits = hopper::computed_here(residue_);
+    const int residues[3] = {bits >> 2 & 1, bits >> 1 & 1, bits & 1};
+    return HaloTarget<T>(params_, item_, residues, paired(), first_channel());
   }
   __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
-    return HaloThreadStore<T>(params_, target(), paired_, slab_channels(), params_.plan.batch - item_.image, memory_);
+    return HaloThreadStore<T>(params_, target(), paired(), slab_channels(), params_.plan.batch - item_.image, memory_);
   }
 
   const HaloParams<T>& params_;
@@ -485,12 +496,10 @@ class HaloEpilogue {
   uint32_t address_;
   int warpgroup_;
   int lane_;
-  bool paired_;
   // Of the unit.
   HaloItem item_;
   int slab_channel_;
-  int residue_;  // a bit for each axis
-  bool keeps_;   // what it has of a pair of phases
+  int residue_;  // a bit for each axis, and that of the phase that is kept of a pair
   float bias_[kSets][2];
   // Of the batch, of runs.
   uint32_t run_rows_[2];  // where each of a thread's channels begins in shared memory

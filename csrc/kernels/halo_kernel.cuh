@@ -26,18 +26,8 @@ constexpr int kHaloMultiplyThreads = 32 * kHaloMultiplyWarps;
 constexpr int kMultipliersBarrier = 1;
 constexpr int kLoadersBarrier = 2;
 // Of a thread of each kind, as large as the accumulators leave room for.
-constexpr int halo_multiply_registers(int columns) { return columns == 256 ? 200 : 192; }
-constexpr int halo_load_registers(int columns) { return columns == 256 ? 104 : 120; }
-
-// Items that use the same weights: those of a split and a group.
-__device__ __forceinline__ uint32_t weight_classes(const HaloPlan& plan) {
-  return static_cast<uint32_t>(plan.splits * plan.groups);
-}
-// Resident weights stay in the ring where all items of a block use them.
-__device__ __forceinline__ bool keeps_weights(const HaloPlan& plan) {
-  const uint32_t classes = weight_classes(plan);
-  return plan.resident_weights && classes <= kHaloMaxClasses && gridDim.x % classes == 0;
-}
+constexpr int halo_multiply_registers(int columns) { return columns == 256 ? 208 : 192; }
+constexpr int halo_load_registers(int columns) { return columns == 256 ? 88 : 120; }
 
 // Walks over the items: see HaloItemRing.
 template <int kTerms>
@@ -48,11 +38,10 @@ __device__ __forceinline__ int item_walks(HaloLoad load) {
 // Chunks of all items, one after another: `load` brings one to a slot that may be written once `enter` returns. By a
 // whole warp or by one thread.
 template <HaloWalker kWalker, typename T, typename Load>
-__device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, const HaloShared& shared, uint32_t items,
-                                               Load&& load) {
+__device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, const HaloShared& shared, Load&& load) {
   const HaloPlan& plan = params.plan;
   HaloPlace place;
-  HaloLoadCursor<kWalker> cursor(plan, HaloItems<kWalker>(shared.barriers->items, items));
+  HaloLoadCursor<kWalker> cursor(plan, HaloItems<kWalker>(shared.barriers->items, params.items));
   for (; !cursor.ended(); cursor.advance()) {
     const HaloItem item(plan, cursor.index());
     const int phase = cursor.phase(plan, item);
@@ -69,13 +58,13 @@ __device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, cons
 
 // By the three warps that load: transposed on its way.
 template <typename T, int kTerms, bool kPlanes>
-__device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
+__device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const HaloShared& shared) {
   HaloBarriers& barriers = *shared.barriers;
   const int warp = hopper::warp_index() - kHaloMultiplyWarps;
-  HaloTransposer<T, kTerms, kPlanes> transposer(params, warp, HaloItems<HaloWalker::kWarpAhead>(barriers.items, items),
-                                                shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes, shared.sources,
-                                                barriers.box_full[warp]);
-  for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
+  HaloTransposer<T, kTerms, kPlanes> transposer(
+      params, warp, HaloItems<HaloWalker::kWarpAhead>(barriers.items, params.items),
+      shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes, shared.sources, barriers.box_full[warp]);
+  for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPlace& place) {
     barriers.enter_tile(place);
     transposer.load(chunk);
     barriers.publish_tile(place);
@@ -84,7 +73,7 @@ __device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const Ha
 
 // kImages: some may share a tile though the width is contiguous.
 template <typename T, int kTerms, bool kImages>
-__device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
+__device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   HaloBarriers& barriers = *shared.barriers;
   const int thread = static_cast<int>(threadIdx.x) - kHaloMultiplyThreads;
@@ -93,12 +82,12 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
       if (plan.box_images > 0) {
         fill_sources<T>(plan, thread, shared.sources);
         hopper::sync_threads<kLoadersBarrier, kHaloLoaderThreads>();
-        return load_boxes<T, kTerms, true>(params, shared, items);
+        return load_boxes<T, kTerms, true>(params, shared);
       }
     }
-    load_boxes<T, kTerms, false>(params, shared, items);
+    load_boxes<T, kTerms, false>(params, shared);
   } else if (params.load == HaloLoad::kThreads) {
-    for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
+    for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPlace& place) {
       barriers.enter_tile(place);
       if (params.source.pieces) {
         load_halo_tile<T, kTerms, true>(params, thread, chunk);
@@ -110,12 +99,12 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
   } else if (thread < 32) {
     // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
     if (thread > 0) return;
-    for_each_chunk<HaloWalker::kThread>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
+    for_each_chunk<HaloWalker::kThread>(params, shared, [&](const HaloChunk& chunk, const HaloPlace& place) {
       barriers.enter_tile(place);
       copy_halo_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[place.slot] : &barriers.copied[place.slot]);
     });
   } else if constexpr (kTerms == 2) {
-    for_each_chunk<HaloWalker::kWarp>(params, shared, items, [&](const HaloChunk& chunk, const HaloPlace& place) {
+    for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPlace& place) {
       hopper::barrier_wait(&barriers.copied[place.slot], place.parity);
       split_halo_tile(plan, thread - 32, chunk.panels);
       barriers.publish_tile(place);
@@ -125,14 +114,14 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
 
 // By one thread, which also claims the items.
 template <typename T>
-__device__ __forceinline__ void load_weights(const HaloParams<T>& params, const HaloShared& shared, uint32_t items) {
+__device__ __forceinline__ void load_weights(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   HaloBarriers& barriers = *shared.barriers;
-  const bool keeps = keeps_weights(plan);
+  const bool keeps = params.weight_classes > 0;
   HaloPlace place;
   hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
-  HaloClaims claims(barriers.items, params.counters, keeps ? weight_classes(plan) : 1);
-  HaloItems<HaloWalker::kThread> item(barriers.items, items);
+  HaloClaims claims(barriers.items, params.counters, keeps ? params.weight_classes : 1);
+  HaloItems<HaloWalker::kThread> item(barriers.items, params.items);
   for (bool first = true; !item.ended(); item.advance(), first = false) {
     if (!first) claims.claim();
     if (!first && keeps) continue;
@@ -150,8 +139,7 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
 }
 
 template <typename T, int kN, int kSets, int kTerms>
-__device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared,
-                                                   uint32_t items) {
+__device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   const int warp = hopper::warp_index();
   const bool second = warp >= 4;
@@ -167,9 +155,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
                                       shared.staging + warp * plan.staging.warp_bytes);
   HaloPlace tile;
   uint32_t turn_parity = second ? 0 : 1;  // the first warpgroup begins
-  const bool keeps = keeps_weights(plan);
-  bool begins = second && !plan.alternate;
-  HaloItems<HaloWalker::kWarp> walk(shared.barriers->items, items);
+  uint32_t lag = second ? params.lag_clocks : 0;
+  HaloItems<HaloWalker::kWarp> walk(shared.barriers->items, params.items);
   while (!walk.ended()) {
     const HaloItem item(plan, walk.index());
     int m_tile = item.split * units;
@@ -187,8 +174,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       for (int chunk = 0; chunk < chunks; ++chunk) {
         if (unit_loads || unit == 0) {
           hopper::barrier_wait(&shared.barriers->tile_full[tile.slot], tile.parity);
-          if (begins) hopper::wait_clocks(plan.lag_clocks());
-          begins = false;
+          if (lag > 0) hopper::wait_clocks(lag);
+          lag = 0;
         }
         const hopper::MatrixDescriptor b = b_base + static_cast<uint32_t>(tile.slot * (plan.slot_bytes() / 16));
 #pragma unroll
@@ -216,7 +203,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         for (int set = 0; set < kSets; ++set) fence_registers(c[set]);
       }
       reader.release_all();
-      if (last) reader.end_item(keeps);
+      if (last) reader.end_item(params.weight_classes > 0);
       epilogue.store(c);
       if (++phase_index == plan.phases) {
         phase_index = 0;
@@ -231,7 +218,6 @@ template <typename T, int kN, int kSets, int kTerms>
 __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __grid_constant__ HaloParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
   const HaloShared shared(params.plan.memory, halo_memory());
-  const uint32_t items = params.items;
   const int warp = hopper::warp_index();
   if (threadIdx.x == 0) {
     for (int i = 0; i < kHaloMaxRing; ++i) {
@@ -255,9 +241,9 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
   if (warp >= kHaloMultiplyThreads / 32) {
     hopper::give_registers<halo_load_registers(kSets * kN)>();
     if (warp < (kHaloMultiplyThreads + kHaloLoaderThreads) / 32) {
-      load_tiles<T, kTerms, halo_stores_images(kN, kSets)>(params, shared, items);
+      load_tiles<T, kTerms, halo_stores_images(kN, kSets)>(params, shared);
     } else if (threadIdx.x % 32 == 0) {
-      load_weights(params, shared, items);
+      load_weights(params, shared);
     }
   } else {
     hopper::take_registers<halo_multiply_registers(kSets * kN)>();
@@ -265,7 +251,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     fill_staging_tables(params, kHaloMultiplyThreads, shared.columns, shared.segments);
     fill_shifts(params.plan, shared.shifts);
     hopper::sync_threads<kMultipliersBarrier, kHaloMultiplyThreads>();
-    multiply_and_store<T, kN, kSets, kTerms>(params, shared, items);
+    multiply_and_store<T, kN, kSets, kTerms>(params, shared);
   }
 #endif
 }

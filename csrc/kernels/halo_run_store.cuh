@@ -1,7 +1,9 @@
 // Runs (see halo_staging.h): a channel's rows as they follow one another in the output. They are staged element by
-// element, with the alignment that the batch's first row has in memory: the copy engine stores a channel's whole
-// sectors in the background, threads what is left at both ends.
+// element, with the alignment that the batch's first row has in memory, and leave in pieces of 16 bytes: neighbouring
+// threads store a channel's whole sectors together, and what is left at both ends element by element.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/halo_target.cuh"
 #include "kernels/hopper.cuh"
@@ -80,8 +82,7 @@ class HaloRunStore {
                                            low_bits(row(segments_[segment]) + channel * channel_bytes(), kAligned));
   }
 
-  // The batch that begins with `segment`; returns the one with which the next begins. The lanes' copies by the copy
-  // engine are one group.
+  // The batch that begins with `segment`; returns the one with which the next begins.
   __device__ __forceinline__ int store(int segment) const {
     const HaloStoredSegment first = segments_[segment];
     const int next = segment + first.step;
@@ -104,6 +105,8 @@ class HaloRunStore {
   static constexpr int kBytes = static_cast<int>(sizeof(T));
   static constexpr int kSector = 32;
   static constexpr int kAligned = 16;  // bytes that staging and memory have alike
+  static constexpr int kPiece = kAligned;
+  static constexpr int kLanes = 8;  // of a channel: a line of 128 bytes at once
 
   // One channel's bytes `begin` to `end` from a row's `destination` on; `offset`: of the row in the batch.
   struct Run {
@@ -112,26 +115,6 @@ class HaloRunStore {
     int begin;
     int end;
   };
-  // The same, counted from the beginning of the sector that `destination` lies in.
-  struct Channel {
-    unsigned char* to;
-    uint32_t from;
-    int before;  // of the sector
-    bool exists;
-
-    __device__ __forceinline__ Channel(const HaloRunStore& store, const Run& run, int channel) {
-      to = run.destination + channel * store.channel_bytes();
-      before = low_bits(to, kSector);
-      to -= before;
-      // The batch's first row is aligned as this one would be without its offset.
-      from = store.memory_ +
-             static_cast<uint32_t>(channel * store.staging_.pitch + (run.offset - before + kAligned - 1 & -kAligned));
-      exists = channel < store.channels_;
-    }
-    __device__ __forceinline__ int begin(const Run& run) const { return before + run.begin; }
-    __device__ __forceinline__ int end(const Run& run) const { return before + run.end; }
-  };
-
   __device__ __forceinline__ static int low_bits(const unsigned char* at, int modulus) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(at)) & modulus - 1;
   }
@@ -149,49 +132,59 @@ class HaloRunStore {
                target_.left[2] * kBytes - (segment.w - segment.first) * staging_.column_bytes);
   }
 
-  // Of every channel.
+  // Of every channel. The code is short of registers: most of them hold sums that are yet to be staged.
   __device__ __forceinline__ void store_run(const Run& run) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const Channel sectors(*this, run, lane);
-    const int begin = sectors.begin(run) + kSector - 1 & -kSector;
-    const int end = sectors.end(run) & -kSector;
-    if (sectors.exists && begin < end) {
-      hopper::copy_to_global(sectors.to + begin, sectors.from + static_cast<uint32_t>(begin),
-                             static_cast<uint32_t>(end - begin));
+    const int lane = hopper::computed_here(static_cast<int>(threadIdx.x) % 32);
+    const int sub = lane % kLanes;
+#pragma unroll 1
+    for (int channel = lane / kLanes; channel < params_.plan.slab_channels; channel += 32 / kLanes) {
+      // All counted from the beginning of the sector that the row's destination lies in.
+      unsigned char* to = run.destination + channel * channel_bytes();
+      const int before = low_bits(to, kSector);
+      to -= before;
+      // The batch's first row is aligned as this one would be without its offset.
+      const int staged_row = channel * staging_.pitch + (run.offset - before + kAligned - 1 & -kAligned);
+      const uint32_t from = memory_ + static_cast<uint32_t>(staged_row);
+      const int begin = before + run.begin;
+      const int end = channel < channels_ ? before + run.end : begin;
+      const int first = begin + kSector - 1 & -kSector;  // of the whole sectors
+      const int last = end & -kSector;
+      store_elements(begin + sub * kBytes, min(first, end), to, from);
+      store_elements(max(first, last) + sub * kBytes, end, to, from);
+      store_pieces(first + sub * kPiece, last, to, from);
     }
-    store_ends(run, lane % 16, lane >= 16);
   }
 
-  // What is left of a channel's first sector or, of the `tail`, its last one: in pieces that are as large as their
-  // alignment, which memory and staging share, allows.
-  __device__ __forceinline__ void store_ends(const Run& run, int channel, bool tail) const {
-    const Channel ends(*this, run, channel);
-    const int begin = ends.begin(run);
-    const int end = ends.end(run);
-    const int first = begin + kSector - 1 & -kSector;  // of the whole sectors
-    const int last = end & -kSector;
-    int at = tail ? max(last, first) : begin;
-    const int left = tail ? end : min(first, end);
-    if (!ends.exists || at >= left) return;
-    const auto copy = [&](auto piece, bool fits) {
-      using Piece = decltype(piece);
-      if (!fits) return;
-      *reinterpret_cast<Piece*>(ends.to + at) = hopper::load_shared<Piece>(ends.from + static_cast<uint32_t>(at));
-      at += static_cast<int>(sizeof(Piece));
-    };
-    const auto grow = [&](auto piece) {
-      constexpr int kSize = sizeof(piece);
-      copy(piece, (at & kSize) != 0 && at + kSize <= left);
-    };
-    const auto shrink = [&](auto piece) { copy(piece, at + static_cast<int>(sizeof(piece)) <= left); };
-    if constexpr (kBytes == 2) grow(uint16_t());
-    grow(uint32_t());
-    grow(uint2());
-    grow(uint4());
-    shrink(uint4());
-    shrink(uint2());
-    shrink(uint32_t());
-    if constexpr (kBytes == 2) shrink(uint16_t());
+  // A thread's pieces from `at` on, kLanes apart; two are on their way at a time.
+  __device__ __forceinline__ void store_pieces(int at, int end, unsigned char* to, uint32_t from) const {
+    constexpr int kNext = kLanes * kPiece;
+    from += static_cast<uint32_t>(at);
+    to += at;
+#pragma unroll 1
+    for (int left = end - at; left > 0; left -= 2 * kNext) {
+      const bool second = left > kNext;
+      const uint4 piece = hopper::load_shared<uint4>(from);
+      const uint4 next = hopper::load_shared<uint4>(second ? from + kNext : from);
+      *reinterpret_cast<uint4*>(to) = piece;
+      if (second) *reinterpret_cast<uint4*>(to + kNext) = next;
+      from += 2 * kNext;
+      to += 2 * kNext;
+    }
+  }
+
+  // ... its elements, of less than a sector. What does not exist is read from where nothing else is written meanwhile.
+  __device__ __forceinline__ void store_elements(int at, int end, unsigned char* to, uint32_t from) const {
+    using Element = std::conditional_t<kBytes == 2, uint16_t, uint32_t>;
+    constexpr int kNext = kLanes * kBytes;
+    static_assert(kSector <= 2 * kNext);
+    from += static_cast<uint32_t>(at);
+    to += at;
+    const bool first = at < end;
+    const bool second = kNext < kSector && at + kNext < end;
+    const Element element = hopper::load_shared<Element>(first ? from : memory_);
+    const Element next = hopper::load_shared<Element>(second ? from + kNext : memory_);
+    if (first) *reinterpret_cast<Element*>(to) = element;
+    if (second) *reinterpret_cast<Element*>(to + kNext) = next;
   }
 
   const HaloParams<T>& params_;

@@ -32,7 +32,8 @@ static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of 
 
 enum class HaloRows {
   kWidths,       // [channel][place]: a thread's two columns are neighbours
-  kWidthPhases,  // ... and so are their two phases
+  kWidthPhases,  // ... and so are their two phases, in rows r and r + 8
+  kWidthSets,    // ... in the two sets
   kChannels,     // [place][channel]
 };
 

@@ -69,6 +69,13 @@ __device__ __forceinline__ void copy_to_shared(void* destination, const void* so
 // theirs, and its branches part no lanes.
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0); }
 
+// The same value. What follows from it is computed where it is used: the compiler would compute it once, early, and
+// keep it in registers that are not left.
+__device__ __forceinline__ int computed_here(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // True in one lane of a warp, always the same. The compiler knows that there is no other.
 __device__ __forceinline__ bool elect_lane() {
   uint32_t elected;
@@ -149,11 +156,6 @@ __device__ __forceinline__ void copy_box_to_global(const void* map, const void* 
       "r"(shared_address(source)), "r"(origin.at[0]), "r"(origin.at[1]), "r"(origin.at[2]), "r"(origin.at[3]),
       "r"(origin.at[4])
       : "memory");
-}
-// Contiguous bytes, as copy_to_shared, the other way and in the background.
-__device__ __forceinline__ void copy_to_global(void* destination, uint32_t source, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes)
-               : "memory");
 }
 // A thread's copies to global memory since the last commit become a group.
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
