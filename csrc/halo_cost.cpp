@@ -10,63 +10,65 @@
 namespace convt3d {
 namespace {
 
-// Fitted to measured times on an H200: 21,394 candidates of the public layers in three precisions and both layouts;
-// near the fastest the model is right to 11 % (root mean square).
+// Fitted to measured times on an H200: 8,000 candidates of the public layers in three precisions and both layouts, most
+// of them near the cheapest; near the fastest the model is right to 17 % (root mean square).
 
 constexpr int kMultiprocessors = 132;
 // One's share of the device memory's throughput, and what makes memory slower.
 constexpr double kBytesPerClock = 15.6;
-constexpr double kBurstBytes = 7504;      // that a warp may hand over at once, where channels are contiguous
-constexpr double kBurstOverhead = 0.685;  // of each further so many
+constexpr double kBurstBytes = 7550;      // that a warp may hand over at once, where channels are contiguous
+constexpr double kBurstOverhead = 0.603;  // of each further so many
 // What the copy engine takes for a row of a box.
-constexpr double kEngineRowClocks = 1.5;
-constexpr double kEngineByteClocks = 0.0313;
+constexpr double kEngineRowClocks = 2.92;
+constexpr double kEngineByteClocks = 0.00204;
 // Memory, the copy engine and all else that a block does are the more in each other's way the closer they are.
-constexpr double kSharpness = 33;
+constexpr double kSharpness = 12.7;
 
-constexpr double kLoaderBytesPerClock = 2.24;  // what threads load
-constexpr double kTransposeBytesPerClock = 11.4;
-constexpr double kTranspose16BytesPerClock = 8.29;  // of 16-bit elements
-constexpr double kPlanesBytesPerClock = 15.1;       // of boxes of planes
-constexpr double kPlanes16BytesPerClock = 11.5;
-constexpr double kTermsPlanesRate = 0.424;
-constexpr double kTransposedBoxClocks = 166;  // of each box
-constexpr double kTermsBoxOverhead = 1.5;
-constexpr double kCopyBytesPerClock = 54;
-constexpr double kCopyTermsRate = 0.226;
-constexpr double kLoadClocks = 5930;         // until a tile begins to arrive
-constexpr double kChunkLoadClocks = 4637;    // ... of a chunk, which the products of the chunks before hide
-constexpr double kExposedLoads = 0.124;      // of what they do not hide
-constexpr double kLoaderChunkClocks = 1710;  // of a chunk, for those who load, beside its bytes
-constexpr double kStartClocks = 24550;       // of the launch, until products begin
-constexpr double kSingleSlotLoads = 0.217;   // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.072;           // of the shorter of loading and computing, what the longer does not hide
+constexpr double kLoaderBytesPerClock = 2.49;  // what threads load
+constexpr double kTransposeBytesPerClock = 14;
+constexpr double kTranspose16BytesPerClock = 7.76;  // of 16-bit elements
+constexpr double kPlanesBytesPerClock = 11.2;       // of boxes of planes
+constexpr double kPlanes16BytesPerClock = 9.94;
+constexpr double kTermsPlanesRate = 0.623;
+constexpr double kTransposedBoxClocks = 111;  // of each box
+constexpr double kTermsBoxOverhead = 2.75;
+constexpr double kCopyBytesPerClock = 25.3;
+constexpr double kCopyTermsRate = 0.402;
+constexpr double kLoadClocks = 4140;         // until a tile begins to arrive
+constexpr double kChunkLoadClocks = 4720;    // ... of a chunk, which the products of the chunks before hide
+constexpr double kExposedLoads = 0.162;      // of what they do not hide
+constexpr double kLoaderChunkClocks = 1290;  // of a chunk, for those who load, beside its bytes
+constexpr double kStartClocks = 6320;        // of the launch, until products begin
+constexpr double kSingleSlotLoads = 0.397;   // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.153;           // of the shorter of loading and computing, what the longer does not hide
 
-constexpr double kProductColumns = 92;  // an instruction of fewer takes as long
-constexpr double kProductOverhead = 1.19;
-constexpr double kTermsProductOverhead = 1.18;
-constexpr double kTurnProductClocks = 32;  // more for a product while one warpgroup multiplies alone
-constexpr double kTurnStoreOverhead = 1.03;
-constexpr double kStageClocks = 731;   // until a stage of weights arrives, unless the ring runs ahead for so long
-constexpr double kHeldStages = 0.621;  // that are multiplied meanwhile, for each term
+constexpr double kProductColumns = 90.6;  // an instruction of fewer takes as long
+constexpr double kProductOverhead = 1.1;
+constexpr double kTermsProductOverhead = 1.1;
+constexpr double kTurnProductClocks = 29.2;  // more for a product while one warpgroup multiplies alone
+constexpr double kTurnStoreOverhead = 1.1;
+constexpr double kStageClocks = 958;  // until a stage of weights arrives
+constexpr double kWeightBytesPerClock = 21.6;
+constexpr double kHeldStages = 0.512;  // of the ring, for each term, into which nothing is on its way
 
-constexpr double kBoxOutputClocks = 0.029;   // of staging an output
-constexpr double kBoxByteClocks = 0.0126;    // until the copy engine has read it
-constexpr double kBox16Factor = 0.0807;      // of 16-bit elements
-constexpr double kBatchesOverhead = 3.18;    // of staging, where a unit has several batches
-constexpr double kRunOutputClocks = 0.0951;  // of staging an output
-constexpr double kRun16Factor = 1.1;         // ... of 16 bits
-constexpr double kRunByteClocks = 0.0251;
-constexpr double kRunEndsBytes = 361;         // that would take as long as a run's ends
+constexpr double kBoxOutputClocks = 0.0434;  // of staging an output
+constexpr double kBoxByteClocks = 0.00113;   // until the copy engine has read it
+constexpr double kBox16Factor = 0.0809;      // of 16-bit elements
+constexpr double kBatchesOverhead = 1.9;     // of staging, where a unit has several batches
+constexpr double kRunOutputClocks = 0.0425;  // of staging an output
+constexpr double kRun16Factor = 0.676;       // ... of 16 bits
+constexpr double kRunClocks = 67.6;          // of a channel's run, that a warp stores
+constexpr double kRunPieceClocks = 44.3;     // ... of each so many bytes
+constexpr int kRunPieceBytes = 256;
 constexpr double kThreadOutputClocks = 0.35;  // of an output that a thread stores: least in counters of older kernels
-constexpr double kRegisterOutputClocks = 0.0198;
-constexpr double kHiddenProducts = 0.0108;  // during which a unit's only batch is stored in the background
-constexpr double kUnitBeginClocks = 458;    // until a unit's first product
-constexpr double kUnitClocks = 933;         // from its last one until it stores
-constexpr double kHandOverClocks = 79;      // of a box, or another segment
-constexpr double kBatchClocks = 14;         // of a further batch
-constexpr double kRunBatchClocks = 165;
-constexpr double kPartClocks = 1930;  // of what threads store although the rest are boxes
+constexpr double kRegisterOutputClocks = 0.0199;
+constexpr double kHiddenProducts = 0.0367;  // during which a unit's only batch is stored in the background
+constexpr double kUnitBeginClocks = 1020;   // until a unit's first product
+constexpr double kUnitClocks = 625;         // from its last one until it stores
+constexpr double kHandOverClocks = 251;     // of a box, or another segment
+constexpr double kBatchClocks = 11.2;       // of a further batch
+constexpr double kRunBatchClocks = 108;
+constexpr double kPartClocks = 3680;  // of what threads store although the rest are boxes
 
 double outputs_of_item(const HaloPlan& plan) {
   return static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
@@ -109,24 +111,26 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   const double bytes = outputs * element_bytes;
   const bool half = element_bytes == 2;
   double stage;  // by the warps that multiply
-  double copy;   // by the copy engine
+  double leave;  // by the copy engine or, of runs, by the warps
   if (staging.boxes()) {
     stage = outputs * kBoxOutputClocks * (batches(staging) > 1 ? kBatchesOverhead : 1);
-    copy = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
+    leave = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
   } else if (staging.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double row_bytes = static_cast<double>(std::min(staging.columns, plan.tile[2])) * staging.column_bytes;
     const double run_bytes = staging.joined_rows ? row_bytes * staging.rows * staging.batch : row_bytes;
-    copy = bytes * kRunByteClocks * (1 + kRunEndsBytes / run_bytes);
+    const double runs =
+        units * (staging.joined_rows ? batches(staging) : std::max(staging.segments[0], staging.segments[1]));
+    leave = runs * plan.slab_channels * (kRunClocks + kRunPieceClocks * std::ceil(run_bytes / kRunPieceBytes));
   } else {
     stage = outputs * (staging.way == HaloWay::kRegisters ? kRegisterOutputClocks : kThreadOutputClocks);
-    copy = 0;
+    leave = 0;
   }
   const int further = batches(staging) - 1;
-  if (further == 0 && staging.halves == 1) copy = std::max(copy - kHiddenProducts * products, 0.0);
+  if (staging.boxes() && further == 0 && staging.halves == 1) leave = std::max(leave - kHiddenProducts * products, 0.0);
   const int64_t segments =
       ceil_div(std::max(staging.segments[0], staging.segments[1]), staging.boxes() ? staging.box_rows : 1);
-  return stage + copy +
+  return stage + leave +
          units *
              (kUnitClocks + static_cast<double>(segments) * kHandOverClocks +
               further * (staging.runs() ? kRunBatchClocks : kBatchClocks) + (staging.part[0] >= 0 ? kPartClocks : 0));
@@ -143,10 +147,11 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
 
   const double stages = static_cast<double>(most_stages(plan));  // of the slowest split
   const double stage_columns = plan.stage_products() * std::max<double>(plan.n, kProductColumns);
-  const double ahead = std::max(plan.ring - 1 - kHeldStages * plan.terms, 0.0) * stage_columns;
-  const double products = stages * stage_columns * (two_terms ? kTermsProductOverhead : kProductOverhead) +
-                          units * kUnitBeginClocks +
-                          (plan.resident_weights ? 0 : stages * std::max(kStageClocks - ahead, 0.0));
+  const double in_flight = std::max(plan.ring - 1 - kHeldStages * plan.terms, 0.5);
+  const double computed = stage_columns * (two_terms ? kTermsProductOverhead : kProductOverhead);
+  const double arriving =
+      plan.resident_weights ? 0 : std::max(kStageClocks / in_flight, kHaloStageBytes / kWeightBytesPerClock);
+  const double products = stages * std::max(computed, arriving) + units * kUnitBeginClocks;
   const double store = store_clocks(element_bytes, plan, products);
   const double turn = products / 2 + stages * plan.stage_products() * kTurnProductClocks;  // of one warpgroup
   const double hidden = products * (plan.slots - 1) / loads;                               // of the load of a chunk

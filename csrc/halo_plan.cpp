@@ -70,6 +70,11 @@ int64_t segments_bytes(const HaloPlan& plan) {
   return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
 }
 
+// Of two stages more than there are: shifts are read ahead.
+int64_t shifts_bytes(const HaloPlan& plan) {
+  return round_up((plan.segment_first[plan.phases * plan.sets] + 2) * plan.stage_steps() * int64_t{2}, 128);
+}
+
 int64_t boxes_bytes(const HaloPlan& plan) {
   return plan.transposes() ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
 }
@@ -93,7 +98,7 @@ HaloPlan complete(HaloPlan plan) {
   memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
   memory.columns = take(2 * int64_t{plan.table_columns()} * kHaloColumnBytes, 16);
   memory.segments = take(segments_bytes(plan), 16);
-  memory.shifts = take(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
+  memory.shifts = take(shifts_bytes(plan), 128);
   memory.boxes = take(boxes_bytes(plan), 128);
   memory.sources = take(sources_bytes(plan), 128);
   memory.bytes = static_cast<int32_t>(at);
@@ -157,9 +162,8 @@ int64_t staging_bytes(const HaloStaging& staging) {
 
 // Of shared memory, what neither tiles nor staging nor the ring take.
 int64_t beside_staging(const HaloPlan& plan) {
-  const int64_t table = round_up(plan.segment_first[plan.phases * plan.sets] * plan.stage_steps() * 2, 128);
   return kHaloBarrierBytes + kSwizzleBytes + 2 * plan.table_columns() * kHaloColumnBytes + segments_bytes(plan) +
-         table + boxes_bytes(plan) + sources_bytes(plan);
+         shifts_bytes(plan) + boxes_bytes(plan) + sources_bytes(plan);
 }
 
 // Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.

@@ -63,7 +63,7 @@ __device__ __forceinline__ void fence_registers(float (&c)[kN]) {
 }
 
 // The weights of a warpgroup's items, stage after stage, and the slots that its products leave behind. Every warp hands
-// back what it has read on its own.
+// back what it has read on its own. Between two stages' products there is time for few instructions.
 class HaloReader {
  public:
   __device__ __forceinline__ HaloReader(const HaloShared& shared, const HaloPlan& plan)
@@ -77,20 +77,23 @@ class HaloReader {
     hopper::barrier_wait(&barriers_->weights_full[place_.slot], place_.parity);
     return base_ + static_cast<uint32_t>(place_.slot * (kHaloStageBytes / 16));
   }
-  // The products of the stage were committed.
+  // The products of the stage were committed. At most two stages are passed and not handed back, unless they stay.
   __device__ __forceinline__ void pass_stage() {
     place_.advance(ring_);
     ++held_;
   }
   // All products but those of the last stage are done.
-  __device__ __forceinline__ void release_before() {
-    if (!resident_) release(held_ - 1);
-    release_tile();
-  }
+  __device__ __forceinline__ void release_before() { release_stage(!resident_ && held_ > 1); }
   // All issued products are done.
   __device__ __forceinline__ void release_all() {
-    if (!resident_) release(held_);
+    release_stage(!resident_ && held_ > 0);
+    release_stage(!resident_ && held_ > 0);
     release_tile();
+  }
+  // ... of the tile that was left.
+  __device__ __forceinline__ void release_tile() {
+    if (tile_ >= 0 && threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->tile_empty[tile_]);
+    tile_ = -1;
   }
   __device__ __forceinline__ void leave_tile(int slot) {
     release_tile();  // of a unit without products
@@ -102,20 +105,18 @@ class HaloReader {
       place_ = HaloPlace();
       held_ = 0;
     } else {
-      release(held_);
+#pragma unroll 1
+      while (held_ > 0) release_stage(true);
     }
   }
 
  private:
-  __device__ __forceinline__ void release(int stages) {
-    for (; stages > 0; --stages, --held_) {
-      if (threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->weights_empty[free_.slot]);
-      free_.advance(ring_);
-    }
-  }
-  __device__ __forceinline__ void release_tile() {
-    if (tile_ >= 0 && threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->tile_empty[tile_]);
-    tile_ = -1;
+  // The oldest that is held, if `is`; without a branch.
+  __device__ __forceinline__ void release_stage(bool is) {
+    if (is && threadIdx.x % 32 == 0) hopper::barrier_arrive(&barriers_->weights_empty[free_]);
+    const int next = free_ + 1 == ring_ ? 0 : free_ + 1;
+    free_ = is ? next : free_;
+    held_ -= is ? 1 : 0;
   }
 
   HaloBarriers* barriers_;
@@ -123,9 +124,9 @@ class HaloReader {
   bool resident_;
   hopper::MatrixDescriptor base_;
   HaloPlace place_;
-  HaloPlace free_;  // next to hand back
-  int held_ = 0;    // stages passed and not handed back
-  int tile_ = -1;   // slot of the tile's ring that was left
+  int free_ = 0;   // slot that is handed back next
+  int held_ = 0;   // stages passed and not handed back
+  int tile_ = -1;  // slot of the tile's ring that was left
 };
 
 // One segment: every tap of one set of accumulators on one chunk of channels. `b`: descriptor of the warpgroup's first
@@ -134,18 +135,24 @@ template <typename T, int kN>
 __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
                                                  float (&c)[kN / 2], HaloReader& reader) {
   constexpr int kBlock = kHaloBlockBytes / 16;
-  for (int stage = 0; stage < steps / kHaloStageBlocks; ++stage) {
+  const int stages = steps / kHaloStageBlocks;
+  const uint2* stage_shifts = reinterpret_cast<const uint2*>(shifts);
+  uint2 next = stage_shifts[0];
+#pragma unroll 1
+  for (int stage = 0; stage < stages; ++stage) {
+    const uint2 shift = next;
     const hopper::MatrixDescriptor a = reader.arrived();
-    const ushort4 shift = reinterpret_cast<const ushort4*>(shifts)[stage];
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, a.bits(), (b + shift.x).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + kBlock).bits(), (b + shift.y).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + 2 * kBlock).bits(), (b + shift.z).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + 3 * kBlock).bits(), (b + shift.w).bits());
+    hopper::Wgmma<T, kN>::multiply(c, a.bits(), (b + (shift.x & 0xFFFF)).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + kBlock).bits(), (b + (shift.x >> 16)).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + 2 * kBlock).bits(), (b + (shift.y & 0xFFFF)).bits());
+    hopper::Wgmma<T, kN>::multiply(c, (a + 3 * kBlock).bits(), (b + (shift.y >> 16)).bits());
     hopper::wgmma_commit();
-    hopper::wgmma_wait<1>();
+    next = stage_shifts[stage + 1];  // read ahead
     reader.pass_stage();
+    hopper::wgmma_wait<1>();
     reader.release_before();
+    reader.release_tile();
   }
   const int left = steps % kHaloStageBlocks;
   if (left == 0) return;
@@ -156,9 +163,10 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
     hopper::Wgmma<T, kN>::multiply(c, (a + static_cast<uint32_t>(i * kBlock)).bits(), (b + shifts[i]).bits());
   }
   hopper::wgmma_commit();
-  hopper::wgmma_wait<1>();
   reader.pass_stage();
+  hopper::wgmma_wait<1>();
   reader.release_before();
+  reader.release_tile();
 }
 
 // Of one step of K of two terms: the products with a low term, which come before those of the high terms, as the tensor
@@ -192,22 +200,31 @@ __device__ __forceinline__ void multiply_segment_of_terms(int steps, const uint1
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) c[i] += products[i];
   };
+  const uint32_t* stage_shifts = reinterpret_cast<const uint32_t*>(shifts);
+  uint32_t first_shifts = stage_shifts[0];
+  uint32_t second_shifts = stage_shifts[1];
   int step = 0;
+#pragma unroll 1
   for (; step + 4 <= steps; step += 4) {
-    const ushort2 first = *reinterpret_cast<const ushort2*>(shifts + step);
-    const ushort2 second = *reinterpret_cast<const ushort2*>(shifts + step + 2);
+    const uint64_t b0 = b + (first_shifts & 0xFFFF);
+    const uint64_t b1 = b + (first_shifts >> 16);
+    const uint64_t b2 = b + (second_shifts & 0xFFFF);
+    const uint64_t b3 = b + (second_shifts >> 16);
     const uint64_t a = next();
     const uint64_t a2 = next();
     hopper::wgmma_fence();
-    multiply_low<false, kN>(products, a, b + first.x, b_low);
-    multiply_low<true, kN>(products, a + kStep, b + first.y, b_low);
-    multiply_low<true, kN>(products, a2, b + second.x, b_low);
-    multiply_low<true, kN>(products, a2 + kStep, b + second.y, b_low);
-    Product::multiply(products, a, b + first.x);
-    Product::multiply(products, a + kStep, b + first.y);
-    Product::multiply(products, a2, b + second.x);
-    Product::multiply(products, a2 + kStep, b + second.y);
+    multiply_low<false, kN>(products, a, b0, b_low);
+    multiply_low<true, kN>(products, a + kStep, b1, b_low);
+    multiply_low<true, kN>(products, a2, b2, b_low);
+    multiply_low<true, kN>(products, a2 + kStep, b3, b_low);
+    Product::multiply(products, a, b0);
+    Product::multiply(products, a + kStep, b1);
+    Product::multiply(products, a2, b2);
+    Product::multiply(products, a2 + kStep, b3);
     hopper::wgmma_commit();
+    stage_shifts += 2;  // read ahead
+    first_shifts = stage_shifts[0];
+    second_shifts = stage_shifts[1];
     flush();
   }
   for (; step < steps; step += 2) {
