@@ -191,6 +191,8 @@ TILED = {
         Problem("image_planes_unstrided", 43, 44, 200, (3, 4, 4), (3, 4, 3), (1, 1, 1), (0, 1, 1)),
         Problem("image_planes_of_groups", 45, 180, 80, (3, 4, 4), (3, 4, 4), (2, 2, 2), (1, 1, 1), groups=2),
         Problem("image_planes_of_four", 62, 132, 200, (5, 4, 4), (4, 3, 4), (1, 1, 2), (0, 1, 1)),
+        # ... of which a warp keeps one phase of the width until it has the other.
+        Problem("image_pairs", 45, 68, 72, (5, 4, 4), (4, 5, 6), (2, 1, 2), (0, 1, 1)),
         Problem("phase_halos", 2, 136, 48, (6, 9, 20), (4, 6, 4), (2, 2, 2), (1, 2, 1), (1, 0, 1)),
         Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
     ]

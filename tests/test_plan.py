@@ -102,7 +102,7 @@ def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, str
         ("joined", "fp16", "joined=4"),
         ("joined_four", "bf16", "joined=4"),
         ("joined_four", "tf32", "joined=[24]"),
-        ("joined_four", "fp32", "joined=2"),
+        ("joined_four", "fp32", "joined=[24]"),
         ("not_joined", "fp16", "joined=1"),
     ],
 )
@@ -144,8 +144,8 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
                 ("image_planes", 2, 1, ["fp32", "tf32"]),
                 ("image_planes_unstrided", 1, 0, ["tf32", "fp16", "bf16"]),
                 ("image_planes_of_groups", 2, 1, ["fp32", "tf32", "fp16", "bf16"]),
-                ("image_planes_of_four", 1, 1, ["tf32"]),
-                ("image_planes_of_four", 2, 0, ["fp32", "fp16", "bf16"]),
+                ("image_planes_of_four", 2, 0, ["fp32", "tf32", "fp16", "bf16"]),
+                ("image_pairs", 1, 1, ["tf32", "fp16", "bf16"]),
             ]
             for precision in precisions
         ),
