@@ -27,7 +27,7 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
     grep -xE '[0-9]+\.[0-9]+' | tr -d . | sed 's/^90$$/90a/' | sort -u | paste -sd';')
 
 PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
-CPP_SOURCES := $(shell find csrc examples tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
+CPP_SOURCES := $(shell find benchmarks csrc examples tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
 
 # Threads of several test processes would wait for each other.
 TEST_THREADS = $(if $(filter-out 0,$(TEST_WORKERS)),OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1})

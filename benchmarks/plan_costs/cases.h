@@ -1,0 +1,29 @@
+// What both programs beside this file read: one case a line of standard input or of a string, as costs.py writes it.
+#pragma once
+
+#include <istream>
+#include <string>
+
+#include "halo_plan.h"
+#include "problem.h"
+
+struct Case {
+  std::string name;
+  std::string precision;
+  std::string layout;
+  convt3d::Problem problem;
+  bool bias = false;
+
+  bool channels_last() const { return layout == "NDHWC"; }
+  bool half() const { return precision == "fp16"; }
+  convt3d::HaloElement element() const { return {half() ? 2 : 4, precision == "fp32" ? 2 : 1}; }
+};
+
+inline std::istream& operator>>(std::istream& in, Case& value) {
+  convt3d::Problem& p = value.problem;
+  in >> value.name >> value.precision >> value.layout >> p.batch >> p.in_channels >> p.out_channels >> p.groups;
+  for (convt3d::Int3* sizes : {&p.input_size, &p.kernel_size, &p.stride, &p.padding, &p.output_padding, &p.dilation}) {
+    for (int64_t& size : *sizes) in >> size;
+  }
+  return in >> value.bias;
+}
