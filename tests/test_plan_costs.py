@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "plan_costs"))
 import costs
 
 from convt3d._explain import forward_plan
-from convt3d.benchmark.layers import select_layers
+from convt3d.benchmark.layers import LAYOUTS, select_layers
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,7 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> costs.Model:
     with times.open("w") as out:
         for layer in select_layers(["kb73", "nnunet_64_64"]):
             for precision in costs.PRECISIONS:
-                for layout in costs.LAYOUTS:
+                for layout in LAYOUTS:
                     plan = forward_plan(layer, precision, layout, has_wgmma=True).plan
                     clocks = float(plan.rpartition(" clocks=")[2])
                     out.write(f"{layer.name} {precision} {layout} {clocks / costs.CLOCKS_PER_MS} {plan}\n")

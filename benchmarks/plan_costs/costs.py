@@ -2,7 +2,7 @@
 
 With a GPU of compute capability 9.0, nvcc and the installed package:
 
-    python benchmarks/plan_costs/costs.py sweep times.txt      # some minutes; a line for each plan
+    python benchmarks/plan_costs/costs.py sweep times.txt      # a line for each plan
     python benchmarks/plan_costs/costs.py fit times.txt        # without a GPU; --write changes csrc/halo_cost.cpp
 
 A sweep is of the constants that the source tree has then: plans that it no longer knows are left out and counted. After
@@ -26,18 +26,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from convt3d.benchmark.layers import suite
+from convt3d.benchmark import layers
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent.parent / "csrc"
 BUILD = HERE.parent.parent / "build" / "plan_costs"
-PLAN_SOURCES = ("halo_plan", "halo_rows", "halo_staging", "plan", "phase_map", "depthwise_plan", "forward_plan")
-PRECISIONS = ("tf32", "fp16", "fp32")
-LAYOUTS = ("NCDHW", "NDHWC")
+PLAN_SOURCES = ("halo_plan", "halo_rows", "halo_staging", "phase_map")
+PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != "bf16")  # whose plans are those of fp16
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
 FIXED = ("kBytesPerClock", "kThreadOutputClocks")
-CLOCKS_PER_MS = 1.755e6  # of the H200's multiprocessors under load
+CLOCKS_PER_MS = float(re.findall(r"kClocksPerMs = (\S+);", (CSRC / "explain.cpp").read_text())[0])
 
 Key = tuple[str, str, str]  # layer, precision, layout
 
@@ -45,7 +44,7 @@ Key = tuple[str, str, str]  # layer, precision, layout
 def case_lines() -> dict[Key, str]:
     """Every layer in every precision and layout, as ``cases.h`` reads them."""
     lines = {}
-    for layer in suite():
+    for layer in layers.suite():
         sizes = [
             layer.batch,
             layer.in_channels,
@@ -60,7 +59,7 @@ def case_lines() -> dict[Key, str]:
             int(layer.bias),
         ]
         for precision in PRECISIONS:
-            for layout in LAYOUTS:
+            for layout in layers.LAYOUTS:
                 lines[layer.name, precision, layout] = " ".join([layer.name, precision, layout, *map(str, sizes)])
     return lines
 
@@ -79,7 +78,7 @@ def sweep(options: argparse.Namespace) -> None:
         )
         engines.append(engine)
     sources = [*engines, HERE / "sweep.cu", CSRC / "kernels" / "tensor_map.cu"]
-    sources += [CSRC / f"{name}.cpp" for name in (*PLAN_SOURCES, "halo_cost")]
+    sources += [CSRC / f"{name}.cpp" for name in (*PLAN_SOURCES, "halo_cost", "plan", "depthwise_plan")]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
     lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]
@@ -159,7 +158,7 @@ class Model:
                 slower[key] = chosen / self.best[index] - 1
         lines = [f"chosen plans that were measured: {len(slower)} of {len(self.keys)} cases"]
         for precision in PRECISIONS:
-            for layout in LAYOUTS:
+            for layout in layers.LAYOUTS:
                 values = [value for key, value in slower.items() if key[1:] == (precision, layout)]
                 if values:
                     lines.append(f"  {precision} {layout}: {np.mean(values):.2%} slower than the best measured")
@@ -179,7 +178,7 @@ def _build_model() -> ctypes.CDLL:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise SystemExit("costs.py: a C++ compiler is needed, g++ or clang++")
-    sources = [cost, HERE / "model.cpp", *(CSRC / f"{name}.cpp" for name in PLAN_SOURCES if name != "forward_plan")]
+    sources = [cost, HERE / "model.cpp", *(CSRC / f"{name}.cpp" for name in PLAN_SOURCES)]
     flags = ["-std=c++17", "-O3", "-shared", "-fPIC", f"-I{CSRC}", f"-I{HERE}"]
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))

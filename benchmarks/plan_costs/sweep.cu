@@ -159,8 +159,10 @@ void sweep(const Case& value, int count, double jitter, unsigned seed) {
   std::normal_distribution<double> normal;
   const auto cheapest = std::min_element(plans.begin(), plans.end(),
                                          [](const HaloPlan& a, const HaloPlan& b) { return a.cost < b.cost; });
-  std::vector<std::pair<double, const HaloPlan*>> order{{0.0, &*cheapest}};
-  for (const HaloPlan& plan : plans) order.emplace_back(plan.cost * std::exp(jitter * normal(random)), &plan);
+  std::vector<std::pair<double, const HaloPlan*>> order;
+  for (const HaloPlan& plan : plans) {
+    order.emplace_back(&plan == &*cheapest ? 0 : plan.cost * std::exp(jitter * normal(random)), &plan);
+  }
   std::sort(order.begin(), order.end());
   Runner<T> runner(value);
   runner.milliseconds(*cheapest);  // warms up
