@@ -11,13 +11,16 @@ namespace convt3d {
 namespace {
 
 // Fitted to measured times on an H200: 8,000 candidates of the public layers in three precisions and both layouts, most
-// of them near the cheapest; near the fastest the model is right to 17 % (root mean square).
+// of them near the cheapest; near the fastest the model is right to 16 % (root mean square). Those of rows of positions
+// are from 400 candidates of the layers with kernel == stride.
 
 constexpr int kMultiprocessors = 132;
 // One's share of the device memory's throughput, and what makes memory slower.
 constexpr double kBytesPerClock = 15.6;
 constexpr double kBurstBytes = 7550;      // that a warp may hand over at once, where channels are contiguous
 constexpr double kBurstOverhead = 0.603;  // of each further so many
+constexpr int kLineBytes = 128;
+constexpr double kShortRowOverhead = 0.2;  // of rows of positions, for each further one of a line
 // What the copy engine takes for a row of a box.
 constexpr double kEngineRowClocks = 2.92;
 constexpr double kEngineByteClocks = 0.00204;
@@ -34,13 +37,15 @@ constexpr double kTransposedBoxClocks = 111;  // of each box
 constexpr double kTermsBoxOverhead = 2.75;
 constexpr double kCopyBytesPerClock = 25.3;
 constexpr double kCopyTermsRate = 0.402;
-constexpr double kLoadClocks = 4140;         // until a tile begins to arrive
-constexpr double kChunkLoadClocks = 4720;    // ... of a chunk, which the products of the chunks before hide
-constexpr double kExposedLoads = 0.162;      // of what they do not hide
-constexpr double kLoaderChunkClocks = 1290;  // of a chunk, for those who load, beside its bytes
-constexpr double kStartClocks = 6320;        // of the launch, until products begin
-constexpr double kSingleSlotLoads = 0.397;   // of the load, which nothing hides where there is one slot
-constexpr double kOverlap = 0.153;           // of the shorter of loading and computing, what the longer does not hide
+constexpr double kLoadClocks = 4140;           // until a tile begins to arrive
+constexpr double kChunkLoadClocks = 4720;      // ... of a chunk, which the products of the chunks before hide
+constexpr double kRowsChunkLoadClocks = 2400;  // ... of rows of positions
+constexpr double kExposedLoads = 0.162;        // of what they do not hide
+constexpr double kLoaderChunkClocks = 1290;    // of a chunk, for those who load, beside its bytes
+constexpr double kRowsChunkClocks = 300;
+constexpr double kStartClocks = 6320;       // of the launch, until products begin
+constexpr double kSingleSlotLoads = 0.397;  // of the load, which nothing hides where there is one slot
+constexpr double kOverlap = 0.153;          // of the shorter of loading and computing, what the longer does not hide
 
 constexpr double kProductColumns = 90.6;  // an instruction of fewer takes as long
 constexpr double kProductOverhead = 1.1;
@@ -80,11 +85,22 @@ double row_bytes(int element_bytes, bool channels_last, const HaloPlan& plan) {
   return channels_last ? plan.slab_channels * element_bytes : plan.staging.pitch;
 }
 
+double chunk_bytes(const HaloPlan& plan) {
+  const double positions = static_cast<double>(plan.halo[0]) * plan.halo[1] * plan.halo[2] * (1 << plan.image_log);
+  return positions * plan.folds() * plan.chunk_panels * plan.row_bytes;
+}
+
+// What the copy engine takes for the rows of positions of one chunk.
+double position_rows_clocks(const HaloPlan& plan) {
+  constexpr int kElementBytes = 2;
+  return chunk_bytes(plan) / (kElementBytes << plan.row_log) * kEngineRowClocks;
+}
+
 // Of one chunk, from memory to where it is multiplied.
 double chunk_clocks(int element_bytes, bool channels_last, const HaloPlan& plan) {
-  const double positions = static_cast<double>(plan.halo[0]) * plan.halo[1] * plan.halo[2] * (1 << plan.image_log);
-  const double bytes = positions * plan.folds() * plan.chunk_panels * plan.row_bytes;
+  const double bytes = chunk_bytes(plan);
   const bool two_terms = plan.terms == 2;
+  if (plan.row_log > 0) return std::max(bytes / kCopyBytesPerClock, position_rows_clocks(plan));
   if (plan.box_width > 0) {
     const double rate = element_bytes == 2 ? kTranspose16BytesPerClock : kTransposeBytesPerClock;
     const int boxes = plan.row_boxes * plan.depth_boxes * plan.folds() * plan.chunk_panels * plan.row_bytes / 16;
@@ -143,7 +159,8 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.unit_loads() ? units * plan.chunks() : 1;
   const double chunk = chunk_clocks(element_bytes, channels_last, plan);
-  const double load = loads * (chunk + (plan.chunks() == 1 ? kLoadClocks / plan.slots : kLoaderChunkClocks));
+  const double further = plan.row_log > 0 ? kRowsChunkClocks : kLoaderChunkClocks;
+  const double load = loads * (chunk + (plan.chunks() == 1 ? kLoadClocks / plan.slots : further));
 
   const double stages = static_cast<double>(most_stages(plan));  // of the slowest split
   const double stage_columns = plan.stage_products() * std::max<double>(plan.n, kProductColumns);
@@ -155,7 +172,8 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
   const double store = store_clocks(element_bytes, plan, products);
   const double turn = products / 2 + stages * plan.stage_products() * kTurnProductClocks;  // of one warpgroup
   const double hidden = products * (plan.slots - 1) / loads;                               // of the load of a chunk
-  const double exposed = plan.chunks() == 1 ? 0 : loads * std::max(kChunkLoadClocks + chunk - hidden, 0.0);
+  const double arrives = chunk + (plan.row_log > 0 ? kRowsChunkLoadClocks : kChunkLoadClocks);
+  const double exposed = plan.chunks() == 1 ? 0 : loads * std::max(arrives - hidden, 0.0);
   const double compute = (plan.alternate ? std::max(2 * turn, turn + store * kTurnStoreOverhead) : products + store) +
                          exposed * kExposedLoads;
 
@@ -163,10 +181,10 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
       std::max(load, compute) + std::min(load, compute) * kOverlap + (plan.slots == 1 ? kSingleSlotLoads * load : 0);
   const double rounds = static_cast<double>(ceil_div(plan.items(), kMultiprocessors));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
-  const double bytes =
-      static_cast<double>(element_bytes) * problem.batch *
-      (problem.in_channels * positions(problem.input_size) + problem.out_channels * positions(problem.output_size()));
-  double memory = bytes / kMultiprocessors / kBytesPerClock;
+  const double input = static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size);
+  const double output = static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size());
+  const double short_rows = plan.row_log > 0 ? kShortRowOverhead * ((kLineBytes / 2 >> plan.row_log) - 1) : 0;
+  double memory = (input * (1 + short_rows) + output) * element_bytes / kMultiprocessors / kBytesPerClock;
   double engine = 0;
   if (plan.staging.boxes()) {
     const double item_bytes = outputs_of_item(plan) * element_bytes;
@@ -175,6 +193,7 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
     if (channels_last) memory *= 1 + kBurstOverhead * std::max(burst / kBurstBytes - 1, 0.0);
     engine = rounds * item_bytes * (kEngineRowClocks / row + kEngineByteClocks);
   }
+  if (plan.row_log > 0) engine += rounds * loads * position_rows_clocks(plan);
   const auto power = [](double clocks) { return std::pow(clocks, kSharpness); };
   return std::pow(power(rounds * item) + power(memory) + power(engine), 1 / kSharpness) + kStartClocks + chunk;
 }

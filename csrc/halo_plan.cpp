@@ -21,6 +21,7 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
+constexpr int kMostBoxExtent = 256;  // along one axis
 
 // Needs the chunks. False where the kernel's table is too small.
 bool count_steps(HaloPlan& plan) {
@@ -155,6 +156,27 @@ void shape_image_boxes(const Problem& problem, int element_bytes, HaloPlan& plan
   }
 }
 
+// Rows of neighbouring positions, as the input has them: a tile's width, or parts of whole rows of the input.
+void shape_position_rows(const Problem& problem, int element_bytes, HaloPlan& plan) {
+  if (element_bytes != 2 || plan.image_log > 0 || plan.folds() > 1 || !halo_multiplies_rows(plan.n, plan.sets)) return;
+  if (plan.groups > 1 && plan.in_channels % kHaloRowChannels != 0) return;  // a box would reach into the next group
+  for (const HaloAxis& axis : plan.axis) {
+    if (axis.low != 0 || axis.reach > 0) return;
+  }
+  const bool whole = plan.tile[2] == problem.input_size[2];
+  const int64_t plane = problem.input_size[1] * problem.input_size[2];
+  for (const int log : {6, 5, 4}) {
+    const int row = 1 << log;
+    if (whole ? plane % row != 0 || plan.tile[1] * plan.tile[2] % row != 0
+              : plan.tile[2] != row || problem.input_size[2] % 8 != 0) {
+      continue;
+    }
+    if (plan.n % row != 0 || plan.second_start % row != 0) continue;
+    plan.row_log = static_cast<int8_t>(log);
+    return;
+  }
+}
+
 // Of a staging that begins and ends at a multiple of the swizzle's pattern.
 int64_t staging_bytes(const HaloStaging& staging) {
   return round_up(int64_t{kHaloMultiplyWarps} * staging.warp_bytes, kSwizzleBytes);
@@ -164,6 +186,17 @@ int64_t staging_bytes(const HaloStaging& staging) {
 int64_t beside_staging(const HaloPlan& plan) {
   return kHaloBarrierBytes + kSwizzleBytes + 2 * plan.table_columns() * kHaloColumnBytes + segments_bytes(plan) +
          shifts_bytes(plan) + boxes_bytes(plan) + sources_bytes(plan);
+}
+
+// Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
+bool reads_stay_inside(const HaloPlan& plan) {
+  const int64_t shift =
+      int64_t{(plan.axis[0].reach * plan.halo[1] + plan.axis[1].reach) * plan.halo[2] + plan.axis[2].reach}
+      << plan.image_log;
+  const int64_t positions = int64_t{plan.halo_positions()} << plan.image_log;
+  const int64_t past = std::max<int64_t>(0, plan.second_start + plan.n + shift - positions);
+  const int64_t position_bytes = plan.row_log > 0 ? plan.tap_steps * kHaloOperandBytes : plan.row_bytes;
+  return past * position_bytes <= staging_bytes(plan.staging) + int64_t{plan.ring} * kHaloStageBytes;
 }
 
 // Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.
@@ -197,13 +230,15 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
   plan.box_width = plan.box_images = 0;
-  if (width_contiguous && plan.image_log == 0) shape_boxes(problem, element_bytes, plan);
+  plan.row_log = 0;
+  if (width_contiguous) shape_position_rows(problem, element_bytes, plan);
+  if (width_contiguous && plan.image_log == 0 && plan.row_log == 0) shape_boxes(problem, element_bytes, plan);
   if (width_contiguous && plan.image_log > 0) shape_image_boxes(problem, element_bytes, plan);
   if (!shape_staging(problem, element_bytes, !width_contiguous, plan)) return;
   const HaloStaging least = plan.staging;
   HaloPlan best{};
   for (const int row_bytes : {128, 64, 32}) {
-    if (channel_bytes % row_bytes != 0) continue;
+    if (channel_bytes % row_bytes != 0 || (plan.row_log > 0 && row_bytes != kHaloOperandBytes)) continue;
     plan.row_bytes = row_bytes;
     plan.panels = static_cast<int32_t>(channel_bytes / row_bytes);
     const int64_t fold_bytes = round_up(positions * row_bytes, kSwizzleBytes);
@@ -213,6 +248,7 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
     for (int chunks = 1; chunks <= plan.panels && !whole_tiles; ++chunks) {
       if (plan.panels % chunks != 0) continue;
       plan.chunk_panels = plan.panels / chunks;
+      if (plan.row_log > 0 && plan.chunk_panels * kHaloRowChannels > kMostBoxExtent) continue;
       plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
       if (!count_steps(plan)) continue;
       const int64_t least_beside = beside_staging(plan) + plan.slot_bytes() + 3 * kHaloStageBytes;
@@ -224,7 +260,7 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       for (const bool wide : {false, true}) {
         if (wide && widest.batch == least.batch) continue;
         plan.staging = wide ? widest : least;
-        if (!divide_memory(element_bytes, plan)) continue;
+        if (!divide_memory(element_bytes, plan) || !reads_stay_inside(plan)) continue;
         // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause
         // after every two stages, which the other warpgroup fills.
         const bool can_alternate =
@@ -388,12 +424,13 @@ std::string to_string(const HaloPlan& plan) {
       << " phase_halos=" << plan.phase_halos << " images=" << (1 << plan.image_log) << " tile=" << plan.tile[0] << 'x'
       << plan.tile[1] << 'x' << plan.tile[2] << " halo=" << plan.halo[0] << 'x' << plan.halo[1] << 'x' << plan.halo[2]
       << " second=" << plan.second_start << " columns=" << plan.columns << " panels=" << plan.panels << '/'
-      << plan.chunk_panels << "x" << plan.row_bytes << " slots=" << plan.slots << " ring=" << plan.ring
-      << " staging=" << to_string(plan.staging.way) << ' ' << plan.staging.segments[0] << '+'
-      << plan.staging.segments[1] << 'x' << plan.staging.columns << " batch=" << plan.staging.halves << 'x'
-      << plan.staging.batch << " warp=" << plan.staging.warp_bytes << " resident=" << plan.resident_weights
-      << " alternate=" << plan.alternate << " stages=" << plan.stages() << " shared=" << plan.memory.bytes
-      << " packed=" << plan.packed_bytes << " items=" << plan.items() << " clocks=" << plan.cost;
+      << plan.chunk_panels << "x" << plan.row_bytes << " rows=" << (plan.row_log > 0 ? 1 << plan.row_log : 0)
+      << " slots=" << plan.slots << " ring=" << plan.ring << " staging=" << to_string(plan.staging.way) << ' '
+      << plan.staging.segments[0] << '+' << plan.staging.segments[1] << 'x' << plan.staging.columns
+      << " batch=" << plan.staging.halves << 'x' << plan.staging.batch << " warp=" << plan.staging.warp_bytes
+      << " resident=" << plan.resident_weights << " alternate=" << plan.alternate << " stages=" << plan.stages()
+      << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes << " items=" << plan.items()
+      << " clocks=" << plan.cost;
   return out.str();
 }
 

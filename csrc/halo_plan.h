@@ -3,6 +3,8 @@
 // input channel).
 // - Panels: the tile is stored as [panel][position][32, 64 or 128 bytes of channels], in wgmma's swizzle of that width.
 //   The swizzle follows the address, so that a tap is a shift of the operand's address by whole positions.
+// - Rows of positions: where every tap reads the position itself and the input's width is contiguous, 16-bit panels may
+//   be as the input is, N contiguous: [16, 32 or 64 positions][channel] rows of so many positions. Nothing transposes.
 // - Positions: those of a tile are numbered with the halo's columns and rows between them, so that one instruction's N
 //   columns are neighbours in memory; the columns that fall on the halo are computed and dropped. Where volumes are
 //   small, 8 images share a tile, the image counting fastest.
@@ -48,6 +50,7 @@ constexpr int kHaloMaxSlots = 4;          // tiles, or chunks of their channels,
 constexpr int kHaloStageBlocks = 4;       // of the packed weight in a stage of the ring: steps of K x terms
 constexpr int kHaloBlockBytes = 2048;     // of a block: [2][64 rows][16 bytes]
 constexpr int kHaloOperandBytes = 32;     // of one row in a step of K
+constexpr int kHaloRowChannels = 16;      // of one step of K, where panels have rows of positions
 constexpr int kHaloStageBytes = kHaloStageBlocks * kHaloBlockBytes;
 constexpr int kHaloTileRowsLog = 6;  // of M, in one instruction
 constexpr int kHaloTileRows = 1 << kHaloTileRowsLog;
@@ -106,6 +109,11 @@ struct HaloMemory {
 // Of those instructions and sets whose kernels know images of a contiguous width.
 CONVT3D_HOST_DEVICE constexpr bool halo_stores_images(int32_t n, int32_t sets) { return n == (sets == 2 ? 80 : 160); }
 
+// ... and those that multiply rows of positions.
+CONVT3D_HOST_DEVICE constexpr bool halo_multiplies_rows(int32_t n, int32_t sets) {
+  return n == 128 || (sets == 2 ? n == 64 : n >= 192);
+}
+
 // In the table of columns, of a warpgroup: those of whole steps that are read at once.
 CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n + 63) & -64; }
 
@@ -128,6 +136,7 @@ struct HaloPlan {
   int32_t m_tiles;  // of 64 rows
   int32_t phases;   // outside M and sets
   bool phase_halos;
+  int8_t row_log;    // log2 of the positions in a row of panels with N contiguous; 0: K is
   bool phase_pairs;  // the phases of the width are neighbouring units, whose outputs are stored together
   // The products of a chunk come in segments, one for each phase and set, each from a stage's beginning on.
   int32_t segment_steps[kHaloMaxSegments];

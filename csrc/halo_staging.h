@@ -120,6 +120,19 @@ struct HaloStaging {
   CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
     return position.w < tile[2] && position.h < tile[1] && position.d < tile[0];
   }
+  // The first of a warpgroup's columns that a segment holds.
+  CONVT3D_HOST_DEVICE HaloPosition first_of(int32_t warpgroup, int32_t segment) const {
+    HaloPosition result;
+    result.d = first_segment[warpgroup] + segment;
+    result.w = by_row_segments.take(result.d) * columns;
+    result.h = by_tile_rows.take(result.d);
+    const int32_t missing = start[warpgroup] - number_of(result);
+    if (missing > 0) result.w += missing;
+    return result;
+  }
+  CONVT3D_HOST_DEVICE int32_t number_of(const HaloPosition& position) const {
+    return (position.d * halo[1] + position.h) * halo[2] + position.w;
+  }
   // Among the segments that belong to batches.
   CONVT3D_HOST_DEVICE int32_t batched(int32_t warpgroup, int32_t segment) const {
     return part[warpgroup] == 0 ? segment - 1 : segment;

@@ -194,6 +194,12 @@ TILED = {
         # ... of which a warp keeps one phase of the width until it has the other.
         Problem("image_pairs", 45, 68, 72, (5, 4, 4), (4, 5, 6), (2, 1, 2), (0, 1, 1)),
         Problem("phase_halos", 2, 136, 48, (6, 9, 20), (4, 6, 4), (2, 2, 2), (1, 2, 1), (1, 0, 1)),
+        # Rows of positions: parts of whole rows, a tile's width, of groups, in chunks, and of a height of one tap.
+        Problem("position_rows", 3, 48, 40, (5, 12, 16), (2, 2, 2), (2, 2, 2)),
+        Problem("position_rows_of_a_width", 2, 24, 72, (3, 9, 96), (1, 2, 2), (1, 2, 2)),
+        Problem("position_rows_of_groups", 2, 96, 48, (4, 13, 64), (2, 1, 2), (2, 1, 2), groups=2),
+        Problem("position_rows_of_chunks", 2, 312, 56, (6, 8, 8), (2, 2, 2), (2, 2, 2)),
+        Problem("position_rows_of_one_tap", 2, 40, 80, (5, 11, 32), (1, 2, 1), (2, 2, 1), (0, 0, 0), (1, 0, 0)),
         Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
     ]
 }

@@ -150,6 +150,19 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
             for precision in precisions
         ),
         *(
+            (name, "NCDHW", precision, (f"rows={rows}", "images=1"))
+            for name, rows in [
+                ("position_rows", 64),
+                ("position_rows_of_a_width", 32),
+                ("position_rows_of_groups", 64),
+                ("position_rows_of_chunks", 64),
+                ("position_rows_of_one_tap", 32),
+            ]
+            for precision in ["fp16", "bf16"]
+        ),
+        ("position_rows", "NDHWC", "fp16", ("rows=0",)),
+        ("position_rows", "NCDHW", "tf32", ("rows=0",)),
+        *(
             ("phase_halos", layout, precision, ("phase_halos=1", "images=1"))
             for layout in LAYOUTS
             for precision in ["fp32", "tf32", "fp16", "bf16"]

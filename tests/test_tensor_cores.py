@@ -81,7 +81,7 @@ def test_accuracy(problem: Problem, precision: str, layout: str) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("layout", [*LAYOUTS, "strided"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-@pytest.mark.parametrize("name", ["positions", "no_tap", "dilated", "joined", "folded"])
+@pytest.mark.parametrize("name", ["positions", "no_tap", "dilated", "joined", "folded", "position_rows_of_groups"])
 def test_not_finite(name: str, precision: str, layout: str, value: float) -> None:
     """What is not finite stays so, and reaches nothing but the outputs beside its own."""
     problem = TILED[name]
@@ -104,19 +104,27 @@ def test_not_finite(name: str, precision: str, layout: str, value: float) -> Non
     assert torch.equal(output[~beside], expected[~beside])
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32"])
-@pytest.mark.parametrize("name", ["positions", "folded_height", "image_planes_of_four"])
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        *((name, mode) for name in ["positions", "folded_height", "image_planes_of_four"] for mode in ["fp32", "tf32"]),
+        *((name, "fp16") for name in ["positions", "position_rows", "position_rows_of_a_width"]),
+    ],
+)
 def test_strided_inputs(name: str, precision: str) -> None:
-    """Slices and an expanded batch, which no vector load fits."""
+    """Slices and an expanded batch, which no vector load fits, and a slice whose rows are aligned but apart."""
     problem = TILED[name]
-    input, weight, bias = problem.tensors(torch.float32, "cuda", integers=True)
+    input, weight, bias = problem.tensors(DTYPES[precision], "cuda", integers=True)
     if precision == "fp32":
         input = input * TWO_TERMS
-    wide = torch.nn.functional.pad(input, (1, 2, 0, 1, 2, 0)).to(memory_format=torch.channels_last_3d)
-    for tensor in (wide[:, 1:, 2:, :-1, 1:-2], input[:1].expand(3, -1, -1, -1, -1)):
+    pad = torch.nn.functional.pad
+    wide = pad(input, (1, 2, 0, 1, 2, 0)).to(memory_format=torch.channels_last_3d)
+    apart = pad(input, (8, 16, 1, 0))[..., 1:, 8:-16]
+    for tensor in (wide[:, 1:, 2:, :-1, 1:-2], input[:1].expand(3, -1, -1, -1, -1), input[:, :, 1:], apart):
         channels = weight[: tensor.shape[1]]
         output = _run(problem, precision, tensor, channels, bias)
-        assert torch.equal(output, forward(problem, tensor.contiguous(), channels, bias).float())
+        expected = forward(problem, tensor.contiguous(), channels, bias)
+        assert torch.equal(output, expected.to(output.dtype))
 
 
 def test_large_and_small_float32() -> None:

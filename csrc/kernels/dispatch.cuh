@@ -56,6 +56,15 @@ void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
          stream, params);
 }
 
+// Of one term.
+template <typename T, int kN, int kSets>
+auto halo_forward_kernel(HaloLoad load) -> void (*)(HaloParams<T>) {
+  if constexpr (sizeof(T) == 2 && halo_multiplies_rows(kN, kSets)) {
+    if (load == HaloLoad::kCopyRows) return convt3d_halo_forward<T, kN, kSets, 1, true>;
+  }
+  return convt3d_halo_forward<T, kN, kSets, 1, false>;
+}
+
 template <typename T>
 void run_halo_forward(HaloParams<T>& params, int multiprocessors, Stream stream) {
   const HaloPlan& plan = params.plan;
@@ -63,19 +72,19 @@ void run_halo_forward(HaloParams<T>& params, int multiprocessors, Stream stream)
     if constexpr (std::is_same_v<T, float>) {
       if (plan.terms == 2) {
         if (plan.sets == 2) {
-          return plan.n == 80 ? convt3d_halo_forward<T, 80, 2, 2> : convt3d_halo_forward<T, 64, 2, 2>;
+          return plan.n == 80 ? convt3d_halo_forward<T, 80, 2, 2, false> : convt3d_halo_forward<T, 64, 2, 2, false>;
         }
-        return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 2> : convt3d_halo_forward<T, 64, 1, 2>;
+        return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 2, false> : convt3d_halo_forward<T, 64, 1, 2, false>;
       }
     }
     if (plan.sets == 2) {
-      if (plan.n == 80) return convt3d_halo_forward<T, 80, 2, 1>;
-      return plan.n == 128 ? convt3d_halo_forward<T, 128, 2, 1> : convt3d_halo_forward<T, 64, 2, 1>;
+      if (plan.n == 80) return halo_forward_kernel<T, 80, 2>(params.load);
+      return plan.n == 128 ? halo_forward_kernel<T, 128, 2>(params.load) : halo_forward_kernel<T, 64, 2>(params.load);
     }
-    if (plan.n == 256) return convt3d_halo_forward<T, 256, 1, 1>;
-    if (plan.n == 192) return convt3d_halo_forward<T, 192, 1, 1>;
-    if (plan.n == 160) return convt3d_halo_forward<T, 160, 1, 1>;
-    return plan.n == 128 ? convt3d_halo_forward<T, 128, 1, 1> : convt3d_halo_forward<T, 64, 1, 1>;
+    if (plan.n == 256) return halo_forward_kernel<T, 256, 1>(params.load);
+    if (plan.n == 192) return halo_forward_kernel<T, 192, 1>(params.load);
+    if (plan.n == 160) return halo_forward_kernel<T, 160, 1>(params.load);
+    return plan.n == 128 ? halo_forward_kernel<T, 128, 1>(params.load) : halo_forward_kernel<T, 64, 1>(params.load);
   }();
   // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
   const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);

@@ -116,6 +116,18 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
     box.set(axis, size, step * static_cast<int64_t>(sizeof(T)), count, fold);
   };
   const Int3& size = problem.input_size;
+  if (plan.row_log > 0 && stride.w == 1) {
+    const int32_t row = 1 << plan.row_log;
+    const bool whole = plan.tile[2] == size[2];  // a row of the box is a part of the input's rows
+    box.swizzle = box_swizzle(row * static_cast<int32_t>(sizeof(T)));
+    set(0, whole ? row : size[2], 1, row);
+    set(1, problem.in_channels, stride.c, plan.chunk_panels * kHaloRowChannels);
+    set(2, whole ? size[1] * size[2] / row : size[1], whole ? row : stride.h, plan.halo[1] * plan.halo[2] / row);
+    set(3, size[0], stride.d, plan.halo[0]);
+    set(4, problem.batch, stride.n, 1);
+    if ((!whole || stride.h == size[2]) && encode(box, map)) return HaloLoad::kCopyRows;
+    return HaloLoad::kThreads;
+  }
   if (source.pieces && plan.in_channels * sizeof(T) % plan.row_bytes == 0) {
     box.swizzle = box_swizzle(plan.row_bytes);
     set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(sizeof(T)));

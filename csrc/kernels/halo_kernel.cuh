@@ -32,7 +32,7 @@ constexpr int halo_load_registers(int columns) { return columns == 256 ? 88 : 12
 // Walks over the items: see HaloItemRing.
 template <int kTerms>
 __device__ __forceinline__ int item_walks(HaloLoad load) {
-  return kHaloMultiplyWarps + (load == HaloLoad::kCopy && kTerms == 1 ? 1 : kHaloLoaderWarps) + 1;
+  return kHaloMultiplyWarps + (copies(load) && kTerms == 1 ? 1 : kHaloLoaderWarps) + 1;
 }
 
 // Chunks of all items, one after another: `load` brings one to a slot that may be written once `enter` returns. By a
@@ -72,12 +72,18 @@ __device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const Ha
 }
 
 // kImages: some may share a tile though the width is contiguous.
-template <typename T, int kTerms, bool kImages>
+template <typename T, int kTerms, bool kNMajor, bool kImages>
 __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   HaloBarriers& barriers = *shared.barriers;
   const int thread = static_cast<int>(threadIdx.x) - kHaloMultiplyThreads;
-  if (params.load == HaloLoad::kTranspose) {
+  if constexpr (kNMajor) {
+    if (thread > 0) return;
+    for_each_chunk<HaloWalker::kThread>(params, shared, [&](const HaloChunk& chunk, const HaloPlace& place) {
+      barriers.enter_tile(place);
+      copy_position_rows(params, chunk, &barriers.tile_full[place.slot]);
+    });
+  } else if (params.load == HaloLoad::kTranspose) {
     if constexpr (kImages) {
       if (plan.box_images > 0) {
         fill_sources<T>(plan, thread, shared.sources);
@@ -119,7 +125,6 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
   HaloBarriers& barriers = *shared.barriers;
   const bool keeps = params.weight_classes > 0;
   HaloPlace place;
-  hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
   HaloClaims claims(barriers.items, params.counters, keeps ? params.weight_classes : 1);
   HaloItems<HaloWalker::kThread> item(barriers.items, params.items);
   for (bool first = true; !item.ended(); item.advance(), first = false) {
@@ -127,6 +132,7 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
     if (!first && keeps) continue;
     const HaloStream stream(plan, HaloItem(plan, item.index()));
     const unsigned char* source = params.weight + stream.first * kHaloStageBytes;
+    if (first) hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
     for (int stage = 0; stage < stream.stages; ++stage) {
       uint64_t* full = &barriers.weights_full[place.slot];
       hopper::barrier_wait(&barriers.weights_empty[place.slot], place.parity ^ 1);
@@ -138,7 +144,7 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
   }
 }
 
-template <typename T, int kN, int kSets, int kTerms>
+template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
 __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   const int warp = hopper::warp_index();
@@ -147,8 +153,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   const bool unit_loads = plan.unit_loads();
   const int units = plan.units() / plan.splits;
   const hopper::MatrixDescriptor b_base =
-      hopper::swizzled_descriptor(hopper::shared_address(shared.tiles), static_cast<uint32_t>(plan.row_bytes)) +
-      static_cast<uint32_t>(second ? plan.second_start * plan.row_bytes / 16 : 0);
+      columns_descriptor<kNMajor>(plan, shared.tiles, second ? plan.second_start : 0);
   HaloReader reader(shared, plan);
   HaloEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? halo_table_columns(kN) : 0),
                                       shared.segments + (second ? plan.staging.segments[0] : 0),
@@ -184,7 +189,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
           const int steps = plan.segment_steps[segment];
           const uint16_t* shifts = shared.shifts + plan.segment_first[segment] * (kHaloStageBlocks / kTerms);
           if constexpr (kTerms == 1) {
-            multiply_segment<T, kN>(steps, shifts, b, c[set], reader);
+            multiply_segment<T, kN, kNMajor>(steps, shifts, b, c[set], reader);
           } else {
             multiply_segment_of_terms<kN>(steps, shifts, b, static_cast<uint32_t>(plan.term_bytes() / 16), products,
                                           c[set], reader);
@@ -214,7 +219,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   epilogue.finish();
 }
 
-template <typename T, int kN, int kSets, int kTerms>
+// kNMajor: of tiles that are rows of positions.
+template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
 __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __grid_constant__ HaloParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
   const HaloShared shared(params.plan.memory, halo_memory());
@@ -224,7 +230,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
       hopper::barrier_init(&shared.barriers->weights_full[i], 1);
       hopper::barrier_init(&shared.barriers->weights_empty[i], kHaloMultiplyThreads / 32);
     }
-    const int loaders = params.load != HaloLoad::kCopy ? kHaloLoaderThreads : kTerms == 1 ? 1 : kHaloSplitThreads;
+    const int loaders = !copies(params.load) ? kHaloLoaderThreads : kTerms == 1 ? 1 : kHaloSplitThreads;
     for (int i = 0; i < kHaloMaxSlots; ++i) {
       hopper::barrier_init(&shared.barriers->copied[i], 1);
       hopper::barrier_init(&shared.barriers->tile_full[i], loaders);
@@ -241,7 +247,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
   if (warp >= kHaloMultiplyThreads / 32) {
     hopper::give_registers<halo_load_registers(kSets * kN)>();
     if (warp < (kHaloMultiplyThreads + kHaloLoaderThreads) / 32) {
-      load_tiles<T, kTerms, halo_stores_images(kN, kSets)>(params, shared);
+      load_tiles<T, kTerms, kNMajor, halo_stores_images(kN, kSets)>(params, shared);
     } else if (threadIdx.x % 32 == 0) {
       load_weights(params, shared);
     }
@@ -249,9 +255,9 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     hopper::take_registers<halo_multiply_registers(kSets * kN)>();
     // While the first tile and its weights are on their way.
     fill_staging_tables(params, kHaloMultiplyThreads, shared.columns, shared.segments);
-    fill_shifts(params.plan, shared.shifts);
+    fill_shifts<kNMajor>(params.plan, shared.shifts);
     hopper::sync_threads<kMultipliersBarrier, kHaloMultiplyThreads>();
-    multiply_and_store<T, kN, kSets, kTerms>(params, shared);
+    multiply_and_store<T, kN, kSets, kTerms, kNMajor>(params, shared);
   }
 #endif
 }

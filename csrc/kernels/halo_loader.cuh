@@ -214,6 +214,21 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
   }
 }
 
+// The same of rows of positions.
+template <typename T>
+__device__ __forceinline__ void copy_position_rows(const HaloParams<T>& params, const HaloChunk& chunk,
+                                                   uint64_t* full) {
+  const HaloPlan& plan = params.plan;
+  const HaloItem& item = chunk.item;
+  const bool whole = plan.tile[2] == params.source.size[2];  // see choose_load
+  const int row = whole ? item.first[1] * plan.tile[2] >> plan.row_log : item.first[1];
+  const int channel = item.group * plan.in_channels + chunk.first_panel * kHaloRowChannels;
+  hopper::barrier_arrive_expect(full,
+                                static_cast<uint32_t>(plan.chunk_panels * plan.halo_positions() * plan.row_bytes));
+  hopper::copy_box_to_shared(chunk.panels, &params.boxes,
+                             {whole ? 0 : item.first[2], channel, row, item.first[0], item.image}, full);
+}
+
 // The low term of a chunk that has arrived as it is in memory. `thread`: of kHaloSplitThreads.
 __device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread, unsigned char* panels) {
   constexpr int kInFlight = 4;

@@ -9,7 +9,8 @@
 namespace convt3d {
 
 // For every step of a chunk's segments, how far the operand lies from the warpgroup's first column, in units of 16
-// bytes; by the warps that multiply.
+// bytes; by the warps that multiply. kNMajor: the tile is rows of positions, and no tap shifts it.
+template <bool kNMajor>
 __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shifts) {
   const int panel_log = plan.row_bytes / (2 * kHaloOperandBytes);  // log2 of a panel's steps: 0, 1 or 2
   const int segments = plan.phases * plan.sets;
@@ -27,6 +28,10 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
 #pragma unroll 1
     for (int step = warp % share * 32 + static_cast<int>(threadIdx.x) % 32; step < plan.segment_steps[segment];
          step += 32 * share) {
+      if constexpr (kNMajor) {
+        entries[step] = static_cast<uint16_t>(step * (kHaloOperandBytes / 16) << plan.row_log);
+        continue;
+      }
       int tap_step = step;
       int entry_w = by_tap_steps.divide(tap_step);
       int entry_h = by_widths.divide(entry_w);
@@ -44,6 +49,20 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
       entries[step] = static_cast<uint16_t>(bytes / 16);
     }
   }
+}
+
+// The operand of a warpgroup whose columns begin at position `first` of the tile.
+template <bool kNMajor>
+__device__ __forceinline__ hopper::MatrixDescriptor columns_descriptor(const HaloPlan& plan, const void* tile,
+                                                                       int first) {
+  const uint32_t address = hopper::shared_address(tile);
+  if constexpr (kNMajor) {
+    const uint32_t position_bytes = static_cast<uint32_t>(plan.tap_steps * kHaloOperandBytes);  // of all channels
+    return hopper::swizzled_descriptor(address, 2u << plan.row_log, position_bytes << plan.row_log) +
+           static_cast<uint32_t>(first) * (position_bytes / 16);
+  }
+  return hopper::swizzled_descriptor(address, static_cast<uint32_t>(plan.row_bytes)) +
+         static_cast<uint32_t>(first * plan.row_bytes / 16);
 }
 
 template <int kSets, int kN>
@@ -131,10 +150,11 @@ class HaloReader {
 
 // One segment: every tap of one set of accumulators on one chunk of channels. `b`: descriptor of the warpgroup's first
 // column; `shifts`: of the segment.
-template <typename T, int kN>
+template <typename T, int kN, bool kNMajor>
 __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
                                                  float (&c)[kN / 2], HaloReader& reader) {
   constexpr int kBlock = kHaloBlockBytes / 16;
+  using Product = hopper::Wgmma<T, kN>;
   const int stages = steps / kHaloStageBlocks;
   const uint2* stage_shifts = reinterpret_cast<const uint2*>(shifts);
   uint2 next = stage_shifts[0];
@@ -143,10 +163,10 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
     const uint2 shift = next;
     const hopper::MatrixDescriptor a = reader.arrived();
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, a.bits(), (b + (shift.x & 0xFFFF)).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + kBlock).bits(), (b + (shift.x >> 16)).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + 2 * kBlock).bits(), (b + (shift.y & 0xFFFF)).bits());
-    hopper::Wgmma<T, kN>::multiply(c, (a + 3 * kBlock).bits(), (b + (shift.y >> 16)).bits());
+    Product::template multiply<true, kNMajor>(c, a.bits(), (b + (shift.x & 0xFFFF)).bits());
+    Product::template multiply<true, kNMajor>(c, (a + kBlock).bits(), (b + (shift.x >> 16)).bits());
+    Product::template multiply<true, kNMajor>(c, (a + 2 * kBlock).bits(), (b + (shift.y & 0xFFFF)).bits());
+    Product::template multiply<true, kNMajor>(c, (a + 3 * kBlock).bits(), (b + (shift.y >> 16)).bits());
     hopper::wgmma_commit();
     next = stage_shifts[stage + 1];  // read ahead
     reader.pass_stage();
@@ -160,7 +180,8 @@ __device__ __forceinline__ void multiply_segment(int steps, const uint16_t* shif
   shifts += steps - left;
   for (int i = 0; i < left; ++i) {
     hopper::wgmma_fence();
-    hopper::Wgmma<T, kN>::multiply(c, (a + static_cast<uint32_t>(i * kBlock)).bits(), (b + shifts[i]).bits());
+    Product::template multiply<true, kNMajor>(c, (a + static_cast<uint32_t>(i * kBlock)).bits(),
+                                              (b + shifts[i]).bits());
   }
   hopper::wgmma_commit();
   reader.pass_stage();

@@ -38,7 +38,43 @@ __device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, i
   }
 }
 
-// For both warpgroups: where columns go in a warp's staging, and the segments; by `threads` threads.
+// Where one of a warpgroup's columns goes in a warp's staging.
+template <typename T>
+__device__ __forceinline__ uint16_t staged_place(const HaloPlan& plan, int g, int column) {
+  const HaloStaging& staging = plan.staging;
+  const int image = column & ((1 << plan.image_log) - 1);
+  const int place = column >> plan.image_log;
+  const HaloPosition position = staging.at(staging.start[g] + place);
+  if (place >= staging.extent || !staging.is_output(position))
+    return staging.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
+  const int in_row = staging.by_columns.quotient(position.w);
+  const int segment = staging.segment_of(position) - staging.first_segment[g];
+  const int offset =
+      staging.segment_offset(g, segment) + staging.by_columns.remainder(position.w, in_row) * staging.column_bytes;
+  if (!staging.runs()) return static_cast<uint16_t>(offset + image * staging.pitch);
+  // Whole rows follow one another: what lies past the output's width would be the next row's.
+  const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
+  const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - position.w * phases : 2 * phases;
+  return run_place(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), staging.batch_of(g, segment));
+}
+
+__device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan, int g, int segment) {
+  const HaloStaging& staging = plan.staging;
+  const HaloPosition first = staging.first_of(g, segment);
+  const int in_segment = staging.by_columns.remainder(first.w, staging.by_columns.quotient(first.w));
+  const int place = staging.number_of(first) - staging.start[g];
+  const int count = min(min(staging.columns - in_segment, plan.tile[2] - first.w), staging.extent - place);
+  return {static_cast<uint16_t>(first.d),
+          static_cast<uint16_t>(first.h),
+          static_cast<uint16_t>(first.w),
+          static_cast<uint16_t>(count),
+          static_cast<uint16_t>(in_segment),
+          static_cast<uint16_t>(staging.segment_offset(g, segment)),
+          static_cast<uint16_t>(staging.segments_to_next(g, segment))};
+}
+
+// For both warpgroups, by `threads` threads: where columns go in a warp's staging, and the segments. No thread has both
+// where there are enough of them: what one of them takes is waited for (docs/performance.md).
 template <typename T>
 __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, int threads, uint16_t* columns,
                                                     HaloStoredSegment* segments) {
@@ -46,44 +82,22 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
   const HaloStaging& staging = plan.staging;
   if (staging.way == HaloWay::kRegisters) return fill_stored_pairs(params, threads, columns);
   const int steps = plan.table_columns() / kHaloStagedColumns;
+  const int every_log = stages_matrices(params) ? 0 : 1;  // of the columns, one is in the table
+  const int places = plan.n >> every_log;                 // of a warpgroup
+  const int all = 2 * places + staging.segments[0] + staging.segments[1];
 #pragma unroll 1
-  for (int index = static_cast<int>(threadIdx.x); index < 2 * plan.n; index += threads) {
-    const int g = index < plan.n ? 0 : 1;
-    const int column = index - g * plan.n;
-    const int image = column & ((1 << plan.image_log) - 1);
-    const int place = column >> plan.image_log;
-    const HaloPosition position = staging.at(staging.start[g] + place);
-    uint16_t* table = columns + g * plan.table_columns();
-    uint16_t* entry = nullptr;
-    if (stages_matrices(params)) {
-      entry = table + column % 16 * steps + column / 16;
-    } else if (column % 2 == 0) {
-      entry = table + column % 8 / 2 * (2 * steps) + column / 8;
-    }
-    if (entry != nullptr) *entry = staging.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
-    if (place >= staging.extent || !staging.is_output(position)) continue;
-    const int in_row = staging.by_columns.quotient(position.w);
-    const int in_segment = staging.by_columns.remainder(position.w, in_row);
-    const int segment = staging.segment_of(position) - staging.first_segment[g];
-    const int offset = staging.segment_offset(g, segment);
-    if (entry != nullptr && staging.runs()) {
-      const int elements = (offset + in_segment * staging.column_bytes) / static_cast<int>(sizeof(T));
-      // Whole rows follow one another: what lies past the output's width would be the next row's.
-      const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
-      const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - position.w * phases : 2 * phases;
-      *entry = run_place(elements, max(0, min(2 * phases, left)), staging.batch_of(g, segment));
-    } else if (entry != nullptr) {
-      *entry = static_cast<uint16_t>(offset + in_segment * staging.column_bytes + image * staging.pitch);
-    }
-    if (image == 0 && (place == 0 || in_segment == 0)) {
-      const int count = min(min(staging.columns - in_segment, plan.tile[2] - position.w), staging.extent - place);
-      segments[g * staging.segments[0] + segment] = {static_cast<uint16_t>(position.d),
-                                                     static_cast<uint16_t>(position.h),
-                                                     static_cast<uint16_t>(position.w),
-                                                     static_cast<uint16_t>(count),
-                                                     static_cast<uint16_t>(in_segment),
-                                                     static_cast<uint16_t>(offset),
-                                                     static_cast<uint16_t>(staging.segments_to_next(g, segment))};
+  for (int index = static_cast<int>(threadIdx.x); index < all; index += threads) {
+    if (index < 2 * places) {
+      const int g = index < places ? 0 : 1;
+      const int column = (index - g * places) << every_log;
+      uint16_t* table = columns + g * plan.table_columns();
+      uint16_t* entry = every_log == 0 ? table + column % 16 * steps + column / 16
+                                       : table + column % 8 / 2 * (2 * steps) + column / 8;
+      *entry = staged_place<T>(plan, g, column);
+    } else {
+      const int segment = index - 2 * places;
+      const int g = segment < staging.segments[0] ? 0 : 1;
+      segments[segment] = stored_segment(plan, g, segment - g * staging.segments[0]);
     }
   }
 }

@@ -221,11 +221,13 @@ __device__ __forceinline__ MatrixDescriptor matrix_descriptor(uint32_t address, 
   return {(address & 0x3FFFF) >> 4 | k_step >> 4 << 16, row_step >> 4};
 }
 
-// Rows of 32, 64 or 128 bytes, K contiguous, in the swizzle of that width. The pattern follows the address, so that an
-// operand may begin at any row.
-__device__ __forceinline__ MatrixDescriptor swizzled_descriptor(uint32_t address, uint32_t row_bytes) {
+// Rows of 32, 64 or 128 bytes, in the swizzle of that width, 8 of which follow 8 others. With K contiguous a row has
+// elements of one column, and the operand may begin at any: the pattern follows the address. With N contiguous a row
+// has neighbouring columns of one step along K; `columns_step`: bytes from these columns to the next.
+__device__ __forceinline__ MatrixDescriptor swizzled_descriptor(uint32_t address, uint32_t row_bytes,
+                                                                uint32_t columns_step = 16) {
   const uint32_t swizzle = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
-  MatrixDescriptor result = matrix_descriptor(address, 16, 8 * row_bytes);
+  MatrixDescriptor result = matrix_descriptor(address, columns_step, 8 * row_bytes);
   result.form |= swizzle << 30;
   return result;
 }

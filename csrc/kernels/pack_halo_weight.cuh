@@ -61,7 +61,8 @@ void share_packing(PackHaloWeightParams<T>& params) {
 }
 
 template <typename T>
-__global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightParams<T> params) {
+__global__ void __launch_bounds__(kPackHaloThreads, 4)
+    convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   hopper::allow_dependents();  // the multiplication may set up and load its first tiles
 #endif
@@ -145,13 +146,16 @@ __global__ void convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightP
     unsigned char* to = params.packed + stage * kHaloStageBytes +
                         (at & (plan.stage_steps() - 1)) * plan.terms * kHaloBlockBytes + row * 16;
     alignas(16) T values[2][kPlaneChannels];
+    int channel = 2 * k * kPlaneChannels;
+    const T* from = weight + channel * params.stride.n;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int i = 0; i < kPlaneChannels; ++i) {
-        const int channel = (2 * k + half) * kPlaneChannels + i;
         values[half][i] = from_accumulator<T>(0.0f);
-        if (channel >= first_channel && channel < last_channel) values[half][i] = weight[channel * params.stride.n];
+        if (channel >= first_channel && channel < last_channel) values[half][i] = __ldg(from);
+        from += params.stride.n;
+        ++channel;
       }
     }
 #pragma unroll

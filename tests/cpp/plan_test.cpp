@@ -114,6 +114,22 @@ void check_plans(const Problem& problem) {
   }
 }
 
+// A segment's first column is the first of the warpgroup's that falls into it.
+void check_first_columns(const Problem& problem, const HaloStaging& staging, int g) {
+  std::set<int> begun;
+  for (int column = 0; column < staging.extent; ++column) {
+    const HaloPosition position = staging.at(staging.start[g] + column);
+    if (!staging.is_output(position)) continue;
+    const int segment = staging.segment_of(position) - staging.first_segment[g];
+    if (!begun.insert(segment).second) continue;
+    const HaloPosition first = staging.first_of(g, segment);
+    expect(first.d == position.d && first.h == position.h && first.w == position.w &&
+               staging.number_of(first) == staging.start[g] + column,
+           "a segment begins with its first column", problem);
+  }
+  expect(static_cast<int>(begun.size()) == staging.segments[g], "segments have columns", problem);
+}
+
 // Walks a warpgroup's columns as the epilogue does: every output is staged once, nothing is staged over a batch that
 // was not handed over, and every segment leaves.
 void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
@@ -319,6 +335,25 @@ void check_halo(const Problem& problem) {
             }
           }
         }
+        // The last column that is read, with the taps' farthest shift: past the tile, but in the block's memory.
+        const int64_t reach =
+            ((int64_t{plan.axis[0].reach} * plan.halo[1] + plan.axis[1].reach) * plan.halo[2] + plan.axis[2].reach)
+            << plan.image_log;
+        const int64_t last_slot = plan.memory.tiles + int64_t{plan.slots} * plan.slot_bytes();
+        const int64_t past = std::max<int64_t>(plan.second_start + plan.n + reach - positions, 0);
+        const int64_t column_bytes = plan.row_log > 0 ? int64_t{plan.chunk_panels} * plan.row_bytes : plan.row_bytes;
+        expect(last_slot + past * column_bytes <= plan.memory.bytes, "what is read lies in shared memory", problem);
+        if (plan.row_log > 0) {
+          const int row = 1 << plan.row_log;
+          const bool whole = plan.tile[2] == problem.input_size[2];
+          expect(element.bytes == 2 && !channels_last && plan.box_width == 0 && plan.folds() == 1 &&
+                     plan.image_log == 0 && plan.axis[0].reach + plan.axis[1].reach + plan.axis[2].reach == 0,
+                 "rows of positions are the input's", problem);
+          expect(whole ? problem.input_size[1] * problem.input_size[2] % row == 0 : plan.tile[2] == row,
+                 "a row of positions is a part of whole rows or a tile's width", problem);
+          expect(plan.tile[1] * plan.tile[2] % row == 0 && plan.n % row == 0 && plan.second_start % row == 0,
+                 "rows of positions are whole", problem);
+        }
         if (plan.box_images > 0) {
           const int64_t plane = problem.input_size[1] * problem.input_size[2];
           expect(plan.image_log == 3 && 8 % plan.box_images == 0 && plan.tiles[1] == 1 && plan.tiles[2] == 1 &&
@@ -345,6 +380,7 @@ void check_halo(const Problem& problem) {
                "slabs hold the output channels", problem);
         expect(plan.memory.bytes <= 227 * 1024 && plan.memory.staging % 1024 == 0, "shared memory suffices", problem);
         for (int g = 0; g < 2; ++g) {
+          if (plan.staging.way != HaloWay::kRegisters) check_first_columns(problem, plan.staging, g);
           if (plan.staging.runs()) {
             check_runs(problem, plan, element.bytes, g);
           } else if (plan.staging.way == HaloWay::kRegisters) {
@@ -384,6 +420,30 @@ void check_image_boxes() {
       expect(found, "images share a tile", problem);
     }
   }
+}
+
+// Where every tap reads the position itself, 16-bit tiles are rows of positions, if rows of 16 bytes' multiples exist.
+int check_position_rows(int64_t width, int64_t channels) {
+  int problems = 0;
+  for (const int64_t groups : {1, 2}) {
+    for (const int64_t height : {8, 9}) {
+      Problem problem;
+      problem.batch = 3;
+      problem.groups = groups;
+      problem.in_channels = groups * channels;
+      problem.out_channels = groups * 40;
+      problem.input_size = {3, height, width};
+      problem.kernel_size = problem.stride = {2, 1, 2};
+      check_halo(problem);
+      bool found = false;
+      for (const HaloPlan& plan : halo_candidates(problem, {2, 1}, false)) found = found || plan.row_log > 0;
+      const bool possible = groups == 1 || channels % kHaloRowChannels == 0;
+      const bool whole = width * height % 16 == 0;
+      expect(found == (possible && (whole || width > 24)), "tiles are rows of positions", problem);
+      ++problems;
+    }
+  }
+  return problems;
 }
 
 // What the depthwise engine visits along every axis of a cube, by the residues' tables and by the taps that its kernels
@@ -518,6 +578,9 @@ int main() {
       ++problems;
       check_halo(problem);
     }
+  }
+  for (const int64_t width : {8, 16, 24, 32, 64, 160}) {
+    for (const int64_t channels : {40, 320}) problems += check_position_rows(width, channels);
   }
   check_image_boxes();
   check_divisors(random);
