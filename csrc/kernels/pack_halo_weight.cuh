@@ -28,8 +28,10 @@ struct PackHaloWeightParams {
   // The taps of all segments and then, one for each step, what fills their last stages.
   int32_t taps;
   int32_t entries;
-  int32_t warp_entries_log;  // of a warp; the rest of its lanes are rows
-  Divisor by_warp_entries;   // warps for all entries
+  int16_t first_tap[kHaloMaxSegments];     // of each segment, among all; past the last segment none is
+  int16_t first_filler[kHaloMaxSegments];  // the same of what fills last stages
+  int32_t warp_entries_log;                // of a warp; the rest of its lanes are rows
+  Divisor by_warp_entries;                 // warps for all entries
   Divisor by_m_tiles;
   Divisor by_tap_steps;
   int32_t steps;       // of K, of one tap
@@ -42,11 +44,16 @@ template <typename T>
 void share_packing(PackHaloWeightParams<T>& params) {
   const HaloPlan& plan = params.plan;
   const int segments = plan.phases * plan.sets;
-  int64_t filled = 0;
-  for (int segment = 0; segment < segments; ++segment) filled += plan.segment_steps[segment];
-  params.taps = static_cast<int32_t>(filled / plan.tap_steps);
-  params.entries =
-      static_cast<int32_t>(params.taps + int64_t{plan.segment_first[segments]} * plan.stage_steps() - filled);
+  int32_t fillers = 0;
+  for (int segment = 0; segment < kHaloMaxSegments; ++segment) {
+    params.first_tap[segment] = static_cast<int16_t>(segment < segments ? params.taps : INT16_MAX);
+    params.first_filler[segment] = static_cast<int16_t>(segment < segments ? fillers : INT16_MAX);
+    if (segment >= segments) continue;
+    const int32_t stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
+    params.taps += plan.segment_steps[segment] / plan.tap_steps;
+    fillers += stages * plan.stage_steps() - plan.segment_steps[segment];
+  }
+  params.entries = params.taps + fillers;
   constexpr int kMostLog = sizeof(T) == 4 ? 3 : 4;
   while (params.warp_entries_log < kMostLog && 1 << params.warp_entries_log < params.entries) ++params.warp_entries_log;
   const int64_t warps = ceil_div(params.entries, int64_t{1} << params.warp_entries_log);
@@ -90,14 +97,14 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   // Which segment, and which of its steps on a chunk comes first.
   if (entry >= params.entries) return;
   const bool filler = entry >= params.taps;
-  int step = filler ? entry - params.taps : entry * plan.tap_steps;
+  const int16_t* firsts = filler ? params.first_filler : params.first_tap;
+  int step = filler ? entry - params.taps : entry;
   int segment = 0;
-  for (; segment + 1 < plan.phases * plan.sets; ++segment) {
-    const int stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
-    const int steps = filler ? stages * plan.stage_steps() - plan.segment_steps[segment] : plan.segment_steps[segment];
-    if (step < steps) break;
-    step -= steps;
+#pragma unroll
+  for (int further = kHaloMaxSegments / 2; further > 0; further /= 2) {
+    if (firsts[segment + further] <= step) segment += further;
   }
+  step = (step - firsts[segment]) * (filler ? 1 : plan.tap_steps);
   const int phase_index = segment >> (plan.sets - 1);  // one set or two
   const int set = segment & (plan.sets - 1);
 
