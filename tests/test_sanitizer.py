@@ -16,6 +16,7 @@ TINY = [
     Problem("grouped", 2, 6, 9, (1, 3, 7), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), (1, 1, 2), 3),
     Problem("channels_past_a_fragment", 1, 17, 33, (2, 2, 9), (2, 1, 3), (1, 1, 1), (0, 0, 1)),
     Problem("joined", 1, 16, 6, (2, 3, 8), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), groups=2),
+    Problem("position_rows", 1, 24, 9, (2, 3, 16), (2, 1, 2), (2, 1, 2)),
 ]
 # Large enough for folded positions.
 FOLDED = Problem("folded", 4, 32, 6, (9, 13, 39), (5, 4, 2), (1, 1, 2), (0, 2, 0))
