@@ -66,7 +66,7 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
     with_width_taps(width, [&](auto taps) {
       if (!has_taps(problem, 2, taps)) return;
       plan.width = width;
-      plan.paired = !plan.channels && taps.kStride == 2 && has_taps(problem, 0, taps) && has_taps(problem, 1, taps);
+      plan.paired = taps.kStride == 2 && has_taps(problem, 0, taps) && has_taps(problem, 1, taps);
       for (const int i : {0, 1, 2}) {
         plan.shift[i] = static_cast<int32_t>((problem.padding[i] - taps.kPadding) / taps.kStride);
       }
@@ -99,14 +99,20 @@ DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, 
 
   const Int3 size = problem.output_size();
   const auto per_residue = [&](int axis) { return ceil_div(size[axis], problem.stride[axis]); };
-  const int64_t accumulator_bytes = element_bytes == 8 ? 8 : 4;
+  const int accumulator_bytes = element_bytes == 8 ? 8 : 4;
   int64_t units[3] = {size[0], size[1], 0};
   int64_t items = 0;
+  if (plan.paired) {
+    units[0] = per_residue(0);
+    units[1] = per_residue(1);
+  } else if (any && !plan.channels) {
+    units[1] = problem.stride[1] * ceil_div(per_residue(1), kDepthwiseRows);
+  }
   if (plan.channels) {
-    units[2] = ceil_div(per_residue(2), depthwise_run(element_bytes)) * (any ? problem.stride[2] : 1);
+    units[2] = ceil_div(per_residue(2), depthwise_run(element_bytes, plan.paired)) * (any ? problem.stride[2] : 1);
     const int64_t quads = ceil_div(problem.out_channels, kDepthwiseChannels);
-    const auto shared_bytes = [&](int64_t lanes) {
-      const int64_t pitch = lanes * kDepthwiseChannels + 16 / accumulator_bytes;
+    const auto shared_bytes = [&](int32_t lanes) {
+      const int64_t pitch = depthwise_weight_pitch(plan.paired ? kDepthwisePairLanes : lanes, accumulator_bytes);
       return (plan.in_channels * problem.taps() + 1) * pitch * accumulator_bytes;
     };
     plan.lanes = channel_lanes(quads);
@@ -115,19 +121,15 @@ DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, 
     plan.lane_tiles = static_cast<int32_t>(ceil_div(quads, plan.lanes));
     plan.walk = 1;
     if (!any) {
+      // Weights are staged 32 taps at a time: the longer that takes, the more outputs a block should have.
+      const int64_t target = kTargetBlocks / ceil_div(problem.taps(), 32);
       const int64_t threads = plan.batch * plan.lane_tiles * plan.lanes * units[0] * units[1] * units[2];
       const int64_t most = std::min<int64_t>(kMaxSteps, units[2]);
-      plan.walk = static_cast<int32_t>(std::clamp<int64_t>(threads / kDepthwiseThreads / kTargetBlocks, 1, most));
+      plan.walk = static_cast<int32_t>(std::clamp<int64_t>(threads / kDepthwiseThreads / target, 1, most));
       units[2] = ceil_div(units[2], plan.walk);
     }
     items = units[0] * units[1] * units[2];
   } else {
-    if (plan.paired) {
-      units[0] = per_residue(0);
-      units[1] = per_residue(1);
-    } else if (any) {
-      units[1] = problem.stride[1] * ceil_div(per_residue(1), kDepthwiseRows);
-    }
     units[2] = any ? size[2] : ceil_div(size[2], vector);
     items = units[0] * units[1];
     plan.walk = 1;

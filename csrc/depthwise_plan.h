@@ -2,7 +2,8 @@
 // Every output is computed by one thread from the taps of its residues (phase_map.h), so that none needs a fill.
 // - Rows (width contiguous in the output): a thread owns a vector of neighbouring outputs along the width, in one row
 //   or, where depth and height have the same taps, in the four rows of their residues, which read the same input.
-// - Channels (channels contiguous): a thread owns a vector of channels at several positions along the width.
+// - Channels (channels contiguous): a thread owns a vector of channels at several positions along the width, in one
+//   row or four.
 // Either comes with the taps along the width fixed at compile time, for common kernels, or with any taps.
 #pragma once
 
@@ -90,7 +91,16 @@ void with_width_taps(DepthwiseWidth width, Function&& function) {
 constexpr int depthwise_vector(int element_bytes) { return 16 / element_bytes; }
 // Channels: channels of a thread, and its positions u along the width.
 constexpr int kDepthwiseChannels = 4;
-constexpr int depthwise_run(int element_bytes) { return element_bytes == 8 ? 2 : 4; }
+constexpr int kDepthwisePairRun = 2;
+constexpr int depthwise_run(int element_bytes, bool paired) {
+  return paired ? kDepthwisePairRun : element_bytes == 8 ? 2 : 4;
+}
+
+// ... and from a row of staged weights to the next, in accumulators, where each is of `lanes` threads' channels.
+constexpr int32_t depthwise_weight_pitch(int32_t lanes, int accumulator_bytes) {
+  return lanes * kDepthwiseChannels + 16 / accumulator_bytes;
+}
+constexpr int kDepthwisePairLanes = 32;  // at most; the rows of weights of paired channels are as long as these need
 
 struct DepthwiseResidue {
   int32_t first_tap;
@@ -112,7 +122,7 @@ struct DepthwiseAxis {
 struct DepthwisePlan {
   bool usable;
   bool channels;  // threads along channels, else along the width
-  bool paired;    // rows: depth and height have the taps of `width`, and a thread owns both residues of each
+  bool paired;    // depth and height have the taps of `width`, and a thread owns both residues of each
   DepthwiseWidth width;
   std::array<DepthwiseAxis, 3> axis;
   int64_t batch;

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "forward_plan.h"
+#include "halo_cost.h"
 
 namespace convt3d {
 namespace {
@@ -33,8 +34,7 @@ double tensor_bytes(const Problem& problem, DataType dtype) {
 }
 
 double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dtype) {
-  constexpr double kClocksPerMs = 1.9e6;  // of an H200 under load; the costs of plans are in clocks
-  if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / kClocksPerMs;
+  if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / kHaloClocksPerMs;
   constexpr double kDepthwiseBytesPerMs = 3.4e9;  // that engine is limited by memory: what it moves on an H200
   if (plan.engine == ForwardEngine::kDepthwise) return tensor_bytes(problem, dtype) / kDepthwiseBytesPerMs;
   const CorrelationPlan& simt = plan.simt;

@@ -21,7 +21,7 @@ constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panel
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
-constexpr int kMostBoxExtent = 256;  // along one axis
+constexpr int64_t kMostBoxExtent = 256;  // along one axis
 
 // Needs the chunks. False where the kernel's table is too small.
 bool count_steps(HaloPlan& plan) {
@@ -131,9 +131,8 @@ void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
 
 // Boxes of 16 bytes' worth of channels of a few images, each with its whole planes, height x width.
 void shape_image_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
-  constexpr int64_t kMostPlane = 256;  // of a box along one axis
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
-  if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostPlane ||
+  if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostBoxExtent ||
       plan.tiles[1] * plan.tiles[2] > 1 || plan.folds() > 1) {
     return;
   }
@@ -163,12 +162,11 @@ void shape_position_rows(const Problem& problem, int element_bytes, HaloPlan& pl
   for (const HaloAxis& axis : plan.axis) {
     if (axis.low != 0 || axis.reach > 0) return;
   }
-  const bool whole = plan.tile[2] == problem.input_size[2];
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
   for (const int log : {6, 5, 4}) {
     const int row = 1 << log;
-    if (whole ? plane % row != 0 || plan.tile[1] * plan.tile[2] % row != 0
-              : plan.tile[2] != row || problem.input_size[2] % 8 != 0) {
+    if (plan.rows_cross_widths() ? plane % row != 0 || plan.tile[1] * plan.tile[2] % row != 0
+                                 : plan.tile[2] != row || problem.input_size[2] % 8 != 0) {
       continue;
     }
     if (plan.n % row != 0 || plan.second_start % row != 0) continue;
@@ -195,7 +193,7 @@ bool reads_stay_inside(const HaloPlan& plan) {
       << plan.image_log;
   const int64_t positions = int64_t{plan.halo_positions()} << plan.image_log;
   const int64_t past = std::max<int64_t>(0, plan.second_start + plan.n + shift - positions);
-  const int64_t position_bytes = plan.row_log > 0 ? plan.tap_steps * kHaloOperandBytes : plan.row_bytes;
+  const int64_t position_bytes = plan.row_log > 0 ? plan.row_position_bytes() : plan.row_bytes;
   return past * position_bytes <= staging_bytes(plan.staging) + int64_t{plan.ring} * kHaloStageBytes;
 }
 
@@ -385,6 +383,20 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
 }
 
 }  // namespace
+
+HaloGrid halo_grid(const HaloPlan& plan, int multiprocessors) {
+  const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
+  const int64_t classes = plan.splits * plan.groups;
+  if (!plan.resident_weights || classes > std::min<int64_t>(blocks, kHaloMaxClasses)) return {blocks, 0};
+  return {blocks / classes * classes, static_cast<uint32_t>(classes)};
+}
+
+// The ring of weights bounds how far the warpgroups can be apart.
+uint32_t lag_clocks(const HaloPlan& plan) {
+  constexpr int kProductClocks = 2;  // for 4 columns
+  if (plan.alternate) return 0;
+  return static_cast<uint32_t>(std::max(plan.ring - 2, 0) * plan.stage_products() * plan.n / 4 * kProductClocks);
+}
 
 int64_t most_stages(const HaloPlan& plan) {
   const int units = plan.units() / plan.splits;

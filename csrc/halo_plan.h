@@ -201,14 +201,13 @@ struct HaloPlan {
   CONVT3D_HOST_DEVICE bool unit_loads() const { return chunks() > 1 || phase_halos; }
   CONVT3D_HOST_DEVICE int32_t term_bytes() const { return chunk_panels * panel_bytes(); }
   CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return terms * term_bytes(); }
+  // Of rows of positions: they follow one another through the input's rows, which the tile has whole. Else each is the
+  // tile's width.
+  CONVT3D_HOST_DEVICE bool rows_cross_widths() const { return tile[2] == axis[2].src_size; }
+  // ... of one of their positions, with all channels of a chunk.
+  CONVT3D_HOST_DEVICE int32_t row_position_bytes() const { return tap_steps * kHaloOperandBytes; }
   CONVT3D_HOST_DEVICE int32_t stage_steps() const { return kHaloStageBlocks / terms; }
   CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }
-  // How much later the second warpgroup begins, where they do not take turns: then one stores while the other
-  // multiplies. The ring of weights bounds how far they can be apart.
-  CONVT3D_HOST_DEVICE uint32_t lag_clocks() const {
-    constexpr int kProductClocks = 2;  // for 4 columns
-    return static_cast<uint32_t>(ring > 2 ? ring - 2 : 0) * stage_products() * n / 4 * kProductClocks;
-  }
   CONVT3D_HOST_DEVICE int32_t phase_of(int32_t unit) const {
     return by_phases.remainder(unit, by_phases.quotient(unit));
   }
@@ -267,6 +266,15 @@ struct HaloElement {
   int32_t terms;  // 1 (float32 is rounded to TF32), or 2 of float32 proper
 };
 
+// The blocks that share a plan's items, one on each multiprocessor at most.
+struct HaloGrid {
+  int64_t blocks;
+  uint32_t weight_classes;  // of blocks, by the weights that they keep for all of their items; 0: they keep none
+};
+
+HaloGrid halo_grid(const HaloPlan& plan, int multiprocessors);
+// How much later the second warpgroup begins: where they do not take turns, one then stores while the other multiplies.
+uint32_t lag_clocks(const HaloPlan& plan);
 // Stages of the ring that the units of one split fill, at most.
 int64_t most_stages(const HaloPlan& plan);
 // `channels_last`: the output's format.

@@ -36,7 +36,7 @@ PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != 
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
 FIXED = ("kBytesPerClock", "kThreadOutputClocks")
-CLOCKS_PER_MS = float(re.findall(r"kClocksPerMs = (\S+);", (CSRC / "explain.cpp").read_text())[0])
+CLOCKS_PER_MS = float(re.findall(r"kHaloClocksPerMs = (\S+);", (CSRC / "halo_cost.h").read_text())[0])
 
 Key = tuple[str, str, str]  # layer, precision, layout
 

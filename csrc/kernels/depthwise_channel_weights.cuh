@@ -6,7 +6,8 @@
 
 namespace convt3d {
 
-template <typename T>
+// `kPitch`: from a row to the next where the compiler is to know it, else 0.
+template <typename T, int kPitch = 0>
 struct DepthwiseChannelWeights {
   using Acc = Accumulator<T>;
   static_assert(kDepthwiseChannels == kQuad, "a thread owns a quad of channels");
@@ -15,11 +16,15 @@ struct DepthwiseChannelWeights {
 
   __device__ __forceinline__ explicit DepthwiseChannelWeights(const DepthwisePlan& plan)
       : data(reinterpret_cast<Acc*>(depthwise_shared)),
-        pitch(plan.lanes * kQuad + static_cast<int32_t>(16 / sizeof(Acc))) {}
+        pitch(kPitch > 0 ? kPitch : depthwise_weight_pitch(plan.lanes, sizeof(Acc))) {}
 
+  // kPure: one input and one output channel a group. Several loads at a time: all threads of a block wait for them.
+  template <bool kPure>
   __device__ __forceinline__ void stage(const DepthwiseParams<T>& params, int32_t first_channel) const {
     const DepthwisePlan& plan = params.plan;
     const Strides& stride = params.weight_stride;
+    constexpr int kAtATime = kPure ? 16 : 4;
+    constexpr int kWarps = kDepthwiseThreads / 32;
     const int32_t staged = plan.lanes * kQuad;
     const int32_t existing = min(staged, plan.groups * plan.out_channels - first_channel);
     const uint32_t height = plan.axis[1].taps;
@@ -33,18 +38,23 @@ struct DepthwiseChannelWeights {
       const uint32_t row = tap / width;
       const T* const place = params.weight + stride.spatial(row / height, row % height, tap % width);
 #pragma unroll 1
-      for (int32_t c = static_cast<int32_t>(threadIdx.x / 32); c < staged; c += kDepthwiseThreads / 32) {
-        const uint32_t channel = first_channel + c;
-        const uint32_t group = plan.out_channels == 1 ? channel : channel / plan.out_channels;
-        const uint32_t in_group = channel - group * plan.out_channels;
+      for (int32_t in_channel = 0; in_channel < plan.in_channels; ++in_channel) {
+        Acc* const to = data + (in_channel * taps + tap + 1) * pitch;
 #pragma unroll 1
-        for (int32_t in_channel = 0; in_channel < plan.in_channels; ++in_channel) {
-          Acc value = 0;
-          if (c < existing) {
-            value = to_accumulator(
-                __ldg(place + (int64_t{group} * plan.in_channels + in_channel) * stride.n + in_group * stride.c));
+        for (int32_t c = static_cast<int32_t>(threadIdx.x / 32); c < staged; c += kAtATime * kWarps) {
+          Acc values[kAtATime];
+#pragma unroll
+          for (int i = 0; i < kAtATime; ++i) {
+            const uint32_t channel = first_channel + min(c + i * kWarps, existing - 1);  // what is past is not used
+            const uint32_t group = kPure ? channel : channel / plan.out_channels;
+            const uint32_t in_group = kPure ? 0 : channel - group * plan.out_channels;
+            const int64_t in_all = int64_t{group} * plan.in_channels + in_channel;
+            values[i] = to_accumulator(__ldg(place + in_all * stride.n + in_group * stride.c));
           }
-          data[(in_channel * taps + tap + 1) * pitch + c] = value;
+#pragma unroll
+          for (int i = 0; i < kAtATime; ++i) {
+            if (c + i * kWarps < staged) to[c + i * kWarps] = values[i];
+          }
         }
       }
     }
@@ -55,7 +65,7 @@ struct DepthwiseChannelWeights {
     return *reinterpret_cast<const Quad<Acc>*>(data + channel);
   }
   __device__ __forceinline__ Quad<Acc> quad(int32_t row, int32_t channel) const {
-    return *reinterpret_cast<const Quad<Acc>*>(data + (row + 1) * pitch + channel);
+    return *reinterpret_cast<const Quad<Acc>*>(data + (row + 1) * (kPitch > 0 ? kPitch : pitch) + channel);
   }
 };
 

@@ -10,7 +10,7 @@ template <typename T>
 __global__ __launch_bounds__(kDepthwiseThreads,
                              4) void convt3d_depthwise_channels_any(const __grid_constant__ DepthwiseParams<T> params) {
   using Acc = Accumulator<T>;
-  constexpr int kRun = depthwise_run(sizeof(T));
+  constexpr int kRun = depthwise_run(sizeof(T), false);
   const DepthwisePlan& plan = params.plan;
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
@@ -22,7 +22,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
   const int32_t channels_left = min(plan.groups * plan.out_channels - channel, kQuad);
 
   const DepthwiseChannelWeights<T> weights(plan);
-  weights.stage(params, share.lane_tile * plan.lanes * kQuad);
+  weights.template stage<false>(params, share.lane_tile * plan.lanes * kQuad);
   __syncthreads();
   if (channels_left <= 0) return;
 

@@ -17,7 +17,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
   // Quads as plain bits until they are used: a test of each element of a half quad would cost as much as its product.
   using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
   static_assert(sizeof(Bits) == sizeof(Quad<T>), "one load");
-  constexpr int kRun = depthwise_run(sizeof(T));
+  constexpr int kRun = depthwise_run(sizeof(T), false);
   constexpr int kOutputs = kRun * Taps::kStride;
   constexpr int kWindow = kRun + Taps::kHigh - Taps::kLow;
   const DepthwisePlan& plan = params.plan;
@@ -30,7 +30,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
   const int32_t channel = share.lane * kQuad;
 
   const DepthwiseChannelWeights<T> weights(plan);
-  weights.stage(params, share.lane_tile * plan.lanes * kQuad);
+  weights.template stage<true>(params, share.lane_tile * plan.lanes * kQuad);
   __syncthreads();
   if (channel >= plan.groups) return;
 

@@ -18,6 +18,8 @@ struct DepthwiseParams {
   int64_t bias_stride;
   T* destination;
   Strides destination_stride;
+  int64_t source_step[3];  // bytes from a position to the next, along each axis
+  int64_t destination_step[3];
   int64_t tap_step[2];       // bytes of the source from one tap of a residue to the next, along depth and height
   bool source_vectors;       // rows: a thread's positions along the width are aligned and whole; channels: quads are
   bool destination_vectors;  // likewise a thread's outputs along the width, or the quads
@@ -42,6 +44,10 @@ __device__ __forceinline__ void depthwise_relu(Acc* sums, int count) {
 template <typename T>
 __device__ __forceinline__ void advance_bytes(const T*& pointer, int64_t bytes) {
   pointer = reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(pointer) + bytes);
+}
+template <typename T>
+__device__ __forceinline__ void advance_bytes(T*& pointer, int64_t bytes) {
+  pointer = reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(pointer) + bytes);
 }
 
 __device__ __forceinline__ bool depthwise_inside(int32_t position, int32_t size) {

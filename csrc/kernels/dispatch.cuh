@@ -3,8 +3,10 @@
 
 #include "kernels/bias_grad_kernel.cuh"
 #include "kernels/correlation_kernel.cuh"
+#include "kernels/depthwise_channel_pairs_kernel.cuh"
 #include "kernels/depthwise_channels_any_kernel.cuh"
 #include "kernels/depthwise_channels_kernel.cuh"
+#include "kernels/depthwise_row_pairs_kernel.cuh"
 #include "kernels/depthwise_rows_any_kernel.cuh"
 #include "kernels/depthwise_rows_kernel.cuh"
 #include "kernels/halo_kernel.cuh"
@@ -66,7 +68,7 @@ auto halo_forward_kernel(HaloLoad load) -> void (*)(HaloParams<T>) {
 }
 
 template <typename T>
-void run_halo_forward(HaloParams<T>& params, int multiprocessors, Stream stream) {
+void run_halo_forward(const HaloParams<T>& params, int64_t blocks, Stream stream) {
   const HaloPlan& plan = params.plan;
   const auto kernel = [&]() -> void (*)(HaloParams<T>) {
     if constexpr (std::is_same_v<T, float>) {
@@ -86,17 +88,9 @@ void run_halo_forward(HaloParams<T>& params, int multiprocessors, Stream stream)
     if (plan.n == 160) return halo_forward_kernel<T, 160, 1>(params.load);
     return plan.n == 128 ? halo_forward_kernel<T, 128, 1>(params.load) : halo_forward_kernel<T, 64, 1>(params.load);
   }();
-  // One block a multiprocessor; whole rounds of the splits and groups, so that a block keeps its own weights.
-  const int64_t blocks = std::min<int64_t>(plan.items(), multiprocessors);
-  const int64_t classes = plan.splits * plan.groups;
-  const int64_t round = classes <= blocks ? classes : plan.splits;
-  const int64_t grid = std::max<int64_t>(plan.splits, blocks / round * round);
-  const bool keeps = plan.resident_weights && classes <= kHaloMaxClasses && grid % classes == 0;
-  params.weight_classes = keeps ? static_cast<uint32_t>(classes) : 0;
-  params.lag_clocks = plan.alternate ? 0 : plan.lag_clocks();
   // Without a weight to pack, the kernel before this one is not ours.
   const LaunchOrder order = plan.packed_bytes > 0 ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
-  launch("tensor-core forward", kernel, grid, kHaloThreads, stream, params, plan.memory.bytes, order);
+  launch("tensor-core forward", kernel, blocks, kHaloThreads, stream, params, plan.memory.bytes, order);
 }
 
 template <typename T>
@@ -106,12 +100,13 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
   if constexpr (!std::is_same_v<T, double>) {
     with_width_taps(plan.width, [&](auto taps) {
       using Taps = decltype(taps);
-      if (plan.channels) {
-        kernel = convt3d_depthwise_channels<T, Taps>;
-      } else {
-        kernel = convt3d_depthwise_rows<T, Taps, 1>;
-        if constexpr (Taps::kStride == 2) {
-          if (plan.paired) kernel = convt3d_depthwise_rows<T, Taps, 2>;
+      kernel = plan.channels ? convt3d_depthwise_channels<T, Taps> : convt3d_depthwise_rows<T, Taps, 1>;
+      if constexpr (Taps::kStride == 2) {
+        const bool vectors = params.source_vectors && params.destination_vectors;
+        if (plan.paired && plan.channels) {
+          kernel = convt3d_depthwise_channel_pairs<T, Taps>;
+        } else if (plan.paired) {
+          kernel = vectors ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });

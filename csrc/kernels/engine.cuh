@@ -118,7 +118,7 @@ HaloLoad choose_load(const Source<T>& source, const Problem& problem, const Halo
   const Int3& size = problem.input_size;
   if (plan.row_log > 0 && stride.w == 1) {
     const int32_t row = 1 << plan.row_log;
-    const bool whole = plan.tile[2] == size[2];  // a row of the box is a part of the input's rows
+    const bool whole = plan.rows_cross_widths();  // a row of the box is a part of the input's rows
     box.swizzle = box_swizzle(row * static_cast<int32_t>(sizeof(T)));
     set(0, whole ? row : size[2], 1, row);
     set(1, problem.in_channels, stride.c, plan.chunk_panels * kHaloRowChannels);
@@ -221,6 +221,9 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.source = make_source<T>(input, {}, problem.input_size, plan.in_channels);
   params.weight = pack.packed;
   params.items = static_cast<uint32_t>(plan.items());
+  const HaloGrid grid = halo_grid(plan, device_facts().multiprocessors);
+  params.weight_classes = grid.weight_classes;
+  params.lag_clocks = lag_clocks(plan);
   params.counters = pack.counters;
   params.bias = static_cast<const T*>(bias.data);
   params.bias_stride = bias.stride;
@@ -230,7 +233,7 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.relu = activation == Activation::kRelu;
   params.load = choose_load(params.source, problem, plan, params.boxes);
   params.boxes_out = encode_output(params, problem, output);
-  run_halo_forward(params, device_facts().multiprocessors, stream);
+  run_halo_forward(params, grid.blocks, stream);
 }
 
 // Rows along the width are contiguous, and each `count` of their `size` elements is whole and aligned.
@@ -249,8 +252,10 @@ void forward_depthwise(const Problem& problem, const DepthwisePlan& plan, ConstT
   DepthwiseParams<T> params{};
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
-  for (int i = 0; i < 2; ++i) {
-    params.tap_step[i] = plan.axis[i].offset_step * input.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+  for (int i = 0; i < 3; ++i) {
+    params.source_step[i] = input.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+    params.destination_step[i] = output.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+    if (i < 2) params.tap_step[i] = plan.axis[i].offset_step * params.source_step[i];
   }
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);

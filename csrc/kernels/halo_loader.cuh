@@ -220,7 +220,7 @@ __device__ __forceinline__ void copy_position_rows(const HaloParams<T>& params, 
                                                    uint64_t* full) {
   const HaloPlan& plan = params.plan;
   const HaloItem& item = chunk.item;
-  const bool whole = plan.tile[2] == params.source.size[2];  // see choose_load
+  const bool whole = plan.rows_cross_widths();  // see choose_load
   const int row = whole ? item.first[1] * plan.tile[2] >> plan.row_log : item.first[1];
   const int channel = item.group * plan.in_channels + chunk.first_panel * kHaloRowChannels;
   hopper::barrier_arrive_expect(full,

@@ -57,7 +57,7 @@ __device__ __forceinline__ hopper::MatrixDescriptor columns_descriptor(const Hal
                                                                        int first) {
   const uint32_t address = hopper::shared_address(tile);
   if constexpr (kNMajor) {
-    const uint32_t position_bytes = static_cast<uint32_t>(plan.tap_steps * kHaloOperandBytes);  // of all channels
+    const uint32_t position_bytes = static_cast<uint32_t>(plan.row_position_bytes());
     return hopper::swizzled_descriptor(address, 2u << plan.row_log, position_bytes << plan.row_log) +
            static_cast<uint32_t>(first) * (position_bytes / 16);
   }

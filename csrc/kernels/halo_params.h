@@ -42,7 +42,7 @@ struct HaloParams {
   Source<T> source;
   const unsigned char* weight;  // packed, see pack_halo_weight.cuh
   uint32_t items;
-  uint32_t weight_classes;  // of blocks, by the weights that they keep for all of their items; 0: they keep none
+  uint32_t weight_classes;  // see HaloGrid
   uint32_t lag_clocks;      // how much later the second warpgroup begins
   uint32_t* counters;       // of items, see halo_items.cuh
   const T* bias;

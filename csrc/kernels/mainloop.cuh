@@ -30,7 +30,7 @@ template <typename Tile>
 __device__ __forceinline__ void multiply(const typename Tile::Stage& stage, const typename Tile::Thread& thread,
                                          Fragment<Tile>& c) {
   using Acc = typename Tile::Acc;
-#pragma unroll
+#pragma unroll Tile::kUnrolledK
   for (int k = 0; k < Tile::kK; ++k) {
     Quad<Acc> a[Tile::kTM / kQuad];
     Quad<Acc> b[Tile::kTN / kQuad];

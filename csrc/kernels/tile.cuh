@@ -17,6 +17,13 @@ constexpr bool kWideFitsTwice = false;
 constexpr bool kWideFitsTwice = true;
 #endif
 
+// Steps of K whose loads of the narrow tile may overlap: with all 8 the masked weight gradient spills there.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
+constexpr int kNarrowSteps = 4;
+#else
+constexpr int kNarrowSteps = 8;
+#endif
+
 // Blocks that must fit an SM, for __launch_bounds__: as many as leave every kernel the registers it needs.
 constexpr int min_blocks(Operator op, TileShape shape, size_t element_bytes, bool masked) {
   if (element_bytes == 8) return 1;
@@ -43,6 +50,7 @@ struct Tile {
 
   static constexpr int kTM = kShape == TileShape::kNarrow ? 4 : 8;  // C elements of a thread along M
   static constexpr int kTN = kShape == TileShape::kNarrow && sizeof(Acc) == 4 ? 8 : 4;  // ... and along N
+  static constexpr int kUnrolledK = kShape == TileShape::kNarrow ? kNarrowSteps : kK;
   static constexpr int kThreads = (kM / kTM) * (kN / kTN);
   static constexpr int kLanesN = kN / kTN < 4 ? kN / kTN : 4;  // lanes of a warp along N
   static constexpr int kLanesM = 32 / kLanesN;

@@ -102,6 +102,24 @@ void check_plans(const Problem& problem) {
   }
 }
 
+// Blocks that keep their weights have items of one class only: those of the first items, a grid apart, and those that
+// are claimed, as many as there are classes apart.
+void check_grid(const Problem& problem, const HaloPlan& plan) {
+  const int64_t classes = plan.groups * plan.splits;  // which count fastest in an item's index
+  for (const int multiprocessors : {1, 20, 132}) {
+    const HaloGrid grid = halo_grid(plan, multiprocessors);
+    const int64_t most = std::min<int64_t>(plan.items(), multiprocessors);
+    expect(grid.blocks >= 1 && grid.blocks <= most && plan.items() % classes == 0, "every block has an item", problem);
+    if (grid.weight_classes > 0) {
+      expect(plan.resident_weights && grid.weight_classes == classes && grid.blocks % classes == 0 &&
+                 most - grid.blocks < classes && classes <= kHaloMaxClasses,
+             "whole rounds of blocks keep their weights", problem);
+    } else {
+      expect(grid.blocks == most, "blocks without weights of their own use every multiprocessor", problem);
+    }
+  }
+}
+
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
   for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
@@ -207,6 +225,7 @@ void check_halo(const Problem& problem) {
                    plan.ring <= kHaloMaxRing && (plan.ring >= 3 || plan.resident_weights) &&
                    (plan.slots >= 2 || plan.chunks() == 1),
                "rings exist", problem);
+        check_grid(problem, plan);
         expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
                "slabs hold the output channels", problem);
@@ -336,18 +355,16 @@ void check_depthwise(const Problem& any, int in_channels, int out_channels) {
              "tiles cover the items", problem);
       const bool any_taps = plan.width == DepthwiseWidth::kAny;
       if (plan.channels) {
-        const int64_t run = depthwise_run(element_bytes);
+        const int64_t run = depthwise_run(element_bytes, plan.paired);
         expect(covered * kDepthwiseChannels >= problem.out_channels, "lanes cover the channels", problem);
         expect(plan.units[2] * plan.walk * run * (any_taps ? 1 : problem.stride[2]) >= size,
                "units cover the width, channels contiguous", problem);
       } else {
         expect(covered * (any_taps ? 1 : vector) >= size, "lanes cover the width", problem);
-        expect(plan.units[1] * (plan.paired ? 2
-                                : any_taps  ? kDepthwiseRows
-                                            : 1) >=
-                   size,
-               "units cover the height", problem);
       }
+      const int rows = plan.paired ? 2 : any_taps && !plan.channels ? kDepthwiseRows : 1;
+      expect(plan.units[1] * rows >= size && plan.units[0] * (plan.paired ? 2 : 1) >= size,
+             "units cover the height and the depth", problem);
       expect(plan.shared_bytes <= 48 * 1024, "shared memory suffices", problem);
     }
   }
