@@ -8,7 +8,8 @@ computes the layer, in percent:
 
 tensor      of its time, in which the tensor cores were busy
 useful      of their products: the multiply-adds whose output position is in range (of float32 proper three for each);
-            the rest are zeros of weights, positions past the tile or the output, and channels that fill a slab
+            the rest are taps past the input's border, zeros of weights, positions past the tile or the output, and
+            channels that fill a slab
 dram, L2    what each moved of what it could
 issue       of the clocks, in which an instruction was issued (of one of the four schedulers, on average)
 packing     of the time of all of the call's kernels, what packing the weight takes on its own; they overlap in a call
@@ -198,7 +199,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if content is None:
                 raise ValueError(f"{options.from_record}: no such file")
             wanted = {(case.layer.name, case.precision, case.layout) for case in cases}
-            print(table(one for one in content["records"] if (one["layer"], one["precision"], one["layout"]) in wanted))
+            shown = [one for one in content["records"] if (one["layer"], one["precision"], one["layout"]) in wanted]
+            if not shown:
+                raise ValueError(f"{options.from_record}: none of its {len(content['records'])} records is asked for")
+            print(table(shown))
             return 0
         if not torch.cuda.is_available():
             raise RuntimeError("reading counters needs a CUDA device; --from-record shows a record without one")

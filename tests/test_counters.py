@@ -79,6 +79,8 @@ def test_record_is_shown_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[2:] == ["| kb73 | tf32 | NCDHW | 52 |  | 1 | 2 | 3 | 4 |"]
     assert counters.main(["--from-record", str(tmp_path / "absent.json")]) == 1
     assert "absent.json: no such file" in capsys.readouterr().err
+    assert counters.main(["--from-record", str(path), "--precision", "bf16"]) == 1
+    assert "none of its 2 records is asked for" in capsys.readouterr().err
 
 
 def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
