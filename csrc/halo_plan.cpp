@@ -22,6 +22,8 @@ constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
 constexpr int64_t kMostBoxExtent = 256;  // along one axis
+// Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
+constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 // Needs the chunks. False where the kernel's table is too small.
 bool count_steps(HaloPlan& plan) {
@@ -155,12 +157,26 @@ void shape_image_boxes(const Problem& problem, int element_bytes, HaloPlan& plan
   }
 }
 
+// Whether the tiles of every phase begin at a multiple of `align` elements in rows of positions: tiles themselves do,
+// and a phase's offset may move its tiles along the depth, along the height and, by multiples of what the copy engine
+// wants a box to begin at, along the width. Where rows cross widths, a move along the height must be one of whole rows,
+// and one along the width would leave the input's rows.
+bool rows_begin_tiles(int32_t row, const HaloPlan& plan) {
+  constexpr int32_t kAlign = 8;  // elements of 2 bytes
+  const auto all = [](const HaloAxis& axis, auto&& allowed) {
+    return std::all_of(axis.taps, axis.taps + axis.outer, [&](const HaloTaps& taps) { return allowed(taps.low); });
+  };
+  if (!plan.rows_cross_widths()) return all(plan.axis[2], [](int32_t low) { return low % kAlign == 0; });
+  return all(plan.axis[1], [&](int32_t low) { return int64_t{low} * plan.tile[2] % row == 0; }) &&
+         all(plan.axis[2], [](int32_t low) { return low == 0; });
+}
+
 // Rows of neighbouring positions, as the input has them: a tile's width, or parts of whole rows of the input.
 void shape_position_rows(const Problem& problem, int element_bytes, HaloPlan& plan) {
   if (element_bytes != 2 || plan.image_log > 0 || plan.folds() > 1 || !halo_multiplies_rows(plan.n, plan.sets)) return;
   if (plan.groups > 1 && plan.in_channels % kHaloRowChannels != 0) return;  // a box would reach into the next group
   for (const HaloAxis& axis : plan.axis) {
-    if (axis.low != 0 || axis.reach > 0) return;
+    if (axis.reach > 0) return;
   }
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
   for (const int log : {6, 5, 4}) {
@@ -169,7 +185,7 @@ void shape_position_rows(const Problem& problem, int element_bytes, HaloPlan& pl
                                  : plan.tile[2] != row || problem.input_size[2] % 8 != 0) {
       continue;
     }
-    if (plan.n % row != 0 || plan.second_start % row != 0) continue;
+    if (plan.n % row != 0 || plan.second_start % row != 0 || !rows_begin_tiles(row, plan)) continue;
     plan.row_log = static_cast<int8_t>(log);
     return;
   }
@@ -219,6 +235,7 @@ bool divide_memory(int element_bytes, HaloPlan& plan) {
   const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
   widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
   plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
+  if (plan.packed_bytes > kMostPackedBytes) return false;
   plan.usable = true;
   return true;
 }
@@ -305,11 +322,13 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
     visit_tile(problem, element_bytes, width_contiguous, plan, visit);
   };
   const int64_t columns = plan.n >> plan.image_log;  // of one warpgroup, of one image
+  // The widths of equal parts of the phase grid's width, of which each is the widest of so many parts.
   std::set<int> widths;
-  for (int parts = 1; parts <= plan.axis[2].positions; ++parts) {
-    const int width = static_cast<int>(round_up(ceil_div(plan.axis[2].positions, parts), plan.image_log > 0 ? 1 : 2));
-    if (width < 8 && parts > 1) break;
-    if (width <= kHaloMaxTile[2]) widths.insert(width);
+  for (int part = std::min(plan.axis[2].positions, kHaloMaxTile[2]); part >= 1; --part) {
+    const int64_t parts = ceil_div(plan.axis[2].positions, part);
+    if (ceil_div(plan.axis[2].positions, parts) != part) continue;
+    const int width = static_cast<int>(round_up(part, plan.image_log > 0 ? 1 : 2));
+    if ((width >= 8 || parts == 1) && width <= kHaloMaxTile[2]) widths.insert(width);
   }
   for (const int width : widths) {
     for (int depth = 1; depth <= 16 && depth < 2 * plan.axis[0].positions; depth *= 2) {

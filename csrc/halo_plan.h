@@ -203,7 +203,7 @@ struct HaloPlan {
   CONVT3D_HOST_DEVICE int32_t slot_bytes() const { return terms * term_bytes(); }
   // Of rows of positions: they follow one another through the input's rows, which the tile has whole. Else each is the
   // tile's width.
-  CONVT3D_HOST_DEVICE bool rows_cross_widths() const { return tile[2] == axis[2].src_size; }
+  CONVT3D_HOST_DEVICE bool rows_cross_widths() const { return tile[2] == axis[2].src_size && tiles[2] == 1; }
   // ... of one of their positions, with all channels of a chunk.
   CONVT3D_HOST_DEVICE int32_t row_position_bytes() const { return tap_steps * kHaloOperandBytes; }
   CONVT3D_HOST_DEVICE int32_t stage_steps() const { return kHaloStageBlocks / terms; }

@@ -200,6 +200,22 @@ TILED = {
         Problem("position_rows_of_groups", 2, 96, 48, (4, 13, 64), (2, 1, 2), (2, 1, 2), groups=2),
         Problem("position_rows_of_chunks", 2, 312, 56, (6, 8, 8), (2, 2, 2), (2, 2, 2)),
         Problem("position_rows_of_one_tap", 2, 40, 80, (5, 11, 32), (1, 2, 1), (2, 2, 1), (0, 0, 0), (1, 0, 0)),
+        # ... whose phases each begin elsewhere along the depth or the height, and of an output wider than the input.
+        Problem("position_rows_of_phases", 2, 8, 34, (2, 16, 8), (2, 2, 2), (2, 2, 2), (1, 0, 0), (1, 1, 0), groups=2),
+        Problem("position_rows_moved", 2, 24, 72, (4, 9, 96), (2, 2, 2), (2, 2, 2), (1, 3, 0), (0, 1, 0)),
+        Problem("position_rows_in_depth", 3, 80, 64, (19, 20, 8), (2, 2, 2), (2, 2, 2), (1, 0, 0), (1, 1, 0)),
+        Problem(
+            "position_rows_past_the_width",
+            3,
+            48,
+            40,
+            (5, 12, 16),
+            (1, 1, 1),
+            (1, 1, 1),
+            (0, 0, 0),
+            (0, 0, 16),
+            (1, 1, 17),
+        ),
         Problem("images", 10, 16, 40, (4, 5, 3), (4, 3, 4), (2, 2, 2), (1, 0, 1)),
     ]
 }

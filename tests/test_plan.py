@@ -157,6 +157,10 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
                 ("position_rows_of_groups", 64),
                 ("position_rows_of_chunks", 64),
                 ("position_rows_of_one_tap", 32),
+                ("position_rows_of_phases", 64),
+                ("position_rows_moved", 32),
+                ("position_rows_in_depth", 32),
+                ("position_rows_past_the_width", 32),
             ]
             for precision in ["fp16", "bf16"]
         ),

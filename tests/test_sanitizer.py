@@ -17,6 +17,7 @@ TINY = [
     Problem("channels_past_a_fragment", 1, 17, 33, (2, 2, 9), (2, 1, 3), (1, 1, 1), (0, 0, 1)),
     Problem("joined", 1, 16, 6, (2, 3, 8), (2, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 0), groups=2),
     Problem("position_rows", 1, 24, 9, (2, 3, 16), (2, 1, 2), (2, 1, 2)),
+    Problem("position_rows_of_phases", 1, 8, 9, (2, 3, 16), (2, 2, 2), (2, 2, 2), (1, 0, 0), (1, 1, 0)),
     Problem("depthwise", 2, 12, 12, (2, 3, 8), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), groups=12),
     Problem("two_outputs_of_a_channel", 1, 5, 10, (2, 3, 5), (2, 3, 3), (1, 2, 3), (0, 1, 1), (0, 1, 0), (1, 2, 1), 5),
 ]

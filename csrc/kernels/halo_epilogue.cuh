@@ -160,7 +160,7 @@ class HaloEpilogue {
       end &= end - 1;
       hand_over<kWay, kRows>(batch);
     }
-    if (kWay == HaloWay::kBoxes && staging_.part[warpgroup_] >= 0) {
+    if (staging_.part[warpgroup_] >= 0) {
       thread_store().template store<kRows>(segments_[staging_.part[warpgroup_]]);
       __syncwarp();
     }

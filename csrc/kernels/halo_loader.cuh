@@ -219,14 +219,14 @@ template <typename T>
 __device__ __forceinline__ void copy_position_rows(const HaloParams<T>& params, const HaloChunk& chunk,
                                                    uint64_t* full) {
   const HaloPlan& plan = params.plan;
-  const HaloItem& item = chunk.item;
+  const HaloOrigin& origin = chunk.origin;
   const bool whole = plan.rows_cross_widths();  // see choose_load
-  const int row = whole ? item.first[1] * plan.tile[2] >> plan.row_log : item.first[1];
-  const int channel = item.group * plan.in_channels + chunk.first_panel * kHaloRowChannels;
+  const int row = whole ? origin.at[1] * plan.tile[2] >> plan.row_log : origin.at[1];
+  const int channel = chunk.item.group * plan.in_channels + chunk.first_panel * kHaloRowChannels;
   hopper::barrier_arrive_expect(full,
                                 static_cast<uint32_t>(plan.chunk_panels * plan.halo_positions() * plan.row_bytes));
   hopper::copy_box_to_shared(chunk.panels, &params.boxes,
-                             {whole ? 0 : item.first[2], channel, row, item.first[0], item.image}, full);
+                             {whole ? 0 : origin.at[2], channel, row, origin.at[0], chunk.item.image}, full);
 }
 
 // The low term of a chunk that has arrived as it is in memory. `thread`: of kHaloSplitThreads.

@@ -1,35 +1,23 @@
 // The phase map and the plans against the operator's definition, term by term. Built by tests/test_plan.py with a plain
 // C++ compiler: no torch, no CUDA.
 #include "plan.h"
-#include "depthwise_plan.h"
+#include "depthwise_checks.h"
 #include "halo_plan.h"
+#include "position_rows_checks.h"
 #include "staging_checks.h"
+#include "terms.h"
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <random>
 #include <set>
-#include <tuple>
 #include <vector>
 
 using namespace convt3d;
 
 namespace {
-
-using Term = std::tuple<int, int, int>;  // (input position, tap, output position)
-
-// Every (i, k, o) with i*stride = o + padding - k*dilation inside both tensors.
-std::set<Term> defined_terms(const Problem& problem) {
-  std::set<Term> terms;
-  for (int i = 0; i < problem.input_size[0]; ++i) {
-    for (int k = 0; k < problem.kernel_size[0]; ++k) {
-      const int64_t o = i * problem.stride[0] - problem.padding[0] + k * problem.dilation[0];
-      if (o >= 0 && o < problem.output_size(0)) terms.insert({i, k, static_cast<int>(o)});
-    }
-  }
-  return terms;
-}
 
 // What a kernel visits along one axis: phases, positions, taps. `source_is_input` tells the forward from the input
 // gradient.
@@ -193,17 +181,7 @@ void check_halo(const Problem& problem) {
         const int64_t past = std::max<int64_t>(plan.second_start + plan.n + reach - positions, 0);
         const int64_t column_bytes = plan.row_log > 0 ? int64_t{plan.chunk_panels} * plan.row_bytes : plan.row_bytes;
         expect(last_slot + past * column_bytes <= plan.memory.bytes, "what is read lies in shared memory", problem);
-        if (plan.row_log > 0) {
-          const int row = 1 << plan.row_log;
-          const bool whole = plan.tile[2] == problem.input_size[2];
-          expect(element.bytes == 2 && !channels_last && plan.box_width == 0 && plan.folds() == 1 &&
-                     plan.image_log == 0 && plan.axis[0].reach + plan.axis[1].reach + plan.axis[2].reach == 0,
-                 "rows of positions are the input's", problem);
-          expect(whole ? problem.input_size[1] * problem.input_size[2] % row == 0 : plan.tile[2] == row,
-                 "a row of positions is a part of whole rows or a tile's width", problem);
-          expect(plan.tile[1] * plan.tile[2] % row == 0 && plan.n % row == 0 && plan.second_start % row == 0,
-                 "rows of positions are whole", problem);
-        }
+        if (plan.row_log > 0) check_position_rows(problem, element, channels_last, plan);
         if (plan.box_images > 0) {
           const int64_t plane = problem.input_size[1] * problem.input_size[2];
           expect(plan.image_log == 3 && 8 % plan.box_images == 0 && plan.tiles[1] == 1 && plan.tiles[2] == 1 &&
@@ -273,9 +251,17 @@ void check_image_boxes() {
   }
 }
 
-// Where every tap reads the position itself, 16-bit tiles are rows of positions, if rows of 16 bytes' multiples exist.
-int check_position_rows(int64_t width, int64_t channels) {
+// Where every phase reads one position of the input, 16-bit tiles are rows of positions, if rows of 16 bytes' multiples
+// exist. Paddings and output paddings move the phases' tiles along the depth and the height, and add tiles past the
+// input.
+int check_layers_of_one_tap(int64_t width, int64_t channels) {
   int problems = 0;
+  const auto finds_rows = [&](const Problem& problem) {
+    check_halo(problem);
+    ++problems;
+    const std::vector<HaloPlan> plans = halo_candidates(problem, {2, 1}, false);
+    return std::any_of(plans.begin(), plans.end(), [](const HaloPlan& plan) { return plan.row_log > 0; });
+  };
   for (const int64_t groups : {1, 2}) {
     for (const int64_t height : {8, 9}) {
       Problem problem;
@@ -285,88 +271,52 @@ int check_position_rows(int64_t width, int64_t channels) {
       problem.out_channels = groups * 40;
       problem.input_size = {3, height, width};
       problem.kernel_size = problem.stride = {2, 1, 2};
-      check_halo(problem);
-      bool found = false;
-      for (const HaloPlan& plan : halo_candidates(problem, {2, 1}, false)) found = found || plan.row_log > 0;
       const bool possible = groups == 1 || channels % kHaloRowChannels == 0;
       const bool whole = width * height % 16 == 0;  // a row of 16 is a part of the plane
       const bool parts = width >= 32;               // some tile is 16, 32 or 64 wide
-      expect(found == (possible && (whole || parts)), "tiles are rows of positions", problem);
-      ++problems;
+      expect(finds_rows(problem) == (possible && (whole || parts)), "tiles are rows of positions", problem);
+      // Each phase of the depth has a halo of its own.
+      problem.padding = {1, 0, 0};
+      problem.output_padding = {1, 0, 0};
+      expect(finds_rows(problem) == (possible && (whole || parts)), "tiles of phases are rows of positions", problem);
+      problem.kernel_size = problem.stride = {2, 2, 1};
+      for (const int64_t padding : {1, 2}) {
+        problem.padding = {2, padding, 0};
+        problem.output_padding = {1, 0, 0};
+        finds_rows(problem);
+        problem.padding = {0, 2, padding};
+        problem.output_padding = {0, 1, 0};
+        finds_rows(problem);
+      }
+      // The output is wider than the input, by a tile of the input's width.
+      problem.kernel_size = problem.stride = {1, 1, 1};
+      problem.dilation = {1, 1, width + 1};
+      problem.padding = {0, 0, 0};
+      problem.output_padding = {0, 0, width};
+      finds_rows(problem);
     }
   }
   return problems;
 }
 
-// What the depthwise engine visits along every axis of a cube, by the residues' tables and by the taps that its kernels
-// know.
-void check_depthwise(const Problem& any, int in_channels, int out_channels) {
-  Problem problem = any;
-  problem.in_channels = problem.groups * in_channels;
-  problem.out_channels = problem.groups * out_channels;
-  for (int i = 1; i < 3; ++i) {
-    problem.input_size[i] = any.input_size[0];
-    problem.kernel_size[i] = any.kernel_size[0];
-    problem.stride[i] = any.stride[0];
-    problem.padding[i] = any.padding[0];
-    problem.output_padding[i] = any.output_padding[0];
-    problem.dilation[i] = any.dilation[0];
-  }
-  const std::set<Term> expected = defined_terms(problem);
-  const int size = static_cast<int>(problem.output_size(0));
-  for (const int element_bytes : {2, 4, 8}) {
-    for (const bool channels_last : {false, true}) {
-      const DepthwisePlan plan = plan_depthwise_forward(problem, element_bytes, channels_last, true);
-      expect(plan.usable == (in_channels * out_channels <= kDepthwiseMaxProducts && plan.shared_bytes <= 48 * 1024),
-             "the depthwise engine takes tiny groups and no others", problem);
-      if (!plan.usable) continue;
-      std::vector<Term> visited;
-      for (int o = 0; o < size; ++o) {
-        const DepthwiseAxis& axis = plan.axis[0];
-        const int u = axis.by_stride.quotient(o);
-        const DepthwiseResidue& residue = axis.residue[axis.by_stride.remainder(o, u)];
-        for (int j = 0; j < residue.tap_count; ++j) {
-          const int source = u + residue.first_offset + j * axis.offset_step;
-          if (source >= 0 && source < axis.src_size)
-            visited.push_back({source, residue.first_tap + j * axis.tap_step, o});
-        }
-      }
-      std::set<Term> unique(visited.begin(), visited.end());
-      expect(unique.size() == visited.size() && unique == expected, "the depthwise engine visits the defined terms",
-             problem);
-      with_width_taps(plan.width, [&](auto taps) {
-        std::set<Term> known;
-        for (int o = 0; o < size; ++o) {
-          for (int tap = 0; tap < taps.kTaps; ++tap) {
-            if (!taps.meets(o % taps.kStride, tap)) continue;
-            const int offset = taps.offset(o % taps.kStride, tap);
-            expect(offset >= taps.kLow && offset <= taps.kHigh, "offsets are inside the window", problem);
-            expect(taps.tap(o % taps.kStride, offset) == tap, "an offset knows its tap", problem);
-            const int source = o / taps.kStride + offset + plan.shift[2];
-            if (source >= 0 && source < problem.input_size[2]) known.insert({source, tap, o});
-          }
-        }
-        expect(known == expected, "the known taps are the defined terms", problem);
-      });
-      const int64_t vector = depthwise_vector(element_bytes);
-      const int64_t covered = int64_t{plan.lane_tiles} * plan.lanes;
-      expect(int64_t{plan.item_tiles} * plan.slots * plan.steps >= plan.items &&
-                 plan.slots * plan.lanes == kDepthwiseThreads,
-             "tiles cover the items", problem);
-      const bool any_taps = plan.width == DepthwiseWidth::kAny;
-      if (plan.channels) {
-        const int64_t run = depthwise_run(element_bytes, plan.paired);
-        expect(covered * kDepthwiseChannels >= problem.out_channels, "lanes cover the channels", problem);
-        expect(plan.units[2] * plan.walk * run * (any_taps ? 1 : problem.stride[2]) >= size,
-               "units cover the width, channels contiguous", problem);
-      } else {
-        expect(covered * (any_taps ? 1 : vector) >= size, "lanes cover the width", problem);
-      }
-      const int rows = plan.paired ? 2 : any_taps && !plan.channels ? kDepthwiseRows : 1;
-      expect(plan.units[1] * rows >= size && plan.units[0] * (plan.paired ? 2 : 1) >= size,
-             "units cover the height and the depth", problem);
-      expect(plan.shared_bytes <= 48 * 1024, "shared memory suffices", problem);
-    }
+// A wide row is planned as fast as a short one, and a weight whose packing would need more threads than an index of 32
+// bits counts has no plan on the tensor cores.
+void check_large_problems() {
+  Problem problem;
+  problem.batch = 1;
+  problem.in_channels = problem.out_channels = 16;
+  problem.input_size = {1, 1, int64_t{1} << 25};
+  problem.kernel_size = {1, 1, 3};
+  const auto begin = std::chrono::steady_clock::now();
+  expect(plan_halo_forward(problem, {2, 1}, false).usable, "a wide row has a plan", problem);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  expect(seconds.count() < 1, "a wide row is planned fast", problem);
+  problem.input_size = {1, 1, 8};
+  problem.in_channels = int64_t{1} << 20;
+  for (const int64_t out_channels : {int64_t{1} << 10, int64_t{1} << 14}) {
+    problem.out_channels = out_channels;
+    const HaloPlan plan = plan_halo_forward(problem, {2, 1}, true);
+    expect(plan.usable == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
   }
 }
 
@@ -430,9 +380,10 @@ int main() {
     }
   }
   for (const int64_t width : {8, 16, 24, 32, 64, 160}) {
-    for (const int64_t channels : {40, 320}) problems += check_position_rows(width, channels);
+    for (const int64_t channels : {40, 320}) problems += check_layers_of_one_tap(width, channels);
   }
   check_image_boxes();
+  check_large_problems();
   check_divisors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;

@@ -1,27 +1,15 @@
-// How the tensor-core engine's outputs leave, walked as its epilogue does; and what the tests of the plans share.
+// How the tensor-core engine's outputs leave, walked as its epilogue does.
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "halo_plan.h"
+#include "terms.h"
 
 namespace convt3d {
-
-inline int failures = 0;
-
-inline void expect(bool condition, const char* what, const Problem& problem) {
-  if (condition) return;
-  ++failures;
-  if (failures > 20) return;
-  std::printf("FAILED %s: input %lld k %lld s %lld p %lld op %lld d %lld\n", what,
-              static_cast<long long>(problem.input_size[0]), static_cast<long long>(problem.kernel_size[0]),
-              static_cast<long long>(problem.stride[0]), static_cast<long long>(problem.padding[0]),
-              static_cast<long long>(problem.output_padding[0]), static_cast<long long>(problem.dilation[0]));
-}
 
 // A segment's first column is the first of the warpgroup's that falls into it.
 inline void check_first_columns(const Problem& problem, const HaloStaging& staging, int g) {
