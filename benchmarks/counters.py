@@ -30,8 +30,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
+from convt3d._library import build_info
 from convt3d.benchmark import environment, records
 from convt3d.benchmark.calls import convt3d_call, precision_switches, random_operands
+from convt3d.benchmark.engine import Kernels
 from convt3d.benchmark.layers import LAYOUTS, PRECISIONS, chosen, select_layers
 
 if TYPE_CHECKING:
@@ -215,7 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(table(measured))
     if options.json:
-        records.save(options.json, {"meta": environment.current_meta(), "records": measured})
+        kernels = Kernels.of_current_device(build_info()).fingerprints()
+        records.save(options.json, {"meta": {**environment.current_meta(), "kernels": kernels}, "records": measured})
     return 0
 
 

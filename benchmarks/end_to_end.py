@@ -33,7 +33,9 @@ from networks import Workload, workloads
 from torch import Tensor, nn
 
 import convt3d
+from convt3d._library import build_info
 from convt3d.benchmark import environment, records
+from convt3d.benchmark.engine import Kernels
 from convt3d.benchmark.layers import chosen
 from convt3d.benchmark.progress import progress
 from convt3d.benchmark.timing import warm_up
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Call = Callable[[], object]
-    Meta = dict[str, str]
+    Meta = dict[str, object]
 
 PASSES = ("inference", "training")
 RUNS = ("eager", "compiled")
@@ -276,7 +278,8 @@ def _time_block(call: Call, count: int, device: torch.device) -> list[float]:
 def current_meta(device: torch.device) -> Meta:
     """Where records measured now come from."""
     if device.type == "cuda":
-        return {key: str(value) for key, value in environment.current_meta().items()}
+        kernels = Kernels.of_current_device(build_info())
+        return {**environment.current_meta(), "kernels": kernels.fingerprints()}
     return {
         "gpu": "none",
         "torch": torch.__version__,

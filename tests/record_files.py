@@ -13,6 +13,7 @@ META: records.Meta = {
     "date": "2026-01-31",
     "csrc_tree": "c0",
     "python_tree": "p0",
+    "image": "sm_90a",
 }
 
 
@@ -29,6 +30,8 @@ def record(pass_: str = "forward", layout: str = "NCDHW", ms: float = 2.0) -> re
         "error": 1.25e-7,
         "cudnn_error": None,
         "engine": "simt",
+        "kernels": "k0",
+        "plan": None,
     }
 
 

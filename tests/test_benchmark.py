@@ -258,7 +258,14 @@ def test_merge_replaces_a_record_of_the_same_case_and_keeps_the_others() -> None
     ]
 
 
-@pytest.mark.parametrize("field", ["gpu", "torch", "cudnn", "csrc_tree"])
+def test_merge_drops_records_of_other_sources_whose_kernels_are_not_known() -> None:
+    other: records.Meta = {**META, "csrc_tree": "another"}
+    old = records.merge(None, META, [record()])
+    assert records.differences(META, other) == []
+    assert records.merge(old, other, [record("backward_input")])["records"] == [record("backward_input")]
+
+
+@pytest.mark.parametrize("field", ["gpu", "torch", "cudnn"])
 def test_merge_drops_records_of_another_origin(field: str) -> None:
     other: records.Meta = {**META, field: "another"}  # type: ignore[misc]
     old = records.merge(None, META, [record()])

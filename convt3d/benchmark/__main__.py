@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from convt3d._library import build_info
+
 from . import plot, records
+from .engine import Kernels
 from .environment import current_meta
 from .layers import LAYOUTS, PASSES, PRECISIONS, chosen, select_layers
 from .measure import measure
@@ -101,6 +104,7 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
     kept = records.load(options.json) if options.json else None
     if kept is not None and (changed := records.differences(kept["meta"], meta)):
         print(f"{options.json}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
+    kernels = Kernels.of_current_device(build_info()) if options.json else Kernels(None)
     timer = Timer(QUICK if options.quick else Repetitions())
     warm_up()
     cases = list(product(chosen(options.pass_, PASSES), chosen(options.precision, PRECISIONS)))
@@ -111,13 +115,15 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
         of_layer: list[records.Record] = []
         for pass_, precision in progress(cases, f"[{number}/{len(layers)}] {layer.name}", " ".join):
             try:
-                measured = measure(layer, pass_, precision, layouts, timer, with_peers=not options.no_peers)
+                measured = measure(
+                    layer, pass_, precision, layouts, timer, with_peers=not options.no_peers, kernels=kernels
+                )
             except RuntimeError as error:
                 failures.append(f"{layer.name} {pass_} {precision}: {error}")
                 continue
             of_layer += measured
             if options.json:
-                kept = records.merge(kept, meta, measured)
+                kept = records.merge(kept, meta, measured, kernels.measured_by)
                 records.save(options.json, kept)
         print(f"\n{layer.name}: {layer.gflop:.2f} GFLOP\n{records.format_table(of_layer)}", flush=True)
         all_measured += of_layer

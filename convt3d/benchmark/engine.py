@@ -1,20 +1,83 @@
-"""Which kind of kernel convt3d runs, as the records have it."""
+"""Which kernels convt3d runs for a case, as the records have it."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from convt3d._explain import forward_plan, has_wgmma
 
+from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
+
 if TYPE_CHECKING:
     from convt3d._layer import Layer
+    from convt3d._library import BuildInfo
+
+    from .fingerprint import Hashes
+    from .records import Record
 
 
-def engine(layer: Layer, pass_: str, precision: str, layout: str) -> str:
-    """The name of the engine on the current device."""
+@dataclass(frozen=True)
+class Engine:
+    """An engine and, where it has one, its plan.
+
+    Attributes:
+        name: as :class:`convt3d._explain.ForwardPlan` has it.
+        plan: a hash of the plan in words, without its cost.
+    """
+
+    name: str
+    plan: str | None
+
+
+def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool | None = None) -> Engine:
+    """What computes a pass of a layer.
+
+    Args:
+        layer: the problem.
+        pass_: ``"forward"``, ``"backward_input"`` or ``"backward_weight"``.
+        precision: of the benchmark.
+        layout: of the output.
+        wgmma: whether the device has Hopper's instructions; None: as the current one has.
+    """
     if pass_ != "forward":
-        return "simt"
-    wgmma = torch.cuda.is_available() and has_wgmma(torch.device("cuda", torch.cuda.current_device()))
-    return forward_plan(layer, precision, layout, has_wgmma=wgmma).engine
+        return Engine("simt", None)
+    if wgmma is None:
+        wgmma = torch.cuda.is_available() and has_wgmma(torch.device("cuda", torch.cuda.current_device()))
+    found = forward_plan(layer, precision, layout, has_wgmma=wgmma)
+    words = re.sub(r" clocks=\S+", "", found.plan)
+    return Engine(found.engine, hashlib.sha256(words.encode()).hexdigest()[:12])
+
+
+class Kernels:
+    """The machine code of one architecture of a library; nothing where it cannot be read."""
+
+    def __init__(self, hashes: Hashes | None) -> None:
+        self._hashes = hashes
+
+    @staticmethod
+    def of_current_device(build: BuildInfo) -> Kernels:
+        """Those that the loaded library runs on the current device, and a word where they cannot be read."""
+        image = image_for(torch.cuda.get_device_capability(), build.architectures)
+        try:
+            return Kernels(None if image is None else kernel_hashes(image))
+        except FingerprintError as error:
+            print(f"the records get no fingerprint of the kernels: {error}", flush=True)
+            return Kernels(None)
+
+    def fingerprint(self, engine: str, pass_: str, precision: str) -> str | None:
+        """Of what an engine runs for a pass and a precision."""
+        return None if self._hashes is None else fingerprint(self._hashes, engine, pass_, precision)
+
+    def fingerprints(self) -> dict[str, str] | None:
+        """Of every engine, pass and precision."""
+        return None if self._hashes is None else fingerprints(self._hashes)
+
+    def measured_by(self, record: Record) -> bool:
+        """Whether a record is of these kernels."""
+        now = self.fingerprint(record["engine"], record["pass"], record["precision"])
+        return now is not None and record.get("kernels") == now

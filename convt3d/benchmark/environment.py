@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from convt3d._library import build_info
+
+from .fingerprint import image_for
+
 if TYPE_CHECKING:
     from .records import Meta
 
@@ -25,6 +29,7 @@ def current_meta() -> Meta:
         "date": dt.datetime.now(dt.timezone.utc).date().isoformat(),
         "csrc_tree": source_tree("csrc", "CONVT3D_CSRC_TREE"),
         "python_tree": source_tree("convt3d", "CONVT3D_PYTHON_TREE"),
+        "image": image_for(torch.cuda.get_device_capability(), build_info().architectures) or "unknown",
     }
 
 

@@ -17,7 +17,7 @@ from .calls import (
     precision_switches,
     random_operands,
 )
-from .engine import engine
+from .engine import Kernels, engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +47,16 @@ class WrongResultError(RuntimeError):
 
 
 def measure(
-    layer: Layer, pass_: str, precision: str, layouts: Sequence[str], timer: Stopwatch, *, with_peers: bool = True
+    layer: Layer,
+    pass_: str,
+    precision: str,
+    layouts: Sequence[str],
+    timer: Stopwatch,
+    *,
+    with_peers: bool = True,
+    kernels: Kernels | None = None,
 ) -> list[Record]:
-    """Records of convt3d in each of ``layouts``, all with the same peers.
+    """Records of convt3d in each of ``layouts``, all with the same peers, and with the fingerprints of ``kernels``.
 
     A peer that fails is recorded as absent with its reason. Raises what convt3d's operator raises, and
     :class:`WrongResultError` where its result is wrong.
@@ -67,6 +74,7 @@ def measure(
             error = reference.error(result)
             if not error < _WRONG:
                 raise WrongResultError(f"{layout}: wrong result, relative error {error:.3g}")
+            runs = engine(layer, pass_, precision, layout)
             records.append(
                 {
                     "layer": layer.name,
@@ -79,7 +87,9 @@ def measure(
                     "limit_ms": _round(layer.limit_ms(precision)),
                     "error": _round(error, 3),
                     "cudnn_error": compared.error.get(f"cudnn_{layout}"),
-                    "engine": engine(layer, pass_, precision, layout),
+                    "engine": runs.name,
+                    "kernels": kernels.fingerprint(runs.name, pass_, precision) if kernels else None,
+                    "plan": runs.plan,
                 }
             )
     return records

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 Record = TypedDict(
@@ -24,6 +24,8 @@ Record = TypedDict(
         "error": float,  # |y - reference| / |reference|, reference in float64
         "cudnn_error": float | None,  # cuDNN's, in the layout of the record; None where cuDNN is absent
         "engine": str,
+        "kernels": str | None,  # fingerprint of the machine code, see fingerprint.py; None where it was not read
+        "plan": str | None,  # hash of the plan in words; None for passes without one
     },
 )
 
@@ -38,6 +40,7 @@ class Meta(TypedDict):
     date: str
     csrc_tree: str
     python_tree: str
+    image: str  # of the library's architectures, the one whose code ran
 
 
 class _RecordFile(TypedDict):
@@ -51,8 +54,8 @@ class RecordFile(_RecordFile, total=False):
     overhead_us: dict[str, dict[str, float]]  # precision -> call -> host time of one eager call
 
 
-# A record stays comparable with a newer one while these agree. The Python tree is left out: the kernels are in csrc.
-_IDENTITY = ("gpu", "torch", "cudnn", "csrc_tree")
+# Records are comparable with newer ones while these agree, and the machine code that they measured.
+_IDENTITY = ("gpu", "torch", "cudnn")
 
 
 def speedup(record: Record) -> float | None:
@@ -66,16 +69,23 @@ def limit_fraction(record: Record) -> float:
     return record["limit_ms"] / record["convt3d_ms"]
 
 
-def merge(old: RecordFile | None, meta: Meta, new: Iterable[Record]) -> RecordFile:
+def merge(
+    old: RecordFile | None,
+    meta: Meta,
+    new: Iterable[Record],
+    same_kernels: Callable[[Record], bool] = lambda record: False,
+) -> RecordFile:
     """The old file with the new records, each in the place of an older one of its layer, pass, precision and layout.
 
-    Old records of another GPU, torch, cuDNN or kernel source are dropped: the new meta would give them a false origin.
+    Old records of another GPU, torch or cuDNN are dropped, and those of another source for which ``same_kernels`` does
+    not say that the machine code is the same: the new meta would give them a false origin.
     """
     by_key: dict[tuple[str, str, str, str], Record] = {}
     merged: RecordFile = {"meta": meta, "records": []}
     if old is not None and not differences(old["meta"], meta):
-        by_key.update((_key(record), record) for record in old["records"])
-        if "overhead_us" in old:
+        same_source = old["meta"]["csrc_tree"] == meta["csrc_tree"]
+        by_key.update((_key(record), record) for record in old["records"] if same_source or same_kernels(record))
+        if "overhead_us" in old and same_source:
             merged["overhead_us"] = old["overhead_us"]
     by_key.update((_key(record), record) for record in new)
     merged["records"] = list(by_key.values())

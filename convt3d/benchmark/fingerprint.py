@@ -1,0 +1,148 @@
+"""What machine code a record measured: a hash of the kernels that its engine runs.
+
+An edit that leaves the instructions as they are, such as one of a comment or a name, leaves the fingerprint as it is.
+Hashed are the encoded instructions of each kernel as ``cuobjdump`` prints them; where a GPU compiles the library's PTX
+itself, that PTX.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convt3d._library import LIBRARY_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The kernels that an engine runs for a pass of the benchmark; a name that ends with * stands for all that begin so.
+KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight"),
+    ("depthwise", "forward"): ("convt3d_depthwise_*",),
+    ("simt", "forward"): ("convt3d_correlation", "convt3d_pack_weight", "convt3d_fill"),
+    ("simt", "backward_input"): ("convt3d_correlation", "convt3d_pack_weight"),
+    ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_weight_reduce"),
+}
+_TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
+_MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")
+_MANGLED_TYPES = {"f": "float", "d": "double", "6__half": "__half", "13__nv_bfloat16": "__nv_bfloat16"}
+
+Hashes = dict[tuple[str, str], tuple[str, ...]]
+"""(kernel, element type in C++) -> hashes of its instances, sorted."""
+
+
+class FingerprintError(RuntimeError):
+    """The machine code cannot be read here."""
+
+
+def cuobjdump() -> str:
+    """The CUDA toolkit's, or the one that Triton brings along with torch.
+
+    Raises:
+        FingerprintError: there is neither.
+    """
+    folders = ["/usr/local/cuda/bin"]
+    triton = importlib.util.find_spec("triton")
+    if triton is not None and triton.origin is not None:
+        folders.append(str(Path(triton.origin).parent / "backends" / "nvidia" / "bin"))
+    for path in (None, *folders):
+        if found := shutil.which("cuobjdump", path=path):
+            return found
+    raise FingerprintError("cuobjdump is neither on PATH nor in the CUDA toolkit nor in Triton")
+
+
+def image_for(capability: tuple[int, int], architectures: Iterable[str]) -> str | None:
+    """Which of a library's architectures runs on a GPU: ``"sm_90a"``, say, or ``"compute_80"`` where it compiles PTX.
+
+    None where the library has none for it.
+    """
+    major, minor = capability
+    found: list[tuple[bool, int, bool, str]] = []
+    for name in architectures:
+        kind, _, version = name.partition("_")
+        specific = version.endswith("a")
+        number = int(version.removesuffix("a"))
+        if kind == "sm" and number // 10 == major and number % 10 <= minor and (not specific or number % 10 == minor):
+            found.append((True, number, specific, name))
+        elif kind == "compute" and number <= 10 * major + minor:
+            found.append((False, number, specific, name))
+    return max(found)[-1] if found else None
+
+
+def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
+    """Hashes of all kernels of one of the library's architectures, such as ``"sm_90a"`` or ``"compute_80"``.
+
+    Raises:
+        FingerprintError: ``cuobjdump`` is missing or fails, or finds no kernel.
+    """
+    ptx = image.startswith("compute_")
+    command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", image, str(library)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
+    hashes = parse_ptx(result.stdout) if ptx else parse_sass(result.stdout)
+    if not hashes:
+        raise FingerprintError(f"{library} has no kernels for {image}")
+    return hashes
+
+
+def parse_sass(text: str) -> Hashes:
+    """The hashes in the output of ``cuobjdump --dump-sass``."""
+    bodies = re.split(r"^\s*Function : (\S+)\s*$", text, flags=re.MULTILINE)[1:]
+    return _grouped(
+        (name, re.findall(r"/\* (0x[0-9a-f]{16}) \*/", body))
+        for name, body in zip(bodies[::2], bodies[1::2], strict=True)
+    )
+
+
+def parse_ptx(text: str) -> Hashes:
+    """The hashes in the output of ``cuobjdump --dump-ptx``."""
+    bodies = re.split(r"^(?:\.visible |\.weak )?\.entry (\w+)\(", text, flags=re.MULTILINE)[1:]
+    return _grouped(
+        (name, [line.replace(name, "") for line in body.partition("\n{\n")[2].partition("\n}\n")[0].splitlines()])
+        for name, body in zip(bodies[::2], bodies[1::2], strict=True)
+    )
+
+
+def fingerprint(hashes: Hashes, engine: str, pass_: str, precision: str) -> str | None:
+    """Of the kernels that an engine runs for a pass and a precision; None where the library has none of them."""
+    wanted = KERNELS.get((engine, pass_), ())
+    type_ = _TYPES[precision]
+    found = [
+        (name, instances)
+        for (name, of_type), instances in sorted(hashes.items())
+        if of_type == type_ and any(name == kernel or _begins(name, kernel) for kernel in wanted)
+    ]
+    return _hash(repr(instances) for _, instances in found) if found else None
+
+
+def fingerprints(hashes: Hashes) -> dict[str, str]:
+    """Those of every engine, pass and precision, as ``"halo_wgmma forward fp16"``."""
+    return {
+        f"{engine} {pass_} {precision}": found
+        for engine, pass_ in KERNELS
+        for precision in _TYPES
+        if (found := fingerprint(hashes, engine, pass_, precision)) is not None
+    }
+
+
+def _grouped(kernels: Iterable[tuple[str, list[str]]]) -> Hashes:
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, lines in kernels:
+        if known := _MANGLED.search(name):
+            found[known[1], _MANGLED_TYPES[known[2]]].append(_hash(lines))
+    return {key: tuple(sorted(instances)) for key, instances in found.items()}
+
+
+def _begins(name: str, pattern: str) -> bool:
+    return pattern.endswith("*") and name.startswith(pattern[:-1])
+
+
+def _hash(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

@@ -1,0 +1,159 @@
+"""Records name the machine code that they measured."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_files import META, record
+
+from convt3d._library import build_info
+from convt3d.benchmark import records
+from convt3d.benchmark.engine import Kernels
+from convt3d.benchmark.fingerprint import (
+    KERNELS,
+    FingerprintError,
+    Hashes,
+    fingerprint,
+    fingerprints,
+    image_for,
+    kernel_hashes,
+    parse_ptx,
+    parse_sass,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import fingerprint as command  # noqa: E402  # benchmarks/fingerprint.py
+
+SASS = """
+	code for sm_90a
+		Function : _ZN7convt3d19convt3d_correlationIfLNS_9TileShapeE0ELb0EEEvNS_17CorrelationParamsIT_EE
+	.headerflags	@"EF_CUDA_SM90"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;                 /* 0x00000a00ff017b82 */
+                                                                          /* 0x000ff00000000800 */
+        /*0010*/                   EXIT ;                                 /* 0x000000000000794d */
+                                                                          /* 0x000fea0003800000 */
+		..........
+
+		Function : _ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE
+        /*0000*/                   NOP ;                                  /* 0x0000000000007918 */
+                                                                          /* 0x000fc00000000000 */
+"""
+PTX = """
+.version 9.0
+.visible .entry _ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE(
+	.param .align 8 .b8 _ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE_param_0[96]
+)
+{
+	ld.param.u64 %rd1, [_ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE_param_0];
+	ret;
+
+}
+"""
+
+
+def test_hashes_follow_the_instructions_and_nothing_else() -> None:
+    found = parse_sass(SASS)
+    assert set(found) == {("convt3d_correlation", "float"), ("convt3d_pack_weight", "__half")}
+    renamed = SASS.replace("CorrelationParams", "Parameters").replace("LDC R1", "LDC  R1").replace("..........", "")
+    assert parse_sass(renamed) == found
+    assert parse_sass(SASS.replace("0x000000000000794d", "0x000000000000794e")) != found
+
+
+def test_hashes_of_ptx() -> None:
+    found = parse_ptx(PTX)
+    assert set(found) == {("convt3d_pack_weight", "__half")}
+    assert parse_ptx(PTX.replace("PackWeightParams", "Other")) == found
+    assert parse_ptx(PTX.replace("ret;", "trap;")) != found
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "expected"),
+    [
+        ((9, 0), ("sm_80", "sm_90a", "compute_120"), "sm_90a"),
+        ((8, 9), ("sm_80", "sm_86", "sm_90a"), "sm_86"),
+        ((9, 0), ("sm_80", "compute_80"), "compute_80"),
+        ((10, 3), ("sm_90a", "sm_100", "compute_80"), "sm_100"),
+        ((7, 5), ("sm_80", "compute_80"), None),
+        ((9, 0), ("sm_100a", "sm_80"), None),
+    ],
+)
+def test_image_that_a_gpu_runs(capability: tuple[int, int], architectures: tuple[str, ...], expected: str) -> None:
+    assert image_for(capability, architectures) == expected
+
+
+def test_every_kernel_belongs_to_an_engine() -> None:
+    """But those of the bias gradient, which the benchmark's passes leave out."""
+    names = {
+        name
+        for path in (ROOT / "csrc").rglob("*.cuh")
+        for name in re.findall(r"__global__ [^;{]*?\b(convt3d_\w+)\(", path.read_text(), re.DOTALL)
+    }
+    assert len(names) >= 13
+    known = [pattern for kernels in KERNELS.values() for pattern in kernels]
+    missing = {name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in known)}
+    assert missing == {"convt3d_bias_grad", "convt3d_bias_reduce"}
+
+
+HASHES: Hashes = {
+    ("convt3d_correlation", "float"): ("a", "b"),
+    ("convt3d_pack_weight", "float"): ("c",),
+    ("convt3d_weight_grad", "float"): ("d",),
+}
+
+
+def test_fingerprint_is_of_the_kernels_that_the_pass_runs() -> None:
+    forward = fingerprint(HASHES, "simt", "forward", "fp32")
+    assert forward is not None
+    assert fingerprint(HASHES, "simt", "forward", "tf32") == forward
+    assert fingerprint(HASHES, "simt", "forward", "fp16") is None
+    assert fingerprint(HASHES, "halo_wgmma", "forward", "fp32") is None
+    other: Hashes = {**HASHES, ("convt3d_weight_grad", "float"): ("e",)}
+    assert fingerprint(other, "simt", "forward", "fp32") == forward
+    changed = [name for name, found in fingerprints(other).items() if fingerprints(HASHES)[name] != found]
+    assert changed == ["simt backward_weight fp32", "simt backward_weight tf32"]
+
+
+def test_merge_keeps_records_of_the_same_kernels() -> None:
+    """An edit of the source that leaves the machine code alone outdates no record."""
+    kernels = Kernels(HASHES)
+    of_these = {**record(), "kernels": kernels.fingerprint("simt", "forward", "fp32")}
+    old = records.merge(None, META, [of_these, record("backward_input")])  # type: ignore[list-item]
+    new: records.Meta = {**META, "csrc_tree": "c1"}
+    assert records.merge(old, new, [], kernels.measured_by)["records"] == [of_these]
+    assert records.merge(old, new, [], Kernels(None).measured_by)["records"] == []
+
+
+def test_command_says_which_records_are_of_older_kernels() -> None:
+    kernels = Kernels(HASHES)
+    content: dict[str, Any] = {"meta": {}, "records": [record(), record("backward_input"), record("backward_weight")]}
+    content["records"][2]["kernels"] = None
+    command.add(content, "sm_90a", HASHES)
+    assert content["records"][2]["kernels"] == kernels.fingerprint("simt", "backward_weight", "fp32")
+    assert command.compare(content, "sm_90a", HASHES) == (
+        "1 records of older kernels (backward_input fp32 simt); 1 records of older kernels (forward fp32 simt); "
+        "1 records of these kernels and plans"
+    )
+    whole: dict[str, Any] = {"meta": {}, "records": [{"network": "some"}]}
+    command.add(whole, "sm_90a", HASHES)
+    assert command.compare(whole, "sm_90a", HASHES) == "of these kernels"
+    other: Hashes = {**HASHES, ("convt3d_correlation", "float"): ("z",)}
+    assert command.compare(whole, "sm_90a", other).startswith("of older kernels: simt backward_input fp32, ")
+
+
+def test_library_at_hand() -> None:
+    architectures = build_info().architectures
+    if not architectures:
+        pytest.skip("a library without CUDA kernels")
+    try:
+        found = fingerprints(kernel_hashes(architectures[0]))
+    except FingerprintError as error:
+        if "neither on PATH" in str(error):
+            pytest.skip(str(error))
+        raise
+    assert {"simt forward fp32", "simt backward_weight bf16", "depthwise forward fp16"} <= set(found)
