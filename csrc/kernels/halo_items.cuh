@@ -1,4 +1,4 @@
-// Which items a block takes. With equal shares fixed at the launch blocks end far apart (docs/performance.md): only the
+// Which items a block takes. With equal shares fixed at the launch blocks end far apart (docs/dev/lab-notes.md): only the
 // first few items are known then, every other one goes to the block that comes to it first. One thread claims it from a
 // counter in memory and leaves its index in a ring in shared memory, where each walk over the block's items finds it.
 #pragma once

@@ -74,7 +74,7 @@ __device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan
 }
 
 // For both warpgroups, by `threads` threads: where columns go in a warp's staging, and the segments. No thread has both
-// where there are enough of them: what one of them takes is waited for (docs/performance.md).
+// where there are enough of them: what one of them takes is waited for (docs/dev/lab-notes.md).
 template <typename T>
 __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, int threads, uint16_t* columns,
                                                     HaloStoredSegment* segments) {

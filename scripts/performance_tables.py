@@ -1,0 +1,152 @@
+"""Writes the tables of docs/performance.md from the committed records of the benchmarks.
+
+python scripts/performance_tables.py           # after a new record
+python scripts/performance_tables.py --check   # exit code 1 where the page says something else
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, Any
+
+from convt3d.benchmark import records
+from convt3d.benchmark.layers import LAYOUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from convt3d.benchmark.records import Record
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = Path("docs/performance.md")
+RESULTS = Path("benchmarks/results")
+LAYER_RECORDS = ("h200.json", "h200_earlier.json")
+NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_tf32_h200.json")
+PASSES = {"forward": "forward", "backward_input": "input gradient", "backward_weight": "weight gradient"}
+PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
+BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
+END = "<!-- table {}: end -->\n"
+
+
+def layer_records(root: Path) -> list[Record]:
+    """Those of single layers; of a case, the first file's that has it."""
+    found: dict[tuple[str, ...], Record] = {}
+    for name in LAYER_RECORDS:
+        for record in (records.load(root / RESULTS / name) or {"records": []})["records"]:
+            found.setdefault((record["layer"], record["pass"], record["precision"], record["layout"]), record)
+    return list(found.values())
+
+
+def means(root: Path) -> str:
+    """A row for each pass and precision."""
+    rows = []
+    for pass_, title in PASSES.items():
+        for precision in PRECISIONS:
+            of_row = [one for one in layer_records(root) if (one["pass"], one["precision"]) == (pass_, precision)]
+            ratios = [ratio for one in of_row if (ratio := records.speedup(one)) is not None]
+            if not ratios:
+                continue
+            reached = geometric_mean([records.limit_fraction(one) for one in of_row])
+            slower = sum(ratio < 1 for ratio in ratios)
+            engines = ", ".join(sorted({one["engine"] for one in of_row}))
+            layers = len({one["layer"] for one in of_row})
+            rows.append(
+                [
+                    f"{title}, {precision}",
+                    str(layers),
+                    engines,
+                    f"{geometric_mean(ratios):.2f}",
+                    f"{min(ratios):.2f}",
+                    f"{slower} of {len(ratios)}",
+                    f"{reached:.2f}",
+                ]
+            )
+    header = ["pass, precision", "layers", "engines", "speed-up", "least", "below 1", "of the limit"]
+    return table(header, rows, left=3)
+
+
+def layers(root: Path) -> str:
+    """The forward of every layer: speed-up and, in brackets, fraction of the limit."""
+    forward = {
+        (one["layer"], one["precision"], one["layout"]): one for one in layer_records(root) if one["pass"] == "forward"
+    }
+    cases = [(precision, layout) for precision in PRECISIONS for layout in LAYOUTS]
+    rows = [
+        [name, *(_ratio(forward.get((name, *case))) for case in cases)]
+        for name in dict.fromkeys(layer for layer, *_ in forward)
+    ]
+    return table(["layer", *(f"{precision} {layout}" for precision, layout in cases)], rows, left=1)
+
+
+def networks(root: Path) -> str:
+    """Whole networks before and after convert: time, memory."""
+    rows = []
+    for name in NETWORK_RECORDS:
+        found: Sequence[dict[str, Any]] = (records.read(root / RESULTS / name) or {"records": []})["records"]
+        for one in found:
+            before, after = one["ms"]["original"], one["ms"]["converted"]
+            case = [one[field] for field in ("network", "pass", "precision", "run")]
+            rows.append([*case, f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"])
+    header = ["network", "pass", "precision", "run", "original ms", "converted ms", "speed-up"]
+    return table(header, sorted(rows), left=4)
+
+
+def host(root: Path) -> str:
+    """Host time of an eager call, by call and precision."""
+    content = records.load(root / RESULTS / LAYER_RECORDS[0])
+    measured = {} if content is None else content.get("overhead_us", {})
+    precisions = [precision for precision in PRECISIONS if precision in measured]
+    calls = dict.fromkeys(call for precision in precisions for call in measured[precision])
+    rows = [[f"`{call}`", *(f"{measured[precision][call]:.1f}" for precision in precisions)] for call in calls]
+    return table(["call", *precisions], rows, left=1)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"means": means, "layers": layers, "host": host, "networks": networks}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> str:
+    """In Markdown; all columns but the first `left` are numbers."""
+    rule = ["---"] * left + ["---:"] * (len(header) - left)
+    return "".join(f"| {' | '.join(row)} |\n" for row in [header, rule, *rows])
+
+
+def with_tables(text: str, root: Path) -> str:
+    """The page's text with the tables of the records."""
+    for name, write in TABLES.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, found_begin, rest = text.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not (found_begin and found_end):
+            raise SystemExit(f"{PAGE} must have the lines {begin!r} and {end!r}")
+        text = before + begin + write(root) + end + after
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(arguments)
+    path = ROOT / PAGE
+    old = path.read_text(encoding="utf-8")
+    new = with_tables(old, ROOT)
+    if old == new:
+        return 0
+    if options.check:
+        print(f"{PAGE} is not what the records say: run python scripts/performance_tables.py", file=sys.stderr)
+        return 1
+    path.write_text(new, encoding="utf-8")
+    return 0
+
+
+def _ratio(record: Record | None) -> str:
+    if record is None or (ratio := records.speedup(record)) is None:
+        return "-"
+    return f"{ratio:.2f} ({records.limit_fraction(record):.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

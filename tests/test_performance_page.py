@@ -1,0 +1,35 @@
+"""The tables of docs/performance.md are those of the committed records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from record_files import save_record
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import performance_tables  # noqa: E402  # scripts/performance_tables.py
+
+
+def test_page_has_the_tables_of_the_records() -> None:
+    text = (ROOT / performance_tables.PAGE).read_text(encoding="utf-8")
+    assert performance_tables.with_tables(text, ROOT) == text
+    assert len(text.splitlines()) <= 120
+
+
+def test_tables_follow_the_records(tmp_path: Path) -> None:
+    save_record(tmp_path / performance_tables.RESULTS / "h200.json", "first", "second")
+    assert performance_tables.means(tmp_path).splitlines()[2:] == [
+        "| forward, fp32 | 2 | simt | 3.54 | 2.50 | 0 of 4 | 0.35 |",
+        "| weight gradient, fp32 | 2 | simt | 3.54 | 2.50 | 0 of 4 | 0.35 |",
+    ]
+    first, second = performance_tables.layers(tmp_path).splitlines()[2:]
+    assert first.endswith("| 5.00 (0.50) | 5.00 (0.50) |")
+    assert second.startswith("| second | - |")
+
+
+def test_page_without_a_marker_is_refused() -> None:
+    with pytest.raises(SystemExit, match="must have the lines"):
+        performance_tables.with_tables("# Performance\n", ROOT)
