@@ -113,7 +113,7 @@ def extension() -> Extension:
     # The library names source files in registrations and errors; where this machine keeps them is nobody's business.
     no_paths = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={Path(torch.__file__).parent}=torch"]
     compile_args = {"cxx": ["-std=c++17", "-O3", "-g0", "-Wall", "-Wextra", *hidden, *no_paths, *torch_headers]}
-    library_dirs = cpp_extension.library_paths("cpu")
+    library_dirs: list[str] = []
     # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
     if without_cuda is None:
@@ -143,17 +143,20 @@ def extension() -> Extension:
     else:
         print(f"convt3d: building a CPU-only library, without CUDA kernels: {without_cuda}")
 
-    return Extension(
+    make = cpp_extension.CUDAExtension if without_cuda is None else cpp_extension.CppExtension
+    built: Extension = make(
         f"{PACKAGE}._C",
         [str(source.relative_to(ROOT)) for source in sources],
-        include_dirs=[str(csrc)],
         library_dirs=library_dirs,
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        language="c++",
         py_limited_api=True,
     )
+    # Off again: CUDA's and torch's libraries beyond the stable ABI, and torch's headers among our own, where they warn.
+    built.libraries = []
+    built.include_dirs = [str(csrc)]
+    return built
 
 
 setup(
