@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from convt3d import _autocast, _autograd, _fake, _torch_internals, _vmap  # noqa: F401  (each registers its kernels)
+from convt3d import (  # each registers its kernels  # noqa: F401
+    _autocast,
+    _autograd,
+    _fake,
+    _flops,
+    _torch_internals,
+    _vmap,
+)
 from convt3d._errors import raise_if_out_of_memory
 from convt3d._registry import ops
 
