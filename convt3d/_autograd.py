@@ -64,6 +64,13 @@ def _masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
     return masked
 
 
+def _forward(input: Tensor, weight: Tensor, geometry: Saved) -> Tensor:
+    """The forward as a derivative, in the dtype of its arguments: autocast chose at the call that is differentiated."""
+    with _torch_internals.without_autocast(input.device.type):
+        output: Tensor = _conv_transpose3d(input, weight, None, *geometry)
+    return output
+
+
 def _constant(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.detach()
 
@@ -103,9 +110,9 @@ class _ForwardDerivatives:
         input_tangent, weight_tangent, bias_tangent = tangents[:3]
         by_input = by_weight = by_bias = None
         if input_tangent is not None:
-            by_input = _conv_transpose3d(input_tangent, weight, None, *ctx.geometry)
+            by_input = _forward(input_tangent, weight, ctx.geometry)
         if weight_tangent is not None:
-            by_weight = _conv_transpose3d(input, weight_tangent, None, *ctx.geometry)
+            by_weight = _forward(input, weight_tangent, ctx.geometry)
         if bias_tangent is not None:
             by_bias = bias_tangent.reshape(1, -1, 1, 1, 1).expand(output.shape)
         tangent = _sum(by_input, by_weight, by_bias)
@@ -132,7 +139,7 @@ class _InputGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_weight = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_conv_transpose3d(grad, weight, None, *ctx.geometry), mask)
+            by_grad_output = _masked(_forward(grad, weight, ctx.geometry), mask)
         if needs_weight_grad:
             by_weight = _weight_grad(grad_output, grad, ctx.kernel_size, mask, *ctx.geometry)
         return by_grad_output, by_weight, None, *_NO_GEOMETRY_GRADIENT
@@ -168,7 +175,7 @@ class _WeightGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_input = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_conv_transpose3d(input, grad, None, *ctx.geometry), mask)
+            by_grad_output = _masked(_forward(input, grad, ctx.geometry), mask)
         if needs_input_grad:
             by_input = _input_grad(grad_output, grad, mask, *ctx.geometry)
         return by_grad_output, by_input, None, None, *_NO_GEOMETRY_GRADIENT

@@ -1,7 +1,8 @@
 """Fake kernels: shape, dtype, device and strides of each result, without data.
 
 They serve FakeTensor (compile, export) and meta tensors. Sizes may be symbolic. The checks are those of
-csrc/ops/checks.cpp that say whether the result exists; overflow of sizes is left to the real kernel.
+csrc/ops/checks.cpp that say whether the result exists; overflow of sizes is left to the real kernel, but for channels
+that are known, which `convt3d.explain` plans for.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ _check: Any = torch._check  # untyped in PyTorch
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _ACTIVATION = "5-D (N, C, D, H, W)"
 _WEIGHT = "5-D (C_in, C_out/groups, kD, kH, kW)"
+_SIZE_LIMIT = 2**31
 _AXES = ("depth", "height", "width")
 
 
@@ -94,6 +96,15 @@ class _Checks:
                 lambda: f"{name} must have a depth, height and width of at least 1, got shape {_format(tensor.shape)}",
             )
 
+    def below_limit(self, size: Any, message: Callable[[], str]) -> None:
+        if isinstance(size, int):  # a symbolic one would be guarded on, and the real kernel checks it
+            self.that(size < _SIZE_LIMIT, message)
+
+    def channels(self, name: str, tensor: Tensor) -> None:
+        self.below_limit(
+            tensor.shape[1], lambda: f"{name} must have less than 2^31 channels, got shape {_format(tensor.shape)}"
+        )
+
     def weight(self, weight: Tensor, groups: Any) -> None:
         for size in weight.shape:
             self.that(
@@ -106,6 +117,14 @@ class _Checks:
                 f"got shape {_format(weight.shape)}"
             ),
         )
+        for channels in (weight.shape[0], weight.shape[1] * groups):
+            self.below_limit(
+                channels,
+                lambda: (
+                    "weight must have less than 2^31 channels (C_in, and C_out/groups times groups), got shape "
+                    f"{_format(weight.shape)} with groups = {groups}"
+                ),
+            )
 
 
 def _dtype_name(tensor: Tensor) -> str:
@@ -131,6 +150,7 @@ class _Geometry(NamedTuple):
             checks.triple("dilation", dilation, 1),
         )
         checks.that(groups >= 1, lambda: f"groups must be positive, got {groups}")
+        checks.below_limit(groups, lambda: f"groups must be less than 2^31, got {groups}")
         for extra, step, spread in zip(geometry.output_padding, geometry.stride, geometry.dilation, strict=True):
             checks.that(
                 extra < max(step, spread),
@@ -291,7 +311,10 @@ def _weight_grad_kernel(
 
         checks.that(channels >= 1, message)
         checks.that(channels % groups == 0, message)
+    checks.channels("input", input)
+    checks.channels("grad_output", grad_output)
     checks.spatial("input", input)
+    checks.spatial("grad_output", grad_output)
     expected = [input.shape[0], out_channels, *geometry.output_size(input.shape[2:], kernel_size)]
     for got, size in zip(grad_output.shape, expected, strict=True):
         checks.that(
@@ -309,6 +332,8 @@ def _bias_grad_kernel(grad_output: Tensor, relu_output: Tensor | None = None) ->
     checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
     checks.dtype("grad_output", grad_output)
     checks.relu_output(relu_output, grad_output)
+    checks.channels("grad_output", grad_output)
+    checks.spatial("grad_output", grad_output)
     return grad_output.new_empty([grad_output.shape[1]])
 
 

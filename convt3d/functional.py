@@ -1,5 +1,6 @@
 """Functions of the package: `torch.nn.functional.conv_transpose3d` and the same with ReLU."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,14 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from convt3d import _autocast, _autograd, _fake, _torch_internals, _vmap  # noqa: F401  (each registers its kernels)
+from convt3d import (  # each registers its kernels  # noqa: F401
+    _autocast,
+    _autograd,
+    _fake,
+    _flops,
+    _torch_internals,
+    _vmap,
+)
 from convt3d._errors import raise_if_out_of_memory
 from convt3d._registry import ops
 
@@ -16,23 +24,49 @@ __all__ = ["conv_transpose3d", "conv_transpose3d_relu"]
 Ints = int | Sequence[int]
 
 
-def _triple(name: str, value: Ints) -> tuple[int, int, int]:
-    if isinstance(value, (int, torch.SymInt)):
-        return value, value, value
-    if isinstance(value, Sequence) and len(value) in (1, 3):
-        first, *others = value
-        return (first, *others) if others else (first, first, first)  # type: ignore[return-value]
-    raise TypeError(f"{name} must be an int or 3 ints (depth, height, width), got {value!r}")
+_THREE = "an int or 3 ints (depth, height, width)"
+
+
+def _integer(name: str, valid: str, value: Any) -> int:
+    """`value` as an int: also NumPy's integers and tensors of one integer, but nothing that is not a whole number."""
+    if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+        return value  # type: ignore[return-value]
+    if type(value).__name__ != "bool":  # Python's, and NumPy's
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} must be {valid}, got {value!r} of type {type(value).__name__}")
+
+
+def _ints(name: str, value: Any) -> Sequence[int]:
+    """`value` as the dispatcher takes it, which checks the elements of a sequence itself."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return value
+    size = _integer(name, _THREE, value)
+    return size, size, size
+
+
+def _triple(name: str, value: Sequence[int]) -> tuple[int, int, int]:
+    if len(value) not in (1, 3):
+        raise TypeError(f"{name} must be {_THREE}, got {value!r}")
+    first, *others = value
+    return (first, *others) if others else (first, first, first)  # type: ignore[return-value]
+
+
+def _raise_if_not_tensor(op: Any, name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(value).__name__}")
 
 
 def _output_padding_for(
     output_size: Sequence[int],
     input: Tensor,
     weight: Tensor,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    dilation: Ints,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    dilation: Sequence[int],
 ) -> tuple[int, ...]:
     """The output_padding that gives `output_size`; the checks of torch.nn.ConvTranspose3d."""
     if any(_triple("output_padding", output_padding)):
@@ -90,11 +124,25 @@ def _call(
             output_size=output_size,
         )
         return overridden
+    _raise_if_not_tensor(op, "input", input)
+    _raise_if_not_tensor(op, "weight", weight)
+    if bias is not None:
+        _raise_if_not_tensor(op, "bias", bias)
     if input.dim() not in (4, 5):
         raise RuntimeError(
             f"{op.__name__}: input must be 5-D (N, C, D, H, W) or 4-D (C, D, H, W), "
             f"got {input.dim()}-D of shape {tuple(input.shape)}"
         )
+    if type(stride) is not tuple:
+        stride = _ints("stride", stride)
+    if type(padding) is not tuple:
+        padding = _ints("padding", padding)
+    if type(output_padding) is not tuple:
+        output_padding = _ints("output_padding", output_padding)
+    if type(dilation) is not tuple:
+        dilation = _ints("dilation", dilation)
+    if type(groups) is not int:
+        groups = _integer("groups", "an int", groups)
     if output_size is not None:
         output_padding = _output_padding_for(output_size, input, weight, stride, padding, output_padding, dilation)
     unbatched = input.dim() == 4
@@ -104,6 +152,11 @@ def _call(
         output = _autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
     except RuntimeError as error:
         raise_if_out_of_memory(error)
+        # The dispatcher's error for an element of the wrong type is a RuntimeError.
+        values = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
+        for name, triple in values.items():
+            for value in triple:
+                _integer(name, _THREE, value)
         raise
     return output.squeeze(0) if unbatched else output
 

@@ -363,7 +363,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(convt3d.__file__).resolve().parents[1])}
 
 
-def run_python(program: str, *args: str) -> str:
+def run_python(program: str, *args: str, timeout: float | None = None) -> str:
     """What a new Python process prints that runs `program` with the convt3d under test, and with TF32 off like here."""
     with tempfile.TemporaryDirectory() as elsewhere:  # so that a checkout in the working directory does not come first
         result = subprocess.run(
@@ -372,6 +372,7 @@ def run_python(program: str, *args: str) -> str:
             text=True,
             cwd=elsewhere,
             env=environment(),
+            timeout=timeout,
         )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()

@@ -1,9 +1,11 @@
 """torch.autocast: the dtype asked for, PyTorch's rules of what is cast."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import PROBLEMS
+from reference import PROBLEMS, norm_error
 from torch import Tensor, nn
 
 import convt3d
@@ -62,6 +64,33 @@ def test_disabled_inside(operator_name: str, device: str) -> None:
     tensors = PROBLEM.tensors(torch.float32, device)
     with torch.autocast(device, dtype=torch.bfloat16), torch.autocast(device, enabled=False):
         assert _call(operator_name, *tensors).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_double_backward_of_a_forward_outside(device: str, dtype: torch.dtype, operator_name: str) -> None:
+    """Derivatives of a float32 call stay float32: here they are large numbers, past the range of float16."""
+
+    def derivatives(function: Any) -> list[Tensor]:
+        input, weight, _ = (1e3 * tensor for tensor in PROBLEM.tensors(torch.float32, device, integers=True))
+        input, weight = input.requires_grad_(), weight.requires_grad_()
+        output = function(input, weight)
+        with torch.autocast(device, dtype=dtype):
+            first = torch.autograd.grad(output.square().sum(), (input, weight), create_graph=True)
+            second = torch.autograd.grad(sum(grad.square().sum() for grad in first), (input, weight))
+        return [*first, *second]
+
+    def pytorch(input: Tensor, weight: Tensor) -> Tensor:
+        output = F.conv_transpose3d(input, weight, **PROBLEM.parameters)
+        return output.relu() if operator_name.endswith("_relu") else output
+
+    torch.manual_seed(0)
+    actual = derivatives(lambda *tensors: _call(operator_name, *tensors))
+    torch.manual_seed(0)
+    for ours, theirs in zip(actual, derivatives(pytorch), strict=True):
+        assert ours.dtype == theirs.dtype == torch.float32
+        assert theirs.isfinite().all()
+        assert norm_error(ours, theirs.double()) < 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available:UserWarning")

@@ -20,6 +20,21 @@ def _forward_and_gradients(function: Any, tensors: tuple[Tensor, ...], grad_outp
     return (output, *torch.autograd.grad(output, tensors, grad_output))
 
 
+@pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "dynamic"])
+@pytest.mark.parametrize("name", ["stride", "padding", "output_padding", "dilation"])
+def test_symbolic_int_for_three(name: str, dynamic: bool | None, operator_name: str) -> None:
+    input, weight, bias = Problem("", 2, 3, 4, (5, 6, 7), (3, 3, 2)).tensors(torch.float32, "cpu", integers=True)
+
+    def function(value: int) -> Tensor:
+        parameters = {"stride": 5, name: value}
+        output: Tensor = getattr(convt3d, operator_name)(input, weight, bias, **parameters)
+        return output
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for value in (2, 3, 1, 4):
+        assert torch.equal(compiled(value), function(value))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[3]], ids=str)

@@ -305,8 +305,9 @@ def test_out_of_memory_is_pytorchs(way: str, operator_name: str, monkeypatch: py
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_meta(problem: Problem, layout: str, operator_name: str) -> None:
-    tensors = problem.tensors(torch.float32, "cpu", layout)
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+def test_meta(problem: Problem, layout: str, dtype: torch.dtype, operator_name: str) -> None:
+    tensors = problem.tensors(dtype, "cpu", layout)
     output = _operator(operator_name)(*tensors, **problem.parameters)
     meta = _operator(operator_name)(*(tensor.to("meta") for tensor in tensors), **problem.parameters)
     assert meta.device.type == "meta"

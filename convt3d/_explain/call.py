@@ -12,7 +12,7 @@ from convt3d._layer import ELEMENT_BYTES, Layer
 from convt3d._library import LIBRARY_PATH, build_info
 from convt3d._memory_format import result_memory_format
 from convt3d._registry import ops
-from convt3d.functional import Ints, _triple
+from convt3d.functional import Ints, _ints, _triple
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,6 +147,8 @@ def explain_call(
     precision: str | None = None,
 ) -> Explanation:
     """What :func:`convt3d.explain` says about a call; `device` and `precision`: those of a call recorded earlier."""
+    stride, padding = _ints("stride", stride), _ints("padding", padding)
+    output_padding, dilation = _ints("output_padding", output_padding), _ints("dilation", dilation)
     batched = input.unsqueeze(0) if input.dim() == 4 else input
     tensors = [None if tensor is None else without_data(tensor) for tensor in (batched, weight, bias)]
     output = ops.conv_transpose3d(*tensors, stride, padding, output_padding, groups, dilation)  # also checks them all

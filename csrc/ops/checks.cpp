@@ -7,7 +7,7 @@
 namespace convt3d {
 namespace {
 
-// Sizes and offsets within one image fit 32 bits in the kernels, and their products 64 bits here.
+// Sizes, channels and offsets within one image fit 32 bits in the kernels, and their products 64 bits here.
 constexpr int64_t kSizeLimit = int64_t{1} << 31;
 constexpr const char* kAxisName[3] = {"depth", "height", "width"};
 
@@ -104,6 +104,7 @@ Problem check_parameters(const char* op, const Parameters& parameters) {
   problem.dilation = triple(op, "dilation", parameters.dilation, 1);
   problem.groups = parameters.groups;
   if (problem.groups < 1) fail(op, "groups must be positive, got ", problem.groups);
+  if (problem.groups >= kSizeLimit) fail(op, "groups must be less than 2^31, got ", problem.groups);
   for (int axis = 0; axis < 3; ++axis) {
     if (problem.output_padding[axis] >= problem.stride[axis] &&
         problem.output_padding[axis] >= problem.dilation[axis]) {
@@ -117,6 +118,12 @@ Problem check_parameters(const char* op, const Parameters& parameters) {
 
 // ---- channels and sizes, together ----
 
+void check_channels(const char* op, const char* name, const Tensor& tensor) {
+  if (tensor.size(1) >= kSizeLimit) {
+    fail(op, name, " must have less than 2^31 channels, got shape ", format(tensor.sizes()));
+  }
+}
+
 void set_weight(const char* op, const Int5& weight, Problem& problem) {
   for (int64_t size : weight) {
     if (size < 1) fail(op, "weight must not be empty in any dimension, got shape ", format(weight));
@@ -127,6 +134,10 @@ void set_weight(const char* op, const Int5& weight, Problem& problem) {
          format(weight));
   }
   problem.out_channels = weight[1] * problem.groups;  // at most weight[0] * weight[1], so it cannot overflow
+  if (problem.in_channels >= kSizeLimit || problem.out_channels >= kSizeLimit) {
+    fail(op, "weight must have less than 2^31 channels (C_in, and C_out/groups times groups), got shape ",
+         format(weight), " with groups = ", problem.groups);
+  }
   problem.kernel_size = spatial(weight);
   for (int64_t size : problem.kernel_size) {
     if (size >= kSizeLimit) fail(op, "weight must have a kernel size less than 2^31, got shape ", format(weight));
@@ -274,7 +285,10 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
     fail(op, "grad_output must have a positive number of channels (C_out) divisible by groups = ", problem.groups,
          ", got shape ", format(sizes));
   }
+  check_channels(op, "input", input);
+  check_channels(op, "grad_output", grad_output);
   check_spatial(op, "input", input_sizes);
+  check_spatial(op, "grad_output", sizes);
   check_extent(op, "input", problem);
   if (sizes != output_shape(problem)) {
     fail(op, "grad_output must have the shape of the output, ", format(output_shape(problem)), " for input of shape ",
@@ -293,6 +307,7 @@ void check_bias_grad(const char* op, const Tensor& grad_output, const std::optio
   check_tensor(op, "grad_output", grad_output, 5, kActivationShape);
   check_dtype(op, "grad_output", grad_output);
   check_relu_output(op, relu_output, grad_output);
+  check_channels(op, "grad_output", grad_output);
   check_spatial(op, "grad_output", sizes_of(grad_output));
 }
 

@@ -45,12 +45,39 @@ Tensor zeroed(Tensor tensor) {
   return tensor;
 }
 
-// What ATen is given to convolve: 16-bit tensors as float32. oneDNN's own 16-bit convolutions in three dimensions go
+// A problem as ATen is asked it: the stride of a dimension in which the input has one voxel does not matter, so it is
+// as small as an output_padding allows.
+Problem with_least_stride(Problem problem) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (problem.input_size[axis] == 1) {
+      problem.stride[axis] = std::min(problem.stride[axis], problem.output_padding[axis] + 1);
+    }
+  }
+  return problem;
+}
+
+// Whether oneDNN may compute `problem`. Its strided transposed convolution (brgconv_strided, v3.12) takes scratch
+// memory of `width of a block * stride of the width * channels` elements, where the width of a block is a multiple of
+// the stride and at most the output's. It counts them in 32 bits: past 2^31 it writes out of bounds, and long before it
+// takes gigabytes. The limit here is 256 MiB of float32 for each thread, which a width of 4096 with stride 16 and 1024
+// channels just reaches.
+bool fits_onednn(const Problem& problem) {
+  constexpr int64_t kScratchLimit = int64_t{1} << 26;
+  const int64_t stride = problem.stride[2];
+  const int64_t width = (problem.output_size(2) + stride - 1) / stride * stride;
+  int64_t elements = 0;
+  return !__builtin_mul_overflow(width * stride, std::max(problem.in_channels, problem.out_channels), &elements) &&
+         elements <= kScratchLimit;
+}
+
+// What ATen is given to convolve. 16-bit tensors go as float32: oneDNN's own 16-bit convolutions in three dimensions go
 // wrong on processors with AMX for some strides, paddings and dilations, up to NaN and crashes
-// (pytorch/pytorch#169688); and so a sum is rounded once, as on a GPU.
-Tensor computable(const Tensor& tensor) {
-  if (element_size(*data_type(dtype_of(tensor))) > 2) return tensor;
-  return torch::stable::to(tensor, torch::headeronly::ScalarType::Float);
+// (pytorch/pytorch#169688); and so a sum is rounded once, as on a GPU. What oneDNN must not be given goes as float64,
+// which it does not take.
+Tensor computable(const Problem& problem, const Tensor& tensor) {
+  using torch::headeronly::ScalarType;
+  const bool is_float64 = data_type(dtype_of(tensor)) == DataType::kFloat64;
+  return torch::stable::to(tensor, is_float64 || !fits_onednn(problem) ? ScalarType::Double : ScalarType::Float);
 }
 
 // ATen's result as the operator's: it may be of a wider dtype, larger than `sizes` at the end of each dimension, and in
@@ -78,6 +105,63 @@ Tensor mask(const char* op, const Tensor& grad_output, const std::optional<Tenso
   return call_aten<1>(op, "aten::where", "self", blocked, zero, grad_output)[0];
 }
 
+// The weight gradient's problem as oneDNN can be trusted with it. On processors with AVX512, its float32 weight
+// gradient is wrong for some paddings and writes out of bounds (oneDNN 3.12 in torch 2.13, kernel size 4, stride 2,
+// padding 3). What sets those paddings apart is not known, so none is given to it: the sum over input voxels i, each
+// with the element of grad_output at i * stride + tap * dilation - padding, is the same if grad_output is shifted by
+// the padding and zero where it ends. The input voxels whose every element is beyond an end are left out, so that no
+// more zeros are added on either side than the kernel reaches, whatever the padding. What remains has neither padding
+// nor output_padding: each element of the new grad_output is one that some voxel of the new input meets.
+struct UnpaddedWeightGrad {
+  Problem problem;
+  Int3 first_input{};    // of the input voxels that are left
+  Int3 shift{};          // the new grad_output at p is grad_output at p - shift
+  bool is_zero = false;  // no input voxel meets an element of grad_output
+};
+
+UnpaddedWeightGrad without_padding(const Problem& problem) {
+  UnpaddedWeightGrad unpadded{problem};
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t stride = problem.stride[axis];
+    const int64_t padding = problem.padding[axis];
+    const int64_t reach = problem.dilation[axis] * (problem.kernel_size[axis] - 1);
+    const int64_t first = (std::max<int64_t>(padding - reach, 0) + stride - 1) / stride;
+    const int64_t last = std::min(problem.input_size[axis] - 1, (problem.output_size(axis) - 1 + padding) / stride);
+    unpadded.is_zero |= last < first;
+    unpadded.first_input[axis] = first;
+    unpadded.shift[axis] = padding - first * stride;
+    unpadded.problem.input_size[axis] = last - first + 1;
+    unpadded.problem.padding[axis] = 0;
+    unpadded.problem.output_padding[axis] = 0;
+  }
+  unpadded.problem = with_least_stride(unpadded.problem);
+  return unpadded;
+}
+
+// The elements of grad_output that `unpadded` needs, with zeros where there are none, in the dtype of its input.
+Tensor shifted(const char* op, const UnpaddedWeightGrad& unpadded, const Tensor& grad_output, MemoryFormat format,
+               const Tensor& input) {
+  Tensor source = grad_output;
+  Int5 sizes = sizes_of(grad_output);
+  Int3 begin{};
+  bool has_zeros = false;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t shift = unpadded.shift[axis];
+    const int64_t length = unpadded.problem.output_size(axis);
+    const int64_t end = std::min(length, shift + sizes[axis + 2]);
+    begin[axis] = std::max<int64_t>(shift, 0);
+    source = torch::stable::narrow(source, axis + 2, begin[axis] - shift, end - begin[axis]);
+    has_zeros |= begin[axis] > 0 || end < length;
+    sizes[axis + 2] = length;
+  }
+  if (!has_zeros) return computable(unpadded.problem, source);
+  const Tensor extended = zeroed(allocate(op, sizes, format, input));
+  Tensor inner = extended;
+  for (int dim = 2; dim < 5; ++dim) inner = torch::stable::narrow(inner, dim, begin[dim - 2], source.size(dim));
+  torch::stable::copy_(inner, source);
+  return extended;
+}
+
 }  // namespace
 
 Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
@@ -86,10 +170,11 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
   const Int5 sizes = {problem.batch, problem.out_channels, size[0], size[1], size[2]};
   const MemoryFormat format = result_format(input, weight);
   if (problem.batch == 0) return allocate(op, sizes, format, input);
-  const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(*bias)) : std::nullopt;
-  Tensor output = call_aten<1>(op, "aten::convolution", "", computable(input), computable(weight), computable_bias,
-                               list(problem.stride), list(problem.padding), list(problem.dilation), /*transposed=*/true,
-                               list(problem.output_padding), problem.groups)[0];
+  const Problem asked = with_least_stride(problem);
+  const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(asked, *bias)) : std::nullopt;
+  Tensor output = call_aten<1>(op, "aten::convolution", "", computable(asked, input), computable(asked, weight),
+                               computable_bias, list(asked.stride), list(problem.padding), list(problem.dilation),
+                               /*transposed=*/true, list(problem.output_padding), problem.groups)[0];
   if (activation == Activation::kRelu) output = call_aten<1>(op, "aten::relu_", "", output)[0];
   return conform(op, output, sizes, format, input);
 }
@@ -102,10 +187,11 @@ Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tens
   if (problem.batch == 0) return allocate(op, sizes, format, grad_output);
   // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
   // (which a larger dilation allows) gives that convolution room for more positions than the input had.
-  const Tensor grad_input =
-      call_aten<1>(op, "aten::convolution", "", computable(mask(op, grad_output, relu_output)), computable(weight),
-                   std::optional<Tensor>(), list(problem.stride), list(problem.padding), list(problem.dilation),
-                   /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
+  const Problem asked = with_least_stride(problem);
+  const Tensor grad_input = call_aten<1>(
+      op, "aten::convolution", "", computable(asked, mask(op, grad_output, relu_output)), computable(asked, weight),
+      std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
+      /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
   return conform(op, grad_input, sizes, format, grad_output);
 }
 
@@ -115,15 +201,22 @@ Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Ten
   const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
   const MemoryFormat format = result_format(grad_output, input);
   if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
-  const Tensor computable_input = computable(input);
+  const UnpaddedWeightGrad unpadded = without_padding(problem);
+  if (unpadded.is_zero) return zeroed(allocate(op, sizes, format, input));
+  const Problem& asked = unpadded.problem;
+  Tensor met_input = input;
+  for (int axis = 0; axis < 3; ++axis) {
+    met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
+  }
+  met_input = computable(asked, met_input);
+  const Tensor met_grad_output = shifted(op, unpadded, mask(op, grad_output, relu_output), format, met_input);
   // ATen reads only the size of this weight: its gradient does not depend on its value.
-  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, computable_input));
+  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
   const std::array<bool, 3> output_mask = {false, true, false};
-  const Tensor grad_weight =
-      call_aten<3>(op, "aten::convolution_backward", "", computable(mask(op, grad_output, relu_output)),
-                   computable_input, weight, std::optional<IntHeaderOnlyArrayRef>(), list(problem.stride),
-                   list(problem.padding), list(problem.dilation), /*transposed=*/true, list(problem.output_padding),
-                   problem.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
+  const Tensor grad_weight = call_aten<3>(
+      op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
+      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
+      asked.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
   return conform(op, grad_weight, sizes, format, input);
 }
 
