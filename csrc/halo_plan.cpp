@@ -8,22 +8,18 @@
 #include <vector>
 
 #include "halo_cost.h"
+#include "halo_load_shapes.h"
+#include "halo_memory.h"
 #include "halo_rows.h"
 #include "integer.h"
 
 namespace convt3d {
 namespace {
 
-constexpr int64_t kSharedBytes = 227 * 1024;
-constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
-
 // Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
-constexpr int64_t kMostBoxExtent = 256;  // along one axis
-// Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
-constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 // Needs the chunks. False where the kernel's table is too small.
 bool count_steps(HaloPlan& plan) {
@@ -69,176 +65,7 @@ int fitting_height(const HaloPlan& plan, int depth, int width, int64_t columns) 
 
 constexpr int kSumRegisters = 128;  // of a thread
 
-int64_t segments_bytes(const HaloPlan& plan) {
-  return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
-}
-
-// Of two stages more than there are: shifts are read ahead.
-int64_t shifts_bytes(const HaloPlan& plan) {
-  return round_up((plan.segment_first[plan.phases * plan.sets] + 2) * plan.stage_steps() * int64_t{2}, 128);
-}
-
-int64_t boxes_bytes(const HaloPlan& plan) {
-  return plan.transposes() ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
-}
-
-int64_t sources_bytes(const HaloPlan& plan) {
-  return round_up(int64_t{plan.source_tables()} * plan.source_entries() * kHaloSourceBytes, 128);
-}
-
-// What the search leaves open: the marks of the staging and the places of all parts.
-HaloPlan complete(HaloPlan plan) {
-  mark_batches(plan.staging);
-  int64_t at = kHaloBarrierBytes;
-  const auto take = [&](int64_t bytes, int64_t align) {
-    const int64_t begin = at;
-    at = round_up(at + bytes, align);
-    return static_cast<int32_t>(begin);
-  };
-  HaloMemory& memory = plan.memory;
-  memory.tiles = take(int64_t{plan.slots} * plan.slot_bytes(), kSwizzleBytes);
-  memory.staging = take(int64_t{kHaloMultiplyWarps} * plan.staging.warp_bytes, kSwizzleBytes);
-  memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
-  memory.columns = take(2 * int64_t{plan.table_columns()} * kHaloColumnBytes, 16);
-  memory.segments = take(segments_bytes(plan), 16);
-  memory.shifts = take(shifts_bytes(plan), 128);
-  memory.boxes = take(boxes_bytes(plan), 128);
-  memory.sources = take(sources_bytes(plan), 128);
-  memory.bytes = static_cast<int32_t>(at);
-  return plan;
-}
-
 using Visitor = std::function<void(const HaloPlan&)>;
-
-// Boxes of 16 bytes' worth of channels, which begin at a multiple of 16 bytes along the width.
-void shape_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
-  const int align = 16 / element_bytes;
-  if (problem.input_size[2] % align != 0) return;
-  int shift = 0;  // from a box's beginning to the tile's, at most
-  for (int tile = 0; tile < std::min(plan.tiles[2], align); ++tile) {
-    for (int outer = 0; outer < plan.axis[2].outer; ++outer) {
-      shift = std::max(shift, (tile * plan.tile[2] + plan.axis[2].taps[outer].low) & (align - 1));
-    }
-  }
-  const int64_t width = round_up(plan.halo[2] + shift, align);
-  if (width > 2 * plan.tile[2]) return;               // mostly halo: threads are faster
-  const int64_t most = kHaloBoxBytes / (width * 16);  // rows
-  if (most == 0) return;
-  plan.box_width = static_cast<int32_t>(width);
-  plan.box_rows = static_cast<int32_t>(ceil_div(plan.halo[1], ceil_div(plan.halo[1], most)));
-  plan.box_depths = static_cast<int32_t>(std::clamp<int64_t>(most / plan.halo[1], 1, plan.halo[0]));
-  plan.row_boxes = static_cast<int32_t>(ceil_div(plan.halo[1], plan.box_rows));
-  plan.depth_boxes = static_cast<int32_t>(ceil_div(plan.halo[0], plan.box_depths));
-}
-
-// Boxes of 16 bytes' worth of channels of a few images, each with its whole planes, height x width.
-void shape_image_boxes(const Problem& problem, int element_bytes, HaloPlan& plan) {
-  const int64_t plane = problem.input_size[1] * problem.input_size[2];
-  if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostBoxExtent ||
-      plan.tiles[1] * plan.tiles[2] > 1 || plan.folds() > 1) {
-    return;
-  }
-  // All of a plane is in the tile.
-  for (const int i : {1, 2}) {
-    for (int outer = 0; outer < plan.axis[i].outer; ++outer) {
-      const int low = plan.axis[i].taps[outer].low;
-      if (low > 0 || low + plan.halo[i] < problem.input_size[i]) return;
-    }
-  }
-  // The more images, the fewer of a warp's threads meet in a bank of shared memory.
-  for (const int images : {8, 4}) {
-    if (images * plane * plan.halo[0] * 16 > kHaloBoxBytes) continue;
-    const int64_t lanes = 32 / images;  // of an image, in a warp
-    plan.box_images = images;
-    plan.box_words = static_cast<int32_t>(plan.plane_elements() * int64_t{element_bytes} / 4);
-    plan.word_entries = static_cast<int32_t>(round_up(plan.box_words, kHaloWordsInFlight * lanes) + 32 - lanes);
-    plan.zero_entries = static_cast<int32_t>(round_up(plan.zero_positions(), kHaloWordsInFlight * lanes));
-    return;
-  }
-}
-
-// Whether the tiles of every phase begin at a multiple of `align` elements in rows of positions: tiles themselves do,
-// and a phase's offset may move its tiles along the depth, along the height and, by multiples of what the copy engine
-// wants a box to begin at, along the width. Where rows cross widths, a move along the height must be one of whole rows,
-// and one along the width would leave the input's rows.
-bool rows_begin_tiles(int32_t row, const HaloPlan& plan) {
-  constexpr int32_t kAlign = 8;  // elements of 2 bytes
-  const auto all = [](const HaloAxis& axis, auto&& allowed) {
-    return std::all_of(axis.taps, axis.taps + axis.outer, [&](const HaloTaps& taps) { return allowed(taps.low); });
-  };
-  if (!plan.rows_cross_widths()) return all(plan.axis[2], [](int32_t low) { return low % kAlign == 0; });
-  return all(plan.axis[1], [&](int32_t low) { return int64_t{low} * plan.tile[2] % row == 0; }) &&
-         all(plan.axis[2], [](int32_t low) { return low == 0; });
-}
-
-// Rows of neighbouring positions, as the input has them: a tile's width, or parts of whole rows of the input.
-void shape_position_rows(const Problem& problem, int element_bytes, HaloPlan& plan) {
-  if (element_bytes != 2 || plan.image_log > 0 || plan.folds() > 1 || !halo_multiplies_rows(plan.n, plan.sets)) return;
-  if (plan.groups > 1 && plan.in_channels % kHaloRowChannels != 0) return;  // a box would reach into the next group
-  for (const HaloAxis& axis : plan.axis) {
-    if (axis.reach > 0) return;
-  }
-  const int64_t plane = problem.input_size[1] * problem.input_size[2];
-  for (const int log : {6, 5, 4}) {
-    const int row = 1 << log;
-    if (plan.rows_cross_widths() ? plane % row != 0 || plan.tile[1] * plan.tile[2] % row != 0
-                                 : plan.tile[2] != row || problem.input_size[2] % 8 != 0) {
-      continue;
-    }
-    if (plan.n % row != 0 || plan.second_start % row != 0 || !rows_begin_tiles(row, plan)) continue;
-    plan.row_log = static_cast<int8_t>(log);
-    return;
-  }
-}
-
-// Of a staging that begins and ends at a multiple of the swizzle's pattern.
-int64_t staging_bytes(const HaloStaging& staging) {
-  return round_up(int64_t{kHaloMultiplyWarps} * staging.warp_bytes, kSwizzleBytes);
-}
-
-// Of shared memory, what neither tiles nor staging nor the ring take.
-int64_t beside_staging(const HaloPlan& plan) {
-  return kHaloBarrierBytes + kSwizzleBytes + 2 * plan.table_columns() * kHaloColumnBytes + segments_bytes(plan) +
-         shifts_bytes(plan) + boxes_bytes(plan) + sources_bytes(plan);
-}
-
-// Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
-bool reads_stay_inside(const HaloPlan& plan) {
-  const int64_t shift =
-      int64_t{(plan.axis[0].reach * plan.halo[1] + plan.axis[1].reach) * plan.halo[2] + plan.axis[2].reach}
-      << plan.image_log;
-  const int64_t positions = int64_t{plan.halo_positions()} << plan.image_log;
-  const int64_t past = std::max<int64_t>(0, plan.second_start + plan.n + shift - positions);
-  const int64_t position_bytes = plan.row_log > 0 ? plan.row_position_bytes() : plan.row_bytes;
-  return past * position_bytes <= staging_bytes(plan.staging) + int64_t{plan.ring} * kHaloStageBytes;
-}
-
-// Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.
-bool divide_memory(int element_bytes, HaloPlan& plan) {
-  const int64_t slot = plan.slot_bytes();
-  const int64_t staging = staging_bytes(plan.staging);
-  const int64_t left = kSharedBytes - beside_staging(plan) - staging - slot;
-  if (left < 3 * kHaloStageBytes) return false;
-  const int64_t unit_stages = most_stages(plan);
-  plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;
-  plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
-                                   : left - 4 * kHaloStageBytes >= slot ? 4
-                                                                        : 3);
-  // What more than two whole tiles would take is better spent on staging.
-  plan.slots = static_cast<int32_t>(std::min<int64_t>(plan.chunks() == 1 ? 2 : kHaloMaxSlots,
-                                                      1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
-  if (plan.chunks() > 1 && plan.slots == 1) return false;  // a chunk is handed back while the next is multiplied
-  if (!plan.resident_weights) {
-    plan.ring =
-        static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
-  }
-  const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
-  widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
-  plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
-  if (plan.packed_bytes > kMostPackedBytes) return false;
-  plan.usable = true;
-  return true;
-}
 
 // Chunks, slots and ring for a tile: the cheapest way.
 void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {

@@ -22,8 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 PLANS = [
-    f"csrc/{name}.cpp"
-    for name in ("plan", "halo_plan", "halo_rows", "halo_cost", "halo_staging", "depthwise_plan", "phase_map")
+    str(path.relative_to(ROOT))
+    for path in sorted((ROOT / "csrc").glob("*.cpp"))
+    if path.stem in ("plan", "depthwise_plan", "phase_map") or path.stem.startswith("halo_")
 ]
 
 
