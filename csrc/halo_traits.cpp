@@ -60,7 +60,6 @@ void add_rows(const HaloPlan& plan, Traits& traits) {
     no_tap = no_tap || plan.segment_steps[segment] == 0;
   }
   traits.push_back({"no_tap", yes_no(no_tap)});
-  traits.push_back({"no_weight", yes_no(plan.packed_bytes == 0)});
 }
 
 void add_tile(const HaloPlan& plan, Traits& traits) {

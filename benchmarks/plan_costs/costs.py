@@ -78,7 +78,10 @@ def sweep(options: argparse.Namespace) -> None:
         )
         engines.append(engine)
     sources = [*engines, HERE / "sweep.cu", CSRC / "kernels" / "tensor_map.cu"]
-    sources += [CSRC / f"{name}.cpp" for name in (*PLAN_SOURCES, "halo_cost", "halo_boxes", "plan", "depthwise_plan", "depthwise_access")]
+    sources += [
+        CSRC / f"{name}.cpp"
+        for name in (*PLAN_SOURCES, "halo_cost", "halo_boxes", "plan", "depthwise_plan", "depthwise_access")
+    ]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
     lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]
