@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "flat_problem.h"
+#include "flat_call.h"
 #include "forward_plan.h"
 #include "halo_cost.h"
 

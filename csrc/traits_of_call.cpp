@@ -1,30 +1,9 @@
 // The traits of the plan that one call gets, as text; runs without a GPU.
 #include <cstdio>
 
-#include "flat_problem.h"
+#include "flat_call.h"
 #include "forward_plan.h"
 #include "plan_traits.h"
-
-namespace convt3d {
-namespace {
-
-// Strides, and the address of a tensor that is there: at a distance from a multiple of 256 bytes, or negative.
-constexpr int kTensorNumbers = 6;
-
-ConstTensor flat_tensor(const int64_t* numbers) {
-  ConstTensor tensor;
-  for (int i = 0; i < 5; ++i) tensor.stride[i] = numbers[i];
-  if (numbers[5] >= 0) tensor.data = reinterpret_cast<const void*>(static_cast<uintptr_t>(256 + numbers[5]));
-  return tensor;
-}
-
-MutableTensor flat_result(const int64_t* numbers) {
-  const ConstTensor tensor = flat_tensor(numbers);
-  return {const_cast<void*>(tensor.data), tensor.stride};
-}
-
-}  // namespace
-}  // namespace convt3d
 
 // `sizes` as flat_problem() has them. `operation`: 0 forward, 1 input gradient, 2 weight gradient, 3 bias gradient.
 // `dtype`: a DataType. `arguments`: TF32 is allowed, there is a bias, there is a ReLU. `tensors`: strides and address

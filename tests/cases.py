@@ -1,9 +1,9 @@
 """One call of an operator on one problem, as a line of text: what the covering set and scripts/fuzz.py are made of.
 
     op=forward type=bf16 layout=NCDHW n=2 cin=8 cout=34 size=2,16,8 kernel=2,2,2 stride=2,2,2 padding=1,0,0
-    output_padding=1,1,0 dilation=1,1,1 groups=2 bias=1 relu=0
+    output_padding=1,1,0 dilation=1,1,1 groups=2 bias=1 relu=0 first=slice_w second=dense mask=dense wgmma=1
 
-and, where they are not "dense", the operands' arrangements: first= second= mask=.
+From stride on, what is not said has the value that most cases have (`Case`).
 
 Needs torch, convt3d and nothing else.
 """
@@ -14,13 +14,16 @@ import ctypes
 import math
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from convt3d._library import LIBRARY_PATH
 from convt3d._memory_format import has_channels_last_strides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Int3 = tuple[int, int, int]
 Int5 = tuple[int, int, int, int, int]
@@ -148,7 +151,7 @@ class Case:
         tokens = []
         for field in fields(self):
             value = getattr(self, field.name)
-            if value == "dense" or (field.name == "wgmma" and value == 1):
+            if value == field.default:
                 continue
             tokens.append(f"{field.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
         return " ".join(tokens)
@@ -264,6 +267,13 @@ class Case:
 
     def traits(self) -> dict[str, str]:
         """What csrc/plan_traits.h says about this call's plan."""
+        return _traits(self._plan_text(_library().convt3d_plan_traits, 8192))
+
+    def candidate_traits(self, library: ctypes.CDLL) -> list[dict[str, str]]:
+        """The same of every plan that the tensor-core engine has for it, by tests/cpp/candidate_traits.cpp."""
+        return [_traits(line) for line in self._plan_text(library.convt3d_candidate_traits, 1 << 23).splitlines()]
+
+    def _plan_text(self, function: Callable[..., int], capacity: int) -> str:
         result = self.shapes[{"forward": "output", "input_grad": "input"}.get(self.op, "weight")]
         absent = (0, 0, 0, 0, 0, -1)
         bytes = DTYPES[self.type].itemsize
@@ -274,8 +284,8 @@ class Case:
         numbers += (*arrange(result, self.output_layout, "dense").strides, 0)
         triples = (self.size, self.kernel, self.stride, self.padding, self.output_padding, self.dilation)
         sizes = (self.n, self.cin, self.cout, self.groups, *(value for triple in triples for value in triple))
-        text = ctypes.create_string_buffer(8192)
-        length = _library().convt3d_plan_traits(
+        text = ctypes.create_string_buffer(capacity)
+        length = function(
             (ctypes.c_int64 * len(sizes))(*sizes),
             OPERATORS.index(self.op),
             _PLAN_DTYPES[DTYPES[self.type]],
@@ -287,11 +297,15 @@ class Case:
         )
         if length >= len(text):
             raise AssertionError(f"the traits' text has {length} characters, more than the {len(text)} reserved for it")
-        return dict(token.split("=", 1) for token in text.value.decode().split())
+        return text.value.decode()
 
     def with_(self, **changes: Any) -> Case:
         """This case with other values."""
         return replace(self, **changes)
+
+
+def _traits(line: str) -> dict[str, str]:
+    return dict(token.split("=", 1) for token in line.split())
 
 
 @cache

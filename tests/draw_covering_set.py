@@ -3,8 +3,8 @@
     python tests/draw_covering_set.py --seconds 600
 
 Cases are drawn, planned by the convt3d at hand and counted until each pair of values that was met at all was met 20
-times, or the time is over. Then as few of the smallest of them as keep those counts are written, behind what the set
-had before where that is still needed. Needs no GPU.
+times, or the time is over; those that the file has are counted first. Then as few and as small ones as keep those
+counts are written, in parts: the first alone has every pair once. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -21,38 +21,51 @@ from trait_coverage import FILE, WANTED, Coverage, Search, checked_search, plans
 if TYPE_CHECKING:
     from cases import Case
 
+# The file's parts: as many cases of each pair as its first part has, its first two, and all of it.
+PARTS = (1, 5, WANTED)
 
-def reduced(kept: list[tuple[Case, tuple[int, ...]]], coverage: Coverage) -> list[Case]:
-    """Few and small cases that have each pair as often as wanted, or as often as all have it."""
-    size = len(coverage.names)
-    missing = np.minimum(coverage.counts[:size, :size], WANTED).ravel()
-    pairs = [np.unique(np.add.outer(np.array(numbers) * size, numbers)).astype(np.int32) for _, numbers in kept]
-    price = [1 + case.products / 4e6 + case.elements / 2e5 for case, _ in kept]
 
-    def gain(index: int) -> float:
-        return float(np.count_nonzero(missing[pairs[index]] > 0)) / price[index]
+class Reduction:
+    """Few and small cases that have each pair as often as is asked for, or as often as all of them have it."""
 
-    # What a case gains can only become less: the first of the queue whose gain still holds is the best.
-    queue = [(-gain(index), index) for index in range(len(kept))]
-    heapq.heapify(queue)
-    taken = []
-    while queue:
-        _, index = heapq.heappop(queue)
-        now = gain(index)
-        if now == 0:
-            continue
-        if queue and now < -queue[0][0]:
-            heapq.heappush(queue, (-now, index))
-            continue
-        missing[pairs[index]] -= 1
-        taken.append(index)
-    result = []
-    for index in reversed(taken):
-        if (missing[pairs[index]] < 0).all():  # later ones made it needless
-            missing[pairs[index]] += 1
-        else:
-            result.append(kept[index][0])
-    return sorted(result, key=lambda case: (case.op, case.type, case.products, str(case)))
+    def __init__(self, kept: list[tuple[Case, tuple[int, ...]]], coverage: Coverage) -> None:
+        size = len(coverage.names)
+        self.cases: list[Case] = []
+        self._kept = kept
+        self._counts = coverage.counts[:size, :size].ravel()
+        self._have = np.zeros_like(self._counts)
+        self._pairs = [np.unique(np.add.outer(np.array(numbers) * size, numbers)) for _, numbers in kept]
+        self._price = [1 + case.products / 4e6 + case.elements / 2e5 for case, _ in kept]
+        self._taken: set[int] = set()
+
+    def extend(self, times: int) -> None:
+        """By the cases that it takes to have each pair so many times."""
+        missing = np.minimum(self._counts, times) - self._have
+
+        def gain(index: int) -> float:
+            return float(np.count_nonzero(missing[self._pairs[index]] > 0)) / self._price[index]
+
+        # What a case gains can only become less: the first of the queue whose gain still holds is the best.
+        queue = [(-gain(index), index) for index in range(len(self._kept)) if index not in self._taken]
+        heapq.heapify(queue)
+        more = []
+        while queue:
+            _, index = heapq.heappop(queue)
+            now = gain(index)
+            if now == 0:
+                continue
+            if queue and now < -queue[0][0]:
+                heapq.heappush(queue, (-now, index))
+                continue
+            missing[self._pairs[index]] -= 1
+            more.append(index)
+        for index in reversed(more):
+            if (missing[self._pairs[index]] < 0).all():  # later ones made it needless
+                missing[self._pairs[index]] += 1
+            else:
+                self._have[self._pairs[index]] += 1
+                self._taken.add(index)
+                self.cases.append(self._kept[index][0])
 
 
 def main() -> None:
@@ -75,17 +88,24 @@ def main() -> None:
             shown = time.monotonic()
             values, pairs, rare = search.coverage.totals()
             print(f"{search.drawn} cases, {values} values, {pairs} pairs, {rare} rare", flush=True)
-    cases = reduced(search.kept, search.coverage)
+    reduction = Reduction(search.kept, search.coverage)
+    lines = []
+    for times in PARTS:
+        begin = len(reduction.cases)
+        reduction.extend(times)
+        lines.append(f"# With these {len(reduction.cases)}, each pair {times} times or as often as it was met.")
+        lines += map(str, sorted(reduction.cases[begin:], key=lambda case: (case.op, case.products, str(case))))
+    cases = reduction.cases
     coverage = Coverage()
     for traits in plans(cases):
         coverage.add(coverage.numbers(traits))
     values, pairs, rare = coverage.totals()
     options.output.parent.mkdir(exist_ok=True)
-    options.output.write_text(
-        f"# Drawn by tests/draw_covering_set.py from {search.drawn} cases: {len(cases)} cases with {values} values of\n"
-        f"# traits and {pairs} pairs of them, {rare} of which were met fewer than {WANTED} times.\n"
-        + "".join(f"{case}\n" for case in cases)
+    head = (
+        f"# Drawn by tests/draw_covering_set.py from {search.drawn} cases: {len(cases)} cases with {values} values of"
     )
+    head += f"\n# traits and {pairs} pairs of them, {rare} of which were met fewer than {WANTED} times.\n"
+    options.output.write_text(head + "".join(f"{line}\n" for line in lines))
     print(f"{len(cases)} cases with {pairs} pairs, {rare} of them rare, are in {options.output}")
     if options.table is not None:
         options.table.write_text("".join(f"{count}\t{a}\t{b}\n" for a, b, count in sorted(coverage.pairs())))

@@ -91,7 +91,7 @@ def _channels_last(shape: torch.Size) -> tuple[int, ...]:
 
 def test_a_line_that_says_nonsense_is_refused(cases: list[Case]) -> None:
     line = str(cases[0])
-    for wrong in (f"{line} speed=1", line.replace("groups=", "grups="), f"{line} first=sideways"):
+    for wrong in (f"{line} speed=1", line.replace("size=", "sise="), f"{line} first=sideways"):
         with pytest.raises(ValueError, match="line"):
             Case.parse(wrong)
 
@@ -131,7 +131,7 @@ def test_a_wrong_result_is_found(cases: list[Case], monkeypatch: pytest.MonkeyPa
 
     def without_one(input: torch.Tensor, *rest: object, **parameters: object) -> torch.Tensor:
         output = right(input, *rest, **parameters)  # type: ignore[arg-type]
-        output.view(-1)[-1] += 1.5
+        output[-1, -1, -1, -1, -1] += 1.5
         return output
 
     monkeypatch.setattr(convt3d, "conv_transpose3d", without_one)

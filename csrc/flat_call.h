@@ -1,6 +1,7 @@
-// A problem as the package's Python hands it over.
+// A problem and its tensors as the package's Python hands them over.
 #pragma once
 
+#include "kernels/api.h"
 #include "problem.h"
 
 namespace convt3d {
@@ -19,6 +20,21 @@ inline Problem flat_problem(const int64_t* sizes) {
     for (int64_t& value : *triple) value = *next++;
   }
   return problem;
+}
+
+// Strides, and the address of a tensor that is there: at a distance from a multiple of 256 bytes, or negative.
+constexpr int kTensorNumbers = 6;
+
+inline ConstTensor flat_tensor(const int64_t* numbers) {
+  ConstTensor tensor;
+  for (int i = 0; i < 5; ++i) tensor.stride[i] = numbers[i];
+  if (numbers[5] >= 0) tensor.data = reinterpret_cast<const void*>(static_cast<uintptr_t>(256 + numbers[5]));
+  return tensor;
+}
+
+inline MutableTensor flat_result(const int64_t* numbers) {
+  const ConstTensor tensor = flat_tensor(numbers);
+  return {const_cast<void*>(tensor.data), tensor.stride};
 }
 
 }  // namespace convt3d
