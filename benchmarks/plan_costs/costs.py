@@ -31,7 +31,7 @@ from convt3d.benchmark import layers
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent.parent / "csrc"
 BUILD = HERE.parent.parent / "build" / "plan_costs"
-PLAN_SOURCES = ("halo_plan", "halo_rows", "halo_staging", "phase_map")
+PLAN_SOURCES = ("halo_plan", "halo_load_shapes", "halo_memory", "halo_rows", "halo_staging", "phase_map")
 PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != "bf16")  # whose plans are those of fp16
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
