@@ -72,8 +72,8 @@ format: $(if $(VENV),$(DEV_STAMP))  ## Format Python and C++
 	$(TOOLS) clang-format -i $(CPP_SOURCES)
 
 .PHONY: gpu-check
-gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## GPU tests, compute-sanitizer and benchmark (needs a GPU; gpu_check_out/)
-	PYTHON='$(PY)' scripts/gpu_check.sh --stages tests,sanitizer,benchmark $(GPU_CHECK_ARGS)
+gpu-check: $(if $(VENV),$(PACKAGE_STAMP))  ## GPU tests, compute-sanitizer, random calls and benchmark (needs a GPU; gpu_check_out/)
+	PYTHON='$(PY)' scripts/gpu_check.sh --stages tests,sanitizer,fuzz,benchmark $(GPU_CHECK_ARGS)
 
 .PHONY: docs
 docs: $(if $(VENV),$(DOCS_STAMP))  ## Build the documentation site into build/site; a warning is an error

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One call that checks convt3d on a machine with a GPU: installs the wheel beside everything else, runs the GPU tests,
-# compute-sanitizer over the tests marked `sanitizer`, and the benchmark. Needs no network. `--help` lists the options.
+# compute-sanitizer over the tests marked `sanitizer`, random calls (scripts/fuzz.py), and the benchmark. Needs no network. `--help` lists the options.
 # The stages are functions called by their names:
 # shellcheck disable=SC2329
 set -uo pipefail
@@ -8,16 +8,17 @@ set -uo pipefail
 usage() {
   cat <<'EOF'
 usage: scripts/gpu_check.sh [--wheel FILE] [--out FOLDER] [--stages LIST] [--workers N] [--total SECONDS]
-                            [--limit STAGE=SECONDS]... [--pytest ARGS] [--benchmark ARGS]
+                            [--limit STAGE=SECONDS]... [--pytest ARGS] [--fuzz ARGS] [--benchmark ARGS]
 
   --wheel FILE      the wheel to check; default: $WHEEL, else the newest in dist/, else convt3d as PYTHON has it installed
   --out FOLDER      logs, record.json and summary.txt go here; default: $OUT, else gpu_check_out
-  --stages LIST     comma-separated, run in this order; default: install,tests,sanitizer,benchmark
+  --stages LIST     comma-separated, run in this order; default: install,tests,sanitizer,fuzz,benchmark
                     (sanitizer: memcheck,racecheck,initcheck; without install: convt3d as PYTHON has it)
   --workers N       test processes, with pytest-xdist; default: 0, all in one process
   --total SECONDS   time for everything (590); a stage never gets more than what is left of it
-  --limit STAGE=S   time for one stage: install=60 tests=300 memcheck=120 racecheck=120 initcheck=90 benchmark=240
+  --limit STAGE=S   time for one stage: install=60 tests=300 memcheck=120 racecheck=120 initcheck=90 fuzz=60 benchmark=240
   --pytest ARGS     more arguments for pytest in the tests stage, split at spaces
+  --fuzz ARGS       more arguments for scripts/fuzz.py, split at spaces; it takes its stage's time
   --benchmark ARGS  arguments for python -m convt3d.benchmark, split at spaces; default: --layer seed* --precision fp32
 
 PYTHON (default python3) names the interpreter; it needs torch with CUDA, pytest and hypothesis.
@@ -29,12 +30,13 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}
 wheel=${WHEEL:-}
 out=${OUT:-gpu_check_out}
-stages=install,tests,sanitizer,benchmark
+stages=install,tests,sanitizer,fuzz,benchmark
 workers=0
 total=590
 pytest_args=()
+fuzz_args=()
 benchmark_args=(--layer 'seed*' --precision fp32)
-declare -A limit=([install]=60 [tests]=300 [memcheck]=120 [racecheck]=120 [initcheck]=90 [benchmark]=240)
+declare -A limit=([install]=60 [tests]=300 [memcheck]=120 [racecheck]=120 [initcheck]=90 [fuzz]=60 [benchmark]=240)
 
 fail_usage() {
   printf 'gpu_check: %s\n' "$1" >&2
@@ -56,6 +58,7 @@ while (($#)); do
       limit[${2%%=*}]=${2#*=}
       ;;
     --pytest) read -ra pytest_args <<<"$2" ;;
+    --fuzz) read -ra fuzz_args <<<"$2" ;;
     --benchmark) read -ra benchmark_args <<<"$2" ;;
     *) fail_usage "unknown argument $1" ;;
   esac
@@ -63,7 +66,7 @@ while (($#)); do
 done
 IFS=, read -ra stage_list <<<"${stages/sanitizer/memcheck,racecheck,initcheck}"
 for stage in "${stage_list[@]}"; do
-  [[ -v limit[$stage] ]] || fail_usage "unknown stage $stage; known: install tests memcheck racecheck initcheck benchmark sanitizer"
+  [[ -v limit[$stage] ]] || fail_usage "unknown stage $stage; known: install tests memcheck racecheck initcheck fuzz benchmark sanitizer"
 done
 
 if [[ -z $wheel ]]; then
@@ -124,6 +127,12 @@ racecheck() { sanitize racecheck --kernel-name kns=convt3d; }
 # Every kernel is watched here: what torch's kernels wrote would count as uninitialized otherwise. What the copy engine
 # stores it does not see, on Hopper most outputs of float32 and 16 bits whose width is contiguous: they stay out.
 initcheck() { PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -k 'NDHWC or float64'" sanitize initcheck; }
+
+# The last line of its log of calls is the one during which it ended, if it did not end by itself.
+fuzz() {
+  within "$python" "$repo/scripts/fuzz.py" --device cuda --seconds "$((seconds * 4 / 5))" --log "$out/fuzz_calls.txt" \
+    "${fuzz_args[@]}"
+}
 
 benchmark() {
   # Records of the same build and machine are completed, not replaced.

@@ -31,7 +31,7 @@ from convt3d.benchmark import layers
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent.parent / "csrc"
 BUILD = HERE.parent.parent / "build" / "plan_costs"
-PLAN_SOURCES = ("halo_load_shapes", "halo_memory", "halo_plan", "halo_rows", "halo_staging", "phase_map")
+PLAN_SOURCES = ("halo_plan", "halo_load_shapes", "halo_memory", "halo_rows", "halo_staging", "phase_map")
 PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != "bf16")  # whose plans are those of fp16
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
@@ -78,7 +78,10 @@ def sweep(options: argparse.Namespace) -> None:
         )
         engines.append(engine)
     sources = [*engines, HERE / "sweep.cu", CSRC / "kernels" / "tensor_map.cu"]
-    sources += [CSRC / f"{name}.cpp" for name in (*PLAN_SOURCES, "halo_cost", "plan", "depthwise_plan")]
+    sources += [
+        CSRC / f"{name}.cpp"
+        for name in (*PLAN_SOURCES, "halo_cost", "halo_boxes", "plan", "depthwise_plan", "depthwise_access")
+    ]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
     lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]

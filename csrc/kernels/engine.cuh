@@ -3,6 +3,9 @@
 
 #include <type_traits>
 
+#include "access.h"
+#include "depthwise_access.h"
+#include "halo_boxes.h"
 #include "integer.h"
 #include "kernels/dispatch.cuh"
 #include "kernels/engine.h"
@@ -18,25 +21,12 @@ constexpr DataType kDataType = std::is_same_v<T, double>   ? DataType::kFloat64
                                : std::is_same_v<T, __half> ? DataType::kFloat16
                                                            : DataType::kBFloat16;
 
+static_assert(kAccessQuad == kQuad);
+
 constexpr int kElementwiseThreads = 256;
 
 inline Strides to_strides(const std::array<int64_t, 5>& stride) {
   return {stride[0], stride[1], stride[2], stride[3], stride[4]};
-}
-
-// Channels are contiguous, and at every position each `size` of a group's channels is whole and aligned.
-template <typename T>
-bool has_pieces(const void* data, const std::array<int64_t, 5>& stride, int64_t channels_per_group, int64_t size) {
-  for (const int i : {0, 2, 3, 4}) {
-    if (stride[i] % size != 0) return false;
-  }
-  return stride[1] == 1 && channels_per_group % size == 0 &&
-         reinterpret_cast<uintptr_t>(data) % std::min<size_t>(16, size * sizeof(T)) == 0;
-}
-
-template <typename T>
-bool has_quads(const void* data, const std::array<int64_t, 5>& stride, int64_t channels_per_group) {
-  return has_pieces<T>(data, stride, channels_per_group, kQuad);
 }
 
 template <typename T>
@@ -47,9 +37,8 @@ Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, in
   source.stride = to_strides(tensor.stride);
   source.mask_stride = to_strides(mask.stride);
   for (int i = 0; i < 3; ++i) source.size[i] = static_cast<int32_t>(size[i]);
-  source.pieces = has_pieces<T>(tensor.data, tensor.stride, channels_per_group, 16 / sizeof(T));
-  source.quads = has_quads<T>(tensor.data, tensor.stride, channels_per_group) &&
-                 (mask.data == nullptr || has_quads<T>(mask.data, mask.stride, channels_per_group));
+  source.pieces = has_pieces(tensor, sizeof(T), channels_per_group, 16 / sizeof(T));
+  source.quads = has_quads(tensor, mask, sizeof(T), channels_per_group);
   return source;
 }
 
@@ -97,109 +86,8 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Sourc
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
   params.destination_channels_contiguous = destination.stride[1] == 1;
-  params.destination_quads = has_quads<T>(destination.data, destination.stride, plan.n_channels);
+  params.destination_quads = has_quads(as_const(destination), sizeof(T), plan.n_channels);
   return params;
-}
-
-// How the tiles of the input are loaded, and the boxes of it that the copy engine then reads.
-template <typename T>
-HaloLoad choose_load(const Source<T>& source, const Problem& problem, const HaloPlan& plan, CUtensorMap& map) {
-  const Strides& stride = source.stride;
-  const int32_t piece = 16 / static_cast<int32_t>(sizeof(T));
-  TensorBox box{};
-  box.data = source.data;
-  box.type = plan.terms == 2             ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-             : std::is_same_v<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32  // rounds to nearest
-             : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const auto set = [&](int axis, int64_t size, int64_t step, int32_t count, int32_t fold = 1) {
-    box.set(axis, size, step * static_cast<int64_t>(sizeof(T)), count, fold);
-  };
-  const Int3& size = problem.input_size;
-  if (plan.row_log > 0 && stride.w == 1) {
-    const int32_t row = 1 << plan.row_log;
-    const bool whole = plan.rows_cross_widths();  // a row of the box is a part of the input's rows
-    box.swizzle = box_swizzle(row * static_cast<int32_t>(sizeof(T)));
-    set(0, whole ? row : size[2], 1, row);
-    set(1, problem.in_channels, stride.c, plan.chunk_panels * kHaloRowChannels);
-    set(2, whole ? size[1] * size[2] / row : size[1], whole ? row : stride.h, plan.halo[1] * plan.halo[2] / row);
-    set(3, size[0], stride.d, plan.halo[0]);
-    set(4, problem.batch, stride.n, 1);
-    if ((!whole || stride.h == size[2]) && encode(box, map)) return HaloLoad::kCopyRows;
-    return HaloLoad::kThreads;
-  }
-  if (source.pieces && plan.in_channels * sizeof(T) % plan.row_bytes == 0) {
-    box.swizzle = box_swizzle(plan.row_bytes);
-    set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(sizeof(T)));
-    set(1, problem.batch, stride.n, 1 << plan.image_log);
-    set(2, size[2], stride.w, plan.halo[2]);
-    set(3, size[1], stride.h, plan.halo[1], plan.axis[1].fold);
-    set(4, size[0], stride.d, plan.halo[0], plan.axis[0].fold);
-    if (encode(box, map)) return HaloLoad::kCopy;
-  } else if (plan.transposes() && stride.w == 1) {
-    box.swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
-    if (plan.box_images > 0) {
-      if (stride.h != size[2]) return HaloLoad::kThreads;
-      const int64_t plane = size[1] * size[2];
-      set(0, plane, 1, static_cast<int32_t>(plane));
-      set(1, 1, stride.d, 1);
-      set(2, size[0], stride.d, plan.halo[0]);
-      set(3, problem.in_channels, stride.c, piece);
-      set(4, problem.batch, stride.n, plan.box_images);
-      return encode(box, map) ? HaloLoad::kTranspose : HaloLoad::kThreads;
-    }
-    set(0, size[2], 1, plan.box_width);
-    set(1, size[1], stride.h, plan.box_rows, plan.axis[1].fold);
-    set(2, size[0], stride.d, plan.box_depths, plan.axis[0].fold);
-    set(3, problem.in_channels, stride.c, piece);
-    set(4, problem.batch, stride.n, 1);
-    if (encode(box, map)) return HaloLoad::kTranspose;
-  }
-  return HaloLoad::kThreads;
-}
-
-// The boxes that the copy engine stores, for every residue; false where there are none.
-template <typename T>
-bool encode_output(HaloParams<T>& params, const Problem& problem, MutableTensor output) {
-  const HaloPlan& plan = params.plan;
-  const HaloStaging& staging = plan.staging;
-  if (!staging.boxes()) return false;
-  const bool paired = plan.pair_rows || plan.width_sets();
-  const int counts[3] = {plan.axis[0].stride, plan.axis[1].stride, paired ? 1 : plan.axis[2].stride};
-  for (int map = 0; map < counts[0] * counts[1] * counts[2]; ++map) {
-    const int residue[3] = {map / (counts[1] * counts[2]), map / counts[2] % counts[1], map % counts[2]};
-    TensorBox box{};
-    box.type = std::is_same_v<T, float>    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-               : std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                           : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    box.swizzle = staging.swizzle == 0 ? CU_TENSOR_MAP_SWIZZLE_NONE : box_swizzle(staging.swizzle + 16);
-    T* data = static_cast<T*>(output.data);
-    int64_t size[3];
-    int64_t step[3];
-    for (int i = 0; i < 3; ++i) {
-      data += residue[i] * output.stride[2 + i];
-      size[i] = (problem.output_size(i) - 1 - residue[i]) / counts[i] + 1;
-      step[i] = counts[i] * output.stride[2 + i] * static_cast<int64_t>(sizeof(T));
-    }
-    box.data = data;
-    const int64_t channel_step = output.stride[1] * static_cast<int64_t>(sizeof(T));
-    const int64_t image_step = output.stride[0] * static_cast<int64_t>(sizeof(T));
-    if (params.destination_channels_contiguous) {
-      box.set(0, problem.out_channels, channel_step, plan.slab_channels);
-      box.set(1, problem.batch, image_step, 1 << plan.image_log);
-      box.set(2, size[2], step[2], staging.columns * (paired ? 2 : 1));
-      box.set(3, size[1], step[1], staging.box_rows);
-      box.set(4, size[0], step[0], 1);
-    } else {
-      box.set(0, size[2], step[2], staging.columns * (paired ? 2 : 1));
-      box.set(1, problem.out_channels, channel_step, plan.slab_channels);
-      box.set(2, size[1], step[1], staging.box_rows);
-      box.set(3, size[0], step[0], 1);
-      box.set(4, problem.batch, image_step, 1);
-    }
-    if (!encode(box, params.out[map])) return false;
-  }
-  return true;
 }
 
 template <typename T>
@@ -231,24 +119,19 @@ void forward_halo(const Problem& problem, const HaloPlan& plan, ConstTensor inpu
   params.destination_stride = to_strides(output.stride);
   params.destination_channels_contiguous = output.stride[1] == 1;
   params.relu = activation == Activation::kRelu;
-  params.load = choose_load(params.source, problem, plan, params.boxes);
-  params.boxes_out = encode_output(params, problem, output);
-  run_halo_forward(params, grid.blocks, stream);
-}
-
-// Rows along the width are contiguous, and each `count` of their `size` elements is whole and aligned.
-template <typename T>
-bool has_row_pieces(const void* data, const std::array<int64_t, 5>& stride, int64_t size, int64_t count) {
-  for (const int i : {0, 1, 2, 3}) {
-    if (stride[i] % count != 0) return false;
+  TensorBox box{};
+  params.load = choose_load(problem, plan, kDataType<T>, input, box);
+  if (params.load != HaloLoad::kThreads && !encode(box, params.boxes)) params.load = HaloLoad::kThreads;
+  params.boxes_out = stores_boxes(problem, plan, kDataType<T>, output);
+  for (int i = 0; params.boxes_out && i < output_boxes(plan); ++i) {
+    params.boxes_out = encode(output_box(problem, plan, kDataType<T>, output, i), params.out[i]);
   }
-  return stride[4] == 1 && size % count == 0 && reinterpret_cast<uintptr_t>(data) % (count * sizeof(T)) == 0;
+  run_halo_forward(params, grid.blocks, stream);
 }
 
 template <typename T>
 void forward_depthwise(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
                        ConstVector bias, Activation activation, MutableTensor output, Stream stream) {
-  constexpr int kVector = depthwise_vector(sizeof(T));
   DepthwiseParams<T> params{};
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
@@ -264,19 +147,10 @@ void forward_depthwise(const Problem& problem, const DepthwisePlan& plan, ConstT
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.relu = activation == Activation::kRelu;
-  bool regular = false;
-  if (plan.channels) {
-    params.source_vectors = plan.pure() && has_quads<T>(input.data, input.stride, problem.in_channels);
-    params.destination_vectors = has_quads<T>(output.data, output.stride, problem.out_channels);
-    regular = params.source_vectors && params.destination_vectors;
-  } else {
-    const int64_t positions = std::max<int64_t>(1, kVector / problem.stride[2]);
-    params.source_vectors =
-        plan.shift[2] % positions == 0 && has_row_pieces<T>(input.data, input.stride, problem.input_size[2], positions);
-    params.destination_vectors = has_row_pieces<T>(output.data, output.stride, problem.output_size(2), kVector);
-    regular = input.stride[4] == 1 && output.stride[4] == 1;
-  }
-  if (!regular) params.plan = plan_depthwise_forward(problem, sizeof(T), plan.channels, false);
+  const DepthwiseAccess access = choose_access(problem, plan, kDataType<T>, input, output);
+  params.source_vectors = access.source_vectors;
+  params.destination_vectors = access.destination_vectors;
+  if (!access.regular) params.plan = plan_depthwise_forward(problem, sizeof(T), plan.channels, false);
   run_depthwise(params, stream);
 }
 
@@ -374,15 +248,10 @@ void Engine<T>::weight_grad(const Problem& problem, ConstTensor grad_output, Con
 }
 
 // One axis where both tensors allow it, so that stepping through positions seldom divides.
-template <typename T>
-void collapse_spatial(Source<T>& source, PositionGrid& grid) {
-  const auto joins = [&](const Strides& stride) {
-    return stride.h == stride.w * grid.extent[2] && stride.d == stride.h * grid.extent[1];
-  };
-  const uint64_t positions = static_cast<uint64_t>(grid.extent[0]) * grid.extent[1] * grid.extent[2];
-  if (!joins(source.stride) || (source.mask != nullptr && !joins(source.mask_stride)) || positions > INT_MAX) return;
+inline void collapse_spatial(const ConstTensor& tensor, const ConstTensor& mask, const Int3& size, PositionGrid& grid) {
+  if (!collapses(tensor, mask, size)) return;
   grid.extent[0] = grid.extent[1] = 1;
-  grid.extent[2] = static_cast<uint32_t>(positions);
+  grid.extent[2] = static_cast<uint32_t>(size[0] * size[1] * size[2]);
 }
 
 template <typename T>
@@ -390,10 +259,11 @@ void Engine<T>::bias_grad(const std::array<int64_t, 5>& size, ConstTensor grad_o
                           void* grad_bias, void* workspace, Stream stream) {
   const BiasGradPlan plan = plan_bias_grad(size, grad_output.stride[1] == 1);
   BiasGradParams<T> params{};
-  params.grad_output = make_source<T>(grad_output, relu_output, {size[2], size[3], size[4]}, size[1]);
+  const Int3 extent = {size[2], size[3], size[4]};
+  params.grad_output = make_source<T>(grad_output, relu_output, extent, size[1]);
   params.grid = {size[0],
                  {static_cast<uint32_t>(size[2]), static_cast<uint32_t>(size[3]), static_cast<uint32_t>(size[4])}};
-  collapse_spatial(params.grad_output, params.grid);
+  collapse_spatial(grad_output, relu_output, extent, params.grid);
   params.channels = size[1];
   params.channel_lanes = plan.channel_lanes;
   params.channel_blocks = plan.channel_blocks;

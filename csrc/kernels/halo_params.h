@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "halo_boxes.h"
 #include "halo_plan.h"
 #include "kernels/source.cuh"
 
@@ -15,18 +16,6 @@ __device__ __forceinline__ unsigned char* halo_memory() {
 }
 // Of it, 128 bytes that nobody reads.
 __device__ __forceinline__ unsigned char* halo_spare() { return halo_memory() + kHaloBarrierBytes - 128; }
-
-// How tiles of the input come to shared memory.
-enum class HaloLoad {
-  kThreads,    // threads read them, whatever the layout
-  kCopy,       // the copy engine, where channels are contiguous: boxes of channels, images, width, height, depth
-  kCopyRows,   // ... where positions are, too: boxes of positions, channels, rows of positions, depth, images
-  kTranspose,  // the copy engine and then threads, where the width is: boxes of width, height, depth, channels, images;
-               // of whole planes their elements take the place of the width, and the height is 1
-};
-
-// By one thread.
-CONVT3D_HOST_DEVICE inline bool copies(HaloLoad load) { return load == HaloLoad::kCopy || load == HaloLoad::kCopyRows; }
 
 // An entry of the tables of boxes of planes: a word of an image's channel, and its (first) position in the tile.
 CONVT3D_HOST_DEVICE inline uint32_t halo_source(int word, int position) {

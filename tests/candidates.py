@@ -1,0 +1,60 @@
+"""Pairs of traits that only plans have which the search of the tensor-core engine passed over.
+
+python tests/candidates.py --cases 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from trait_coverage import Coverage, read
+
+ROOT = Path(__file__).resolve().parent.parent
+_NOT_OF_PLANS = {"explain", "bindings", "traits_of_call", "forward_plan_cache"}
+
+
+def build(folder: Path) -> ctypes.CDLL:
+    """The library of tests/cpp/candidate_traits.cpp."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise FileNotFoundError("no C++ compiler: neither CXX nor g++ nor clang++")
+    sources = [path for path in sorted((ROOT / "csrc").glob("*.cpp")) if path.stem not in _NOT_OF_PLANS]
+    library = folder / "candidates.so"
+    flags = ["-std=c++17", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}", "-o", str(library)]
+    subprocess.run([compiler, *flags, str(ROOT / "tests/cpp/candidate_traits.cpp"), *map(str, sources)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def main() -> None:
+    """Prints the pairs, and how many there are of either kind."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, help="of the covering set, from its beginning; default: all")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder))
+    chosen, all_plans = Coverage(), Coverage()
+    plans = 0
+    for number, case in enumerate(read()):
+        if case.op != "forward":
+            continue
+        chosen.add(chosen.numbers(case.traits()))
+        if options.cases is None or number < options.cases:
+            for traits in case.candidate_traits(library):
+                all_plans.add(all_plans.numbers(traits))
+                plans += 1
+    known = {frozenset(pair[:2]) for pair in chosen.pairs()}
+    only = [pair for pair in all_plans.pairs() if frozenset(pair[:2]) not in known]
+    for first, second, count in only:
+        print(f"{count}\t{first}\t{second}")
+    values, pairs, _ = all_plans.totals()
+    print(f"{plans} plans with {values} values and {pairs} pairs, of which {len(only)} are of no plan that is chosen")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The covering set: cases whose plans have every value of every trait, and every pair of values, that were drawn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import ARRANGEMENTS, DTYPES, Case
+from checking import WrongResultError, check
+from drawing import MOST_ELEMENTS, MOST_PRODUCTS
+from trait_coverage import WANTED, Coverage, checked_search, plans, read
+
+import convt3d
+
+ops = torch.ops.convt3d
+SHARDS = 64
+ANEW = "draw the set anew: python tests/draw_covering_set.py"
+# What takes more than the limits of the set: threads of the depthwise engine that walk along the width.
+LARGE = [
+    (
+        "op=forward type=fp16 layout=NDHWC n=2 cin=32 cout=32 size=40,40,48 kernel=3,4,3 stride=1,2,2 padding=1,1,1 "
+        "output_padding=0,0,1 dilation=1,1,1 groups=32 bias=1 relu=1"
+    ),
+    (
+        "op=forward type=fp32 layout=NDHWC n=3 cin=64 cout=64 size=24,40,48 kernel=2,2,2 stride=2,2,2 padding=0,0,0 "
+        "output_padding=0,0,0 dilation=1,1,1 groups=64 bias=0 relu=0"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return read()
+
+
+def test_cases_are_small_and_their_lines_are_what_they_say(cases: list[Case]) -> None:
+    assert 1000 < len(cases) == len(set(cases))
+    for case in cases:
+        assert case.products <= MOST_PRODUCTS
+        assert case.elements <= MOST_ELEMENTS
+        assert Case.parse(str(case)) == case
+    assert {case.first for case in cases} == set(ARRANGEMENTS)
+    assert {case.type for case in cases} == set(DTYPES)
+
+
+def test_walks_of_the_depthwise_engine() -> None:
+    assert {Case.parse(line).traits()["walk"] for line in LARGE} == {"many"}
+
+
+@pytest.mark.slow
+def test_every_pair_that_a_search_finds_is_covered(cases: list[Case]) -> None:
+    """A plan that is new, or that others join in a new way, is drawn here and missing in the set."""
+    search = checked_search()
+    covered = Coverage()
+    for traits in plans(cases):
+        covered.add(covered.numbers(traits))
+    counts = {(min(a, b), max(a, b)): count for a, b, count in covered.pairs()}
+    seldom = []
+    for a, b, count in search.coverage.pairs():
+        have = counts.get((min(a, b), max(a, b)), 0)
+        if have < min(count, WANTED):
+            seldom.append(f"{a}" if a == b else f"{a} with {b}")
+    assert not seldom, f"{len(seldom)} values or pairs of plans are in too few cases, such as {seldom[:5]}; {ANEW}"
+
+
+def test_operands_and_results_lie_as_the_plan_was_told(cases: list[Case]) -> None:
+    """The traits are those of strides and addresses that are computed; tensors have these."""
+    kinds = {name: [case for case in cases if case.first == name or case.second == name] for name in ARRANGEMENTS}
+    for case in [case for some in kinds.values() for case in some[:: max(1, len(some) // 6)]]:
+        tensors = {}
+        for name, memory in case.operands.items():
+            values = torch.arange(torch.Size(memory.shape).numel()).reshape(memory.shape).to(DTYPES[case.type])
+            tensor = memory.tensor(values)
+            assert tensor.shape == memory.shape
+            assert tensor.stride() == memory.strides
+            assert (tensor.data_ptr() - memory.offset * tensor.itemsize) % 16 == 0
+            assert memory.expanded or torch.equal(tensor, values)
+            tensors[name] = torch.empty_strided(memory.shape, memory.strides, dtype=tensor.dtype, device="meta")
+        first, second, mask = (tensors.get(name) for name in ("first", "second", "mask"))
+        if case.op == "forward":
+            result = ops.conv_transpose3d(first, second, None, **case.parameters)
+        elif case.op == "input_grad":
+            result = ops.conv_transpose3d_input_grad(first, second, mask, **case.parameters)
+        else:
+            continue
+        assert (case.output_layout == "NDHWC") == (result.stride() == _channels_last(result.shape))
+
+
+def _channels_last(shape: torch.Size) -> tuple[int, ...]:
+    return torch.empty(shape, device="meta", memory_format=torch.channels_last_3d).stride()
+
+
+def test_a_line_that_says_nonsense_is_refused(cases: list[Case]) -> None:
+    line = str(cases[0])
+    for wrong in (f"{line} speed=1", line.replace("size=", "sise="), f"{line} first=sideways"):
+        with pytest.raises(ValueError, match="line"):
+            Case.parse(wrong)
+
+
+def _wrong(lines: list[Case], device: str) -> list[str]:
+    found = []
+    for case in lines:
+        try:
+            check(case, device)
+        except WrongResultError as error:
+            found.append(f"{error}: scripts/fuzz.py --device {device} --problem '{case}'")
+    return found
+
+
+def test_some_of_it_on_the_cpu(cases: list[Case]) -> None:
+    small = [case for case in cases if case.products < 300_000 and case.op != "weight_grad"]
+    assert not _wrong(small[:: max(1, len(small) // 60)], "cpu")
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_all_of_it(shard: int, cases: list[Case]) -> None:
+    wrong = _wrong(cases[shard::SHARDS], "cuda")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("line", LARGE)
+def test_larger_ones(line: str) -> None:
+    assert not _wrong([Case.parse(line)], "cuda")
+
+
+def test_a_wrong_result_is_found(cases: list[Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One element that lacks one of its products is told from what rounding may do."""
+    case = next(case for case in cases if case.op == "forward" and case.type == "bf16" and not case.relu)
+    right = convt3d.conv_transpose3d
+
+    def without_one(input: torch.Tensor, *rest: object, **parameters: object) -> torch.Tensor:
+        output = right(input, *rest, **parameters)  # type: ignore[arg-type]
+        output[-1, -1, -1, -1, -1] += 1.5
+        return output
+
+    monkeypatch.setattr(convt3d, "conv_transpose3d", without_one)
+    with pytest.raises(WrongResultError, match="1 of"):
+        check(case, "cpu")
