@@ -23,7 +23,7 @@ INCLUDES = [f"-I{HERE}", f"-I{HERE / 'cuda'}", f"-I{CSRC}"]  # the emulator's he
 COMMON = ["-std=c++17", "-O1", "-g1", "-march=native", "-fno-strict-aliasing", "-fcf-protection=none", *INCLUDES]
 # Of the device's code g++ knows neither the pragmas nor the precedences that its authors know.
 KERNELS = ["-w", "-Wno-psabi", "-x", "c++", "-include", "cuda_runtime.h", '-DCONVT3D_ARCHS="sm_90a"']
-PROGRAM = ["-O2", "-Wall", "-Wextra", "-Werror"]
+PROGRAM = ["-O3", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
 

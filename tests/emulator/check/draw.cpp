@@ -266,9 +266,8 @@ Case Draw::next() {
     Case item;
     Drawing drawing{random_, item.problem};
     const bool cores = wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(60);
-    item.op = wanted_.op                  ? *wanted_.op
-              : cores || drawing.coin(50) ? Operator::kForward
-                                          : static_cast<Operator>(drawing.draw(1, 3));
+    const bool forward = cores || wanted_.engine || drawing.coin(50);
+    item.op = wanted_.op ? *wanted_.op : forward ? Operator::kForward : static_cast<Operator>(drawing.draw(1, 3));
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
