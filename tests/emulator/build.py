@@ -2,7 +2,8 @@
 
     python tests/emulator/build.py [--sanitize]
 
-g++ (or what CXX names) is all that it needs. What is compiled is kept, by the contents of all that it was compiled from.
+g++ (or what CXX names) is all that it needs. What is compiled is kept, by the contents of all that it was
+compiled from.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ COMMON = ["-std=c++17", "-O1", "-g1", "-march=native", "-fno-strict-aliasing", "
 # Of the device's code g++ knows neither the pragmas nor the precedences that its authors know.
 KERNELS = ["-w", "-Wno-psabi", "-x", "c++", "-include", "cuda_runtime.h", '-DCONVT3D_ARCHS="sm_90a"']
 PROGRAM = ["-O3", "-Wall", "-Wextra", "-Werror"]
+# Headers that no kernel includes: what they change, kernels need not be compiled anew for.
+UNSEEN = {
+    *HERE.glob("check/*.h"),
+    *(HERE / "machine" / name for name in ("block.h", "fiber.h", "memory.h", "tensor_map.h")),
+}
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
 
@@ -36,7 +42,7 @@ def sources() -> dict[Path, list[str]]:
     """Every file that is compiled, the longest compilation first, and its flags."""
     kernels = sorted((CSRC / "kernels").glob("*.cu"), key=lambda path: "16" not in path.name)
     program = [*sorted(HERE.glob("*/*.cpp")), *(path for path in sorted(CSRC.glob("*.cpp")) if path.stem != "bindings")]
-    return {path: KERNELS for path in kernels} | {path: PROGRAM for path in program}
+    return dict.fromkeys(kernels, KERNELS) | dict.fromkeys(program, PROGRAM)
 
 
 def machine() -> str:
@@ -64,11 +70,14 @@ def build(folder: Path, *, sanitize: bool = False) -> Path:
     version = subprocess.run([cxx, "--version"], capture_output=True, check=True).stdout
     headers = [path for root in (HERE, CSRC) for path in sorted(root.rglob("*")) if path.suffix in (".h", ".cuh")]
     common = [*COMMON, *(SANITIZE if sanitize else [])]
-    of_all = digest(version, machine().encode(), *(path.read_bytes() for path in headers))
+    of_kernels = digest(*(path.read_bytes() for path in headers if path not in UNSEEN))
+    of_program = digest(*(path.read_bytes() for path in headers))
 
     def compile_one(item: tuple[Path, list[str]]) -> Path:
         source, flags = item
-        name = digest(of_all.encode(), " ".join([*common, *flags]).encode(), source.read_bytes())
+        of_headers = of_kernels if flags is KERNELS else of_program
+        settings = f"{version.decode()} {machine()} {of_headers} {[*common, *flags]}"
+        name = digest(settings.encode(), source.read_bytes())
         target = folder / f"{source.stem}-{name}.o"
         if not target.exists():
             _run([cxx, *common, *flags, "-c", str(source), "-o"], target)

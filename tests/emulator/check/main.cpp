@@ -19,7 +19,7 @@ namespace check {
 namespace {
 
 constexpr char kUsage[] =
-    "emulate [--seed N] [--seconds S] [--cases N] [--operator O] [--type T] [--engine E] [--verbose]\n"
+    "emulate [--seed N] [--seconds S] [--cases N] [--failures N] [--operator O] [--type T] [--engine E] [--verbose]\n"
     "emulate --problem LINE | --problems FILE  [--engine E] [--plan best|all|I] [--share I/N] [--verbose]\n";
 constexpr unsigned kMostSeconds = 120;  // of a case: longer is an endless loop
 
@@ -64,6 +64,7 @@ struct Options {
   uint64_t seed = 1;
   double seconds = 10;
   int64_t cases = -1;
+  int64_t failures = 10;  // after so many it stops
   std::string problem;
   std::string problems;
   std::string plan = "best";
@@ -89,6 +90,8 @@ Options parse(int count, char** words) {
       options.seconds = std::stod(value);
     } else if (name == "--cases") {
       options.cases = std::stoll(value);
+    } else if (name == "--failures") {
+      options.failures = std::stoll(value);
     } else if (name == "--problem") {
       options.problem = value;
     } else if (name == "--problems") {
@@ -174,10 +177,9 @@ class Program {
 
   void run_drawn() {
     Draw draw(options_.seed, options_.wanted);
-    while (elapsed() < options_.seconds && cases_ != options_.cases && failures_ < kMostFailures) run_case(draw.next());
+    while (elapsed() < options_.seconds && cases_ != options_.cases && failures_ < options_.failures)
+      run_case(draw.next());
   }
-
-  static constexpr int64_t kMostFailures = 10;
 
   const Options& options_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

@@ -28,6 +28,7 @@ struct Thread {
   bool done;
   const uint64_t* word;  // null: runs
   uint64_t value;
+  const char* at;  // what it waits for
 
   bool waits() const { return word != nullptr && *word == value; }
 };
@@ -46,6 +47,22 @@ Thread* running = nullptr;
 Meeting warp_meetings[kMostThreads / kWarpThreads];
 Meeting thread_meetings[kThreadBarriers];
 uint32_t exchanged[kMostThreads];
+// Lanes of a warp that have not ended, those of them that have come to an agreement, and what was agreed on.
+struct Agreement {
+  int living = 0;
+  int arrived = 0;
+  uint64_t count = 0;
+  const uint64_t* word = nullptr;
+  uint64_t value = 0;
+
+  void settle() {
+    if (arrived == 0 || arrived < living) return;
+    value = *word;
+    arrived = 0;
+    ++count;
+  }
+};
+Agreement agreements[kMostThreads / kWarpThreads];
 const std::function<void()>* body = nullptr;
 bool failed = false;
 std::string text;
@@ -65,6 +82,9 @@ void hand_over() { switch_to(running->fiber, scheduler); }
 void run_thread() {
   (*body)();
   running->done = true;
+  Agreement& agreement = agreements[warp()];
+  --agreement.living;
+  agreement.settle();
   hand_over();
 }
 
@@ -89,13 +109,15 @@ void meet(Meeting& meeting, int expected, const char* operation) {
     ++meeting.count;
     return;
   }
-  wait_while(meeting.count, meeting.count);
+  wait_while(meeting.count, meeting.count, operation);
 }
 
 void begin_threads(int count) {
   for (Meeting& meeting : warp_meetings) meeting = Meeting();
   for (Meeting& meeting : thread_meetings) meeting = Meeting();
+  for (Agreement& agreement : agreements) agreement = Agreement();
   for (int i = 0; i < count; ++i) {
+    ++agreements[i / kWarpThreads].living;
     threads[i].done = false;
     threads[i].word = nullptr;
     begin(threads[i].fiber, stack_of(i), kStackBytes, run_thread);
@@ -122,9 +144,14 @@ int run_warp(int warp, int count, bool& progress) {
 
 std::string waiting_threads(int count) {
   std::string list;
-  for (int i = 0; i < count; ++i) {
-    if (threads[i].done || i % kWarpThreads != 0) continue;
-    list += " " + std::to_string(i);
+  for (int first = 0; first < count;) {
+    int end = first + 1;
+    while (end < count && threads[end].done == threads[first].done && threads[end].at == threads[first].at) ++end;
+    if (!threads[first].done) {
+      list += (list.empty() ? "" : ", ") + std::to_string(first) + " to " + std::to_string(end - 1) + " at " +
+              threads[first].at;
+    }
+    first = end;
   }
   return list;
 }
@@ -163,10 +190,22 @@ int thread_index() { return static_cast<int>(running - threads); }
 int lane() { return thread_index() % kWarpThreads; }
 int warp() { return thread_index() / kWarpThreads; }
 
-void wait_while(const uint64_t& word, uint64_t value) {
+void wait_while(const uint64_t& word, uint64_t value, const char* what) {
+  running->at = what;
   running->word = &word;
   running->value = value;
   hand_over();
+}
+
+uint64_t agree(const uint64_t& word, const char* operation) {
+  Agreement& agreement = agreements[warp()];
+  if (agreement.arrived == 0) agreement.word = &word;
+  if (agreement.word != &word) fail("divergence: the lanes of a warp are at different words of %s", operation);
+  const uint64_t count = agreement.count;
+  ++agreement.arrived;
+  agreement.settle();
+  if (agreement.count == count) wait_while(agreement.count, count, operation);
+  return agreement.value;
 }
 
 void meet_warp(const char* operation) { meet(warp_meetings[warp()], kWarpThreads, operation); }
@@ -207,7 +246,7 @@ bool run_block(const std::function<void()>& kernel, int count) {
       }
       if (one_of(schedule().arrival) && deliver_copy()) progress = true;
       if (progress || rested || deliver_copy()) continue;
-      fail("deadlock: nothing is on its way, and these warps' first threads wait:%s", waiting_threads(count).c_str());
+      fail("deadlock: nothing is on its way, and threads wait: %s", waiting_threads(count).c_str());
     }
     end_copies(count);
     end_matrices(warps);
