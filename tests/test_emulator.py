@@ -18,8 +18,11 @@ import build  # noqa: E402
 SECONDS = 4  # of each engine
 PROBLEM = (
     "op={} type={} layout={} n=2 cin=8 cout=12 size=3,4,8 kernel=2,3,2 stride=2,1,2 padding=1,0,1 "
-    "output_padding=1,0,0 dilation=1,2,1 groups=2 bias=1 relu=1 strides={}"
+    "output_padding=1,0,0 dilation=1,2,1 groups=2 bias=1 relu=1 first={} second={} mask={}"
 )
+OPERATORS = ["forward", "input_grad", "weight_grad", "bias_grad"]
+ARRANGEMENTS = ["offset", "offset_four", "slice_w", "slice_c_quads", "slice_all", "permuted_height", "batch_inner"]
+ARRANGEMENTS += ["permuted_channels", "expanded_n", "expanded_w", "expanded"]
 # Kernel == stride and a padding: the tiles of the phases begin at different positions of the input.
 ROWS_OF_POSITIONS = (
     "op=forward type=bf16 layout=NCDHW n=2 cin=8 cout=34 size=2,16,8 kernel=2,2,2 stride=2,2,2 padding=1,0,0 "
@@ -71,9 +74,14 @@ def test_random_gradients(emulate: Path, operator: str) -> None:
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 @pytest.mark.parametrize("type", ["fp64", "fp32", "tf32", "fp16", "bf16"])
 def test_operators(emulate: Path, type: str, layout: str, tmp_path: Path) -> None:
-    stridings = ["dense", "slice", "channel_slice", "expanded", "permuted", "misaligned", "other_layout", "mixed"]
-    operators = ["forward", "input_grad", "weight_grad", "bias_grad"]
-    lines = [PROBLEM.format(operator, type, layout, word) for operator in operators for word in stridings]
+    dense = [PROBLEM.format(operator, type, layout, *["dense"] * 3) for operator in OPERATORS]
+    others = [
+        PROBLEM.format(operator, type, layout, *words)
+        for operator in OPERATORS
+        for word in ARRANGEMENTS
+        for words in ((word, "dense", "dense"), ("dense", word, "dense"), ("dense", "dense", word))
+    ]
+    lines = [*dense, *others, f"{dense[0]} result=offset", f"{dense[0]} wgmma=0"]
     problems = tmp_path / "problems.txt"
     problems.write_text("# a comment\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
     assert f"{len(lines)} cases, 0 failed" in run(emulate, "--problems", str(problems))
@@ -98,7 +106,7 @@ def test_rows_of_positions_begin_where_their_phase_does(emulate: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--problem", PROBLEM.format("forward", "fp8", "NCDHW", "dense")], "'fp8' is none of fp64, fp32"),
+        (["--problem", PROBLEM.format("forward", "fp8", "NCDHW", *["dense"] * 3)], "'fp8' is none of fp64, fp32"),
         (["--problem", "n=1 cin=2"], "at least 1"),
         (["--problem", "colour=1"], "unknown key 'colour'"),
         (["--problem", "size=1,2"], "fewer than three"),

@@ -21,14 +21,6 @@ const Words<Type> kTypes = {{"fp64", Type::kFloat64},    {"fp32", Type::kFloat32
                             {"float32", Type::kFloat32}, {"float16", Type::kFloat16},   {"half", Type::kFloat16},
                             {"double", Type::kFloat64},  {"bfloat16", Type::kBFloat16}, {"float", Type::kFloat32}};
 const Words<Layout> kLayouts = {{"NCDHW", Layout::kNcdhw}, {"NDHWC", Layout::kNdhwc}};
-const Words<Striding> kStridings = {{"dense", Striding::kDense},
-                                    {"slice", Striding::kSlice},
-                                    {"channel_slice", Striding::kChannelSlice},
-                                    {"expanded", Striding::kExpanded},
-                                    {"permuted", Striding::kPermuted},
-                                    {"misaligned", Striding::kMisaligned},
-                                    {"other_layout", Striding::kOtherLayout},
-                                    {"mixed", Striding::kMixed}};
 const Words<Engine> kEngines = {
     {"auto", Engine::kAuto}, {"halo", Engine::kHalo}, {"simt", Engine::kSimt}, {"depthwise", Engine::kDepthwise}};
 
@@ -87,6 +79,9 @@ void check(const Case& item) {
   if (problem.in_channels % problem.groups != 0 || problem.out_channels % problem.groups != 0) {
     throw std::invalid_argument("cin and cout are multiples of groups");
   }
+  if (item.result->order.size() + item.result->expanded.size() > 0 || item.result->before != Size5{}) {
+    throw std::invalid_argument("a result is dense, or at an offset");
+  }
   for (std::size_t i = 0; i < 3; ++i) {
     if (problem.input_size[i] < 1 || problem.kernel_size[i] < 1 || problem.stride[i] < 1 || problem.dilation[i] < 1 ||
         problem.padding[i] < 0 || problem.output_padding[i] < 0 || problem.output_size(static_cast<int>(i)) < 1) {
@@ -119,6 +114,14 @@ void set(Case& item, const std::string& key, const std::string& value) {
       return;
     }
   }
+  const std::array<std::pair<const char*, const Arrangement**>, 4> operands = {
+      {{"first", &item.first}, {"second", &item.second}, {"mask", &item.mask}, {"result", &item.result}}};
+  for (const auto& [name, operand] : operands) {
+    if (key == name) {
+      *operand = &arrangement_of(value);
+      return;
+    }
+  }
   if (key == "op") {
     item.op = value_of(kOperators, value);
   } else if (key == "type") {
@@ -129,8 +132,8 @@ void set(Case& item, const std::string& key, const std::string& value) {
     item.bias = number_of(value) != 0;
   } else if (key == "relu") {
     item.relu = number_of(value) != 0;
-  } else if (key == "strides") {
-    item.striding = value_of(kStridings, value);
+  } else if (key == "wgmma") {
+    item.wgmma = number_of(value) != 0;
   } else if (key == "engine") {
     item.engine = value_of(kEngines, value);
   } else if (key == "plan") {
@@ -143,6 +146,28 @@ void set(Case& item, const std::string& key, const std::string& value) {
 }
 
 }  // namespace
+
+Size5 Case::input_size() const {
+  return {problem.batch, problem.in_channels, problem.input_size[0], problem.input_size[1], problem.input_size[2]};
+}
+Size5 Case::weight_size() const {
+  const convt3d::Int3& size = problem.kernel_size;
+  return {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
+}
+Size5 Case::output_size() const {
+  const convt3d::Int3 size = problem.output_size();
+  return {problem.batch, problem.out_channels, size[0], size[1], size[2]};
+}
+
+Layout Case::result_layout() const {
+  if (type == Type::kFloat64) return Layout::kNcdhw;
+  const auto is_last = [&](const Size5& size, const Arrangement& arrangement) {
+    return has_channels_last_strides(size, place_of(size, layout, arrangement).stride);
+  };
+  const bool channels_last =
+      is_last(first_size(), *first) || (op != Operator::kBiasGrad && is_last(second_size(), *second));
+  return channels_last ? Layout::kNdhwc : Layout::kNcdhw;
+}
 
 convt3d::DataType Case::data_type() const {
   switch (type) {
@@ -170,7 +195,8 @@ std::string to_string(const Case& item) {
        << " kernel=" << text_of(problem.kernel_size) << " stride=" << text_of(problem.stride)
        << " padding=" << text_of(problem.padding) << " output_padding=" << text_of(problem.output_padding)
        << " dilation=" << text_of(problem.dilation) << " groups=" << problem.groups << " bias=" << item.bias
-       << " relu=" << item.relu << " strides=" << word_of(kStridings, item.striding)
+       << " relu=" << item.relu << " first=" << item.first->name << " second=" << item.second->name
+       << " mask=" << item.mask->name << " result=" << item.result->name << " wgmma=" << item.wgmma
        << " engine=" << word_of(kEngines, item.engine) << " plan=" << item.plan << " seed=" << item.seed;
   return line.str();
 }

@@ -280,7 +280,15 @@ Case Draw::next() {
     if (!is_affordable(item.problem)) continue;
     item.bias = drawing.coin(60);
     item.relu = drawing.coin(40);
-    item.striding = drawing.coin(50) ? Striding::kDense : static_cast<Striding>(drawing.draw(1, 7));
+    const auto arrangement = [&](int dense) {
+      const auto last = static_cast<int64_t>(arrangements().size()) - 1;
+      return &arrangements()[static_cast<std::size_t>(drawing.coin(dense) ? 0 : drawing.draw(1, last))];
+    };
+    item.first = arrangement(50);
+    item.second = arrangement(75);
+    item.mask = arrangement(50);
+    if (drawing.coin(10)) item.result = &arrangement_of("offset");
+    item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
     if (item.op != Operator::kForward) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;

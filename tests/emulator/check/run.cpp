@@ -20,23 +20,10 @@ using convt3d::Problem;
 
 constexpr std::size_t kWorkspaceAlignment = 256;
 
-Size5 input_size(const Problem& problem) {
-  const convt3d::Int3& size = problem.input_size;
-  return {problem.batch, problem.in_channels, size[0], size[1], size[2]};
-}
-Size5 weight_size(const Problem& problem) {
-  const convt3d::Int3& size = problem.kernel_size;
-  return {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
-}
-Size5 output_size(const Problem& problem) {
-  const convt3d::Int3 size = problem.output_size();
-  return {problem.batch, problem.out_channels, size[0], size[1], size[2]};
-}
-
 // Of the output.
 bool channels_are_contiguous(const Case& item) {
-  const Size5 size = output_size(item.problem);
-  return item.layout == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
+  const Size5 size = item.output_size();
+  return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
 }
 
 std::shared_ptr<const ForwardPlan> plan_of(const Case& item, const convt3d::MutableTensor& output) {
@@ -124,7 +111,7 @@ class Run {
     constexpr int kMultiprocessors[] = {1, 2, 5, 132};
     emulator::Device device;
     device.multiprocessors = kMultiprocessors[between(random_, 0, 3)];
-    device.has_wgmma = item.engine != Engine::kSimt;
+    device.has_wgmma = item.wgmma;
     emulator::set_device(device);
     emulator::begin_run(random_());
     emulator::clear_regions();
@@ -149,21 +136,25 @@ class Run {
   }
 
  private:
-  Tensor source(const char* name, const Size5& size) {
-    Tensor tensor(name, size, item_.data_type(), item_.layout, item_.striding, false, random_);
+  Tensor source(const char* name, const Size5& size, const Arrangement& arrangement) {
+    Tensor tensor(name, size, item_.data_type(), item_.layout, arrangement, false, random_);
     std::normal_distribution<double> normal;
     tensor.fill([&] { return integers_ ? static_cast<double>(between(random_, -2, 2)) : normal(random_); });
     tensor.hand_out();
     return tensor;
   }
-  Tensor target(const char* name, const Size5& size, Layout layout) {
-    Tensor tensor(name, size, item_.data_type(), layout, item_.striding, true, random_);
+  // Contiguous, with a step, or one value for all channels.
+  const Arrangement& bias_arrangement() {
+    return arrangement_of(chance(random_, 60) ? "dense" : chance(random_, 70) ? "slice_w" : "expanded_c");
+  }
+  Tensor target(const char* name, const Size5& size) {
+    Tensor tensor(name, size, item_.data_type(), item_.result_layout(), *item_.result, true, random_);
     tensor.hand_out();
     return tensor;
   }
   // The output of the forward, whose zeros stop a gradient and whose NaNs do not.
   Tensor mask(const Size5& size) {
-    Tensor tensor("relu_output", size, item_.data_type(), item_.layout, item_.striding, false, random_);
+    Tensor tensor("relu_output", size, item_.data_type(), item_.layout, *item_.mask, false, random_);
     const bool has_nan = chance(random_, 10);
     tensor.fill([&] {
       if (has_nan && chance(random_, 10)) return static_cast<double>(NAN);
@@ -208,10 +199,10 @@ class Run {
   }
 
   void forward() {
-    const Tensor input = source("input", input_size(problem_));
-    const Tensor weight = source("weight", weight_size(problem_));
-    const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1});
-    const Tensor output = target("output", output_size(problem_), item_.layout);
+    const Tensor input = source("input", item_.first_size(), *item_.first);
+    const Tensor weight = source("weight", item_.second_size(), *item_.second);
+    const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1}, bias_arrangement());
+    const Tensor output = target("output", item_.output_size());
     const std::shared_ptr<const ForwardPlan> plan = plan_of(item_, output.target());
     outcome_.plan = to_string(*plan);
     const bool cores = plan->engine == ForwardEngine::kHaloWgmma;
@@ -232,10 +223,10 @@ class Run {
   }
 
   void input_grad() {
-    const Tensor grad = source("grad_output", output_size(problem_));
-    const Tensor weight = source("weight", weight_size(problem_));
-    const Tensor outputs = mask(output_size(problem_));
-    const Tensor result = target("grad_input", input_size(problem_), any_layout());
+    const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
+    const Tensor weight = source("weight", item_.second_size(), *item_.second);
+    const Tensor outputs = mask(item_.output_size());
+    const Tensor result = target("grad_input", item_.input_size());
     const auto space = workspace(convt3d::input_grad_workspace_bytes(problem_, item_.data_type()));
     finish(result, *space, false, [&] {
       convt3d::input_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
@@ -245,10 +236,10 @@ class Run {
   }
 
   void weight_grad() {
-    const Tensor grad = source("grad_output", output_size(problem_));
-    const Tensor input = source("input", input_size(problem_));
-    const Tensor outputs = mask(output_size(problem_));
-    const Tensor result = target("grad_weight", weight_size(problem_), any_layout());
+    const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
+    const Tensor input = source("input", item_.second_size(), *item_.second);
+    const Tensor outputs = mask(item_.output_size());
+    const Tensor result = target("grad_weight", item_.weight_size());
     const auto space = workspace(convt3d::weight_grad_workspace_bytes(problem_, item_.data_type()));
     finish(result, *space, false, [&] {
       convt3d::weight_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
@@ -258,10 +249,10 @@ class Run {
   }
 
   void bias_grad() {
-    const Size5 size = output_size(problem_);
-    const Tensor grad = source("grad_output", size);
+    const Size5 size = item_.output_size();
+    const Tensor grad = source("grad_output", size, *item_.first);
     const Tensor outputs = mask(size);
-    const Tensor result = target("grad_bias", {1, problem_.out_channels, 1, 1, 1}, Layout::kNcdhw);
+    const Tensor result = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
     const auto space = workspace(convt3d::bias_grad_workspace_bytes(size, item_.data_type()));
     finish(result, *space, false, [&] {
       convt3d::bias_grad(size, item_.data_type(), grad.source(), mask_of(outputs), result.data(), space->begin(),
@@ -270,7 +261,6 @@ class Run {
     });
   }
 
-  Layout any_layout() { return chance(random_, 50) ? Layout::kNcdhw : Layout::kNdhwc; }
   convt3d::ConstTensor mask_of(const Tensor& outputs) const {
     return item_.relu ? outputs.source() : convt3d::ConstTensor{};
   }

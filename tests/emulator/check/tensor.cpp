@@ -1,6 +1,5 @@
 #include "check/tensor.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -12,7 +11,7 @@ namespace {
 
 using convt3d::DataType;
 
-constexpr std::size_t kAlignment = 256;  // of what an allocator hands out
+constexpr int64_t kAlignment = 256;      // of what an allocator hands out
 constexpr unsigned char kPoison = 0xFF;  // a NaN in every type
 
 template <typename T>
@@ -34,23 +33,6 @@ float rounded_to_odd(double value) {
   if (bits % 2 != 0) return nearest;
   const bool away = (static_cast<double>(nearest) < value) == (value > 0);
   return emulator::float_of_bits(away ? bits + 1 : bits - 1);
-}
-
-// Axes from the innermost on.
-std::array<std::size_t, 5> order_of(Layout layout) {
-  return layout == Layout::kNcdhw ? std::array<std::size_t, 5>{4, 3, 2, 1, 0}
-                                  : std::array<std::size_t, 5>{1, 4, 3, 2, 0};
-}
-
-// What a view leaves out of the tensor that it is of, along each axis.
-Size5 whole_size(const Size5& size, Striding striding, Random& random) {
-  Size5 whole = size;
-  if (striding == Striding::kSlice) {
-    for (int64_t& extent : whole) extent += between(random, 0, 2);
-  } else if (striding == Striding::kChannelSlice) {
-    whole[1] += 8 * between(random, 0, 2) + (chance(random, 30) ? between(random, 1, 7) : 0);
-  }
-  return whole;
 }
 
 }  // namespace
@@ -90,34 +72,19 @@ double rounded(double value, DataType type) {
   return load_element(element, type);
 }
 
-Tensor::Tensor(std::string name, const Size5& size, DataType type, Layout layout, Striding striding, bool written,
-               Random& random)
-    : name_(std::move(name)), size_(size), stride_{}, type_(type), written_(written) {
-  if (striding == Striding::kMixed) striding = static_cast<Striding>(between(random, 0, 6));
-  if (written && striding != Striding::kMisaligned) striding = Striding::kDense;
-  if (striding == Striding::kOtherLayout) layout = layout == Layout::kNcdhw ? Layout::kNdhwc : Layout::kNcdhw;
-  std::array<std::size_t, 5> order = order_of(layout);
-  if (striding == Striding::kPermuted) std::shuffle(order.begin(), order.end(), random);
-  const Size5 whole = whole_size(size, striding, random);
-  int64_t step = 1;
-  for (const std::size_t axis : order) {
-    stride_[axis] = step;
-    step *= whole[axis];
-  }
-  if (striding == Striding::kExpanded) {
-    const int64_t axis = between(random, 0, 9);
-    stride_[static_cast<std::size_t>(axis < 5 ? axis : axis % 2)] = 0;
-  }
+Tensor::Tensor(std::string name, const Size5& size, DataType type, Layout layout, const Arrangement& arrangement,
+               bool written, Random& random)
+    : name_(std::move(name)), size_(size), type_(type), written_(written) {
+  const Place place = place_of(size, layout, arrangement);
+  stride_ = place.stride;
   int64_t elements = 1;
   for (std::size_t i = 0; i < 5; ++i) elements += (size[i] - 1) * stride_[i];
+  // Kernels look at addresses modulo 16: what is read then ends close to the page behind.
+  const int64_t alignment = written ? kAlignment : 16;
   const int64_t element = convt3d::element_size(type);
-  int64_t shift = 0;
-  if (striding == Striding::kMisaligned) shift = element * between(random, 1, 15);
-  if (striding == Striding::kSlice && chance(random, 50)) shift = element * between(random, 0, 15);
-  // Where the alignment is no part of the contract, the end is the very last byte's.
-  const std::size_t alignment = written ? kAlignment : 16;
-  block_ = std::make_unique<MemoryBlock>(static_cast<std::size_t>(elements * element), alignment,
-                                         static_cast<std::size_t>(shift), chance(random, 50));
+  const auto shift = static_cast<std::size_t>(place.first * element % alignment);
+  block_ = std::make_unique<MemoryBlock>(static_cast<std::size_t>(elements * element),
+                                         static_cast<std::size_t>(alignment), shift, chance(random, 50));
   std::memset(data(), kPoison, block_->bytes());
 }
 

@@ -14,7 +14,6 @@
 namespace check {
 
 using Random = std::mt19937_64;
-using Size5 = std::array<int64_t, 5>;
 
 inline int64_t between(Random& random, int64_t least, int64_t most) {
   return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
@@ -30,9 +29,9 @@ double rounded(double value, convt3d::DataType type);
 
 class Tensor {
  public:
-  // Poisoned. A tensor that is written is dense.
-  Tensor(std::string name, const Size5& size, convt3d::DataType type, Layout layout, Striding striding, bool written,
-         Random& random);
+  // Poisoned.
+  Tensor(std::string name, const Size5& size, convt3d::DataType type, Layout layout, const Arrangement& arrangement,
+         bool written, Random& random);
 
   const Size5& size() const { return size_; }
   const Size5& stride() const { return stride_; }
