@@ -15,7 +15,7 @@ sys.path.insert(0, str(EMULATOR))
 
 import build  # noqa: E402
 
-SECONDS = 4  # of each engine
+SECONDS = 3  # of each engine and operator
 PROBLEM = (
     "op={} type={} layout={} n=2 cin=8 cout=12 size=3,4,8 kernel=2,3,2 stride=2,1,2 padding=1,0,1 "
     "output_padding=1,0,0 dilation=1,2,1 groups=2 bias=1 relu=1 first={} second={} mask={}"

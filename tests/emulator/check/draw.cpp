@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "check/run.h"
+#include "check/traits.h"
 
 namespace check {
 namespace {
@@ -14,6 +15,7 @@ using convt3d::Problem;
 constexpr double kMostProducts = 4e6;  // of the reference
 constexpr double kMostElements = 4e5;  // of the output
 constexpr int64_t kMostItems = 64;     // of a plan of the tensor-core engine
+constexpr int kNeverDrawn = 1 << 30;
 
 struct Drawing {
   Random& random;
@@ -207,61 +209,50 @@ constexpr Kind kCoreKinds[] = {any,           any,   kernel_is_stride, many_imag
                                several_tiles, folds, long_kernels};
 constexpr Kind kOtherKinds[] = {depthwise, general};
 
-// What a plan of the tensor-core engine has and has not.
-std::string traits_of(const Case& item, const convt3d::HaloPlan& plan) {
-  const convt3d::HaloStaging& staging = plan.staging;
-  std::string text = std::to_string(static_cast<int>(item.type)) + (item.layout == Layout::kNcdhw ? "f" : "l");
-  for (const int trait : {plan.n,
-                          plan.sets,
-                          int{plan.pair_rows},
-                          int{plan.channel_sets()},
-                          plan.axis[0].fold,
-                          plan.axis[1].fold,
-                          int{plan.phase_halos},
-                          std::min(plan.image_log, 1),
-                          int{plan.phase_pairs},
-                          static_cast<int>(staging.way),
-                          int{staging.part[0] >= 0},
-                          int{plan.box_width > 0},
-                          plan.box_images,
-                          int{plan.row_log},
-                          int{plan.chunks() > 1},
-                          int{plan.resident_weights},
-                          int{plan.alternate},
-                          std::min(plan.slots, 2),
-                          int{plan.splits > 1},
-                          int{plan.joined > 1},
-                          int{plan.m_tiles > 1}}) {
-    text += " " + std::to_string(trait);
-  }
-  return text;
-}
-
 }  // namespace
 
-// The cheapest plan in a third of the cases, else the one of those drawn whose like was seen least.
+// The cheapest plan in a quarter of the cases, else the one whose rarest traits were seen least, of some of the plans.
 void Draw::choose_plan(Case& item) {
   const std::vector<convt3d::HaloPlan> plans = candidates(item);
-  if (plans.empty()) {
-    if (!wanted_.engine) item.engine = Engine::kAuto;
-    return;
-  }
-  if (chance(random_, 33)) return;
-  constexpr int kTries = 60;
-  int least = -1;
+  if (plans.empty()) return;
+  constexpr int kTries = 150;
+  rarity_ = kNeverDrawn;
   for (int i = 0; i < kTries; ++i) {
     const auto index = static_cast<int>(between(random_, 0, static_cast<int64_t>(plans.size()) - 1));
     const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(index)];
     if (plan.items() > kMostItems) continue;
-    const int count = seen_[traits_of(item, plan)];
-    if (least >= 0 && count >= least) continue;
-    least = count;
+    int least = kNeverDrawn;
+    for (const uint64_t trait : traits_of(item, plan)) least = std::min(least, seen_[trait]);
+    if (least >= rarity_) continue;
+    rarity_ = least;
     item.plan = index;
   }
-  if (item.plan >= 0) ++seen_[traits_of(item, plans[static_cast<std::size_t>(item.plan)])];
 }
 
+// Of a few cases the one with the rarest plan.
 Case Draw::next() {
+  constexpr int kCases = 5;
+  Case rarest = next_of_any_plan();
+  if (rarest.engine != Engine::kHalo || chance(random_, 25)) {
+    rarest.plan = kBestPlan;
+    return rarest;
+  }
+  int rarity = rarity_;
+  for (int i = 1; i < kCases; ++i) {
+    const Case item = next_of_any_plan();
+    if (item.engine != Engine::kHalo || rarity_ >= rarity) continue;
+    rarity = rarity_;
+    rarest = item;
+  }
+  if (rarest.plan >= 0) {
+    for (const uint64_t trait : traits_of(rarest, candidates(rarest)[static_cast<std::size_t>(rarest.plan)])) {
+      ++seen_[trait];
+    }
+  }
+  return rarest;
+}
+
+Case Draw::next_of_any_plan() {
   while (true) {
     Case item;
     Drawing drawing{random_, item.problem};
@@ -271,8 +262,11 @@ Case Draw::next() {
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
+    bool rows_of_positions = false;
     if (cores) {
-      kCoreKinds[drawing.draw(0, std::size(kCoreKinds) - 1)](drawing);
+      const Kind kind = kCoreKinds[drawing.draw(0, std::size(kCoreKinds) - 1)];
+      kind(drawing);
+      rows_of_positions = kind == kernel_is_stride && drawing.coin(75);
     } else {
       const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
@@ -287,6 +281,11 @@ Case Draw::next() {
     item.first = arrangement(50);
     item.second = arrangement(75);
     item.mask = arrangement(50);
+    if (rows_of_positions) {  // 16 bits and a contiguous width
+      if (!wanted_.type) item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
+      item.layout = Layout::kNcdhw;
+      item.first = item.second = &arrangements()[0];
+    }
     if (drawing.coin(10)) item.result = &arrangement_of("offset");
     item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
@@ -295,8 +294,9 @@ Case Draw::next() {
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
     if (item.engine == Engine::kDepthwise && !has_depthwise_plan(item)) continue;
     if (item.engine == Engine::kHalo) {
+      rarity_ = -1;
       choose_plan(item);
-      if (item.engine == Engine::kHalo && candidates(item).empty()) continue;
+      if (rarity_ < 0) continue;
     }
     return item;
   }

@@ -1,9 +1,8 @@
 // Random cases, of kinds that together reach the plans of every engine.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
+#include <unordered_map>
 
 #include "check/case.h"
 #include "check/tensor.h"
@@ -24,11 +23,13 @@ class Draw {
   Case next();
 
  private:
+  Case next_of_any_plan();
   void choose_plan(Case& item);
 
   Random random_;
   Wanted wanted_;
-  std::map<std::string, int> seen_;  // plans of the tensor-core engine, by what they have and have not
+  std::unordered_map<uint64_t, int> seen_;  // traits of plans of the tensor-core engine
+  int rarity_ = 0;                          // how often the rarest trait of the plan that was chosen last was seen
 };
 
 }  // namespace check
