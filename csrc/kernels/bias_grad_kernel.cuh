@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/positions.cuh"
+#include "kernels/ptx/shared_memory.cuh"
 #include "kernels/source.cuh"
 #include "plan.h"
 
@@ -36,7 +37,7 @@ __device__ __forceinline__ double sum_over_threads(double value, int lanes, doub
 template <typename T, bool kMasked>
 __global__ void __launch_bounds__(kBiasGradThreads)
     convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
-  __shared__ double shared[kBiasGradThreads];
+  auto& shared = static_shared_memory<double[kBiasGradThreads]>();
   const int lanes = params.channel_lanes;
   const int position_lanes = kBiasGradThreads / lanes;
   const int64_t split_positions = static_cast<int64_t>(position_lanes) * kBiasGradRun;
@@ -84,7 +85,7 @@ struct BiasReduceParams {
 template <typename T>
 __global__ void __launch_bounds__(kBiasGradThreads)
     convt3d_bias_reduce(const __grid_constant__ BiasReduceParams<T> params) {
-  __shared__ double shared[kBiasGradThreads];
+  auto& shared = static_shared_memory<double[kBiasGradThreads]>();
   for (int64_t channel = blockIdx.x; channel < params.channels; channel += gridDim.x) {
     double sum = 0;
     for (int64_t split = threadIdx.x; split < params.splits; split += kBiasGradThreads) {

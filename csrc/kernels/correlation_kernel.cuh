@@ -4,6 +4,7 @@
 #include "kernels/correlation_operands.cuh"
 #include "kernels/epilogue.cuh"
 #include "kernels/mainloop.cuh"
+#include "kernels/ptx/shared_memory.cuh"
 
 namespace convt3d {
 
@@ -12,10 +13,11 @@ __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
                                   min_blocks(Operator::kForward, kShape, sizeof(T), kMasked))
     convt3d_correlation(const __grid_constant__ CorrelationParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
-  __shared__ union {
+  union Memory {
     typename BlockTile::Stage stages[2];
     OutputStage<BlockTile> output;
-  } shared;
+  };
+  Memory& shared = static_shared_memory<Memory>();
   const typename BlockTile::Thread thread(threadIdx.x);
   const int64_t phases = static_cast<int64_t>(params.axis[0].phases) * params.axis[1].phases * params.axis[2].phases;
 

@@ -15,7 +15,7 @@ struct DepthwiseChannelWeights {
   int32_t pitch;  // padded: the threads that stage neighbouring taps meet few banks twice
 
   __device__ __forceinline__ explicit DepthwiseChannelWeights(const DepthwisePlan& plan)
-      : data(reinterpret_cast<Acc*>(depthwise_shared)),
+      : data(reinterpret_cast<Acc*>(dynamic_shared_memory)),
         pitch(kPitch > 0 ? kPitch : depthwise_weight_pitch(plan.lanes, sizeof(Acc))) {}
 
   // kPure: one input and one output channel a group. Several loads at a time: all threads of a block wait for them.

@@ -2,11 +2,10 @@
 #pragma once
 
 #include "depthwise_plan.h"
+#include "kernels/ptx/shared_memory.cuh"
 #include "kernels/source.cuh"
 
 namespace convt3d {
-
-extern __shared__ __align__(16) unsigned char depthwise_shared[];
 
 template <typename T>
 struct DepthwiseParams {

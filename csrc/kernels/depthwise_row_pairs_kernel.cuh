@@ -69,7 +69,7 @@ __global__ __launch_bounds__(
   const int32_t channel = share.volume % channels;
   const int64_t image = share.volume / channels;
 
-  Acc* const weights = reinterpret_cast<Acc*>(depthwise_shared);
+  Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory);
   stage_row_weights(params, channel, Taps::kPadded, weights);
   __syncthreads();
 

@@ -119,8 +119,8 @@ __global__ __launch_bounds__(kDepthwiseThreads,
 
   using Stage = DepthwiseRowStage<T>;
   static_assert(sizeof(Stage) == kDepthwiseRowStageBytes, "the plan reserves the stage's bytes before the weights");
-  Stage& stage = *reinterpret_cast<Stage*>(depthwise_shared);
-  Acc* const weights = reinterpret_cast<Acc*>(depthwise_shared + sizeof(Stage));
+  Stage& stage = *reinterpret_cast<Stage*>(dynamic_shared_memory);
+  Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory + sizeof(Stage));
   stage_row_weights(params, channel, Taps::kPadded, weights);
   __syncthreads();
 

@@ -11,15 +11,9 @@
 #include "kernels/halo_staging_tables.cuh"
 #include "kernels/halo_thread_store.cuh"
 #include "kernels/hopper.cuh"
+#include "kernels/ptx/numeric.cuh"
 
 namespace convt3d {
-
-// The greater; a NaN stays.
-__device__ __forceinline__ float greater(float a, float b) {
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
 
 template <int kIndex>
 using HaloStep = std::integral_constant<int, kIndex>;

@@ -4,7 +4,6 @@
 #include "kernels/halo_shared.cuh"
 #include "kernels/hopper.cuh"
 #include "kernels/small_divisor.cuh"
-#include "kernels/wgmma.cuh"
 
 namespace convt3d {
 
@@ -78,7 +77,7 @@ __device__ __forceinline__ void clear(float (&c)[kSets][kN]) {
 template <int kN>
 __device__ __forceinline__ void fence_registers(float (&c)[kN]) {
 #pragma unroll
-  for (int i = 0; i < kN; ++i) asm volatile("" : "+f"(c[i])::"memory");
+  for (int i = 0; i < kN; ++i) hopper::fence_register(c[i]);
 }
 
 // The weights of a warpgroup's items, stage after stage, and the slots that its products leave behind. Every warp hands

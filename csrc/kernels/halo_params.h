@@ -5,15 +5,13 @@
 
 #include "halo_boxes.h"
 #include "halo_plan.h"
+#include "kernels/ptx/shared_memory.cuh"
 #include "kernels/source.cuh"
 
 namespace convt3d {
 
 // A block's dynamic shared memory, laid out as HaloMemory says.
-__device__ __forceinline__ unsigned char* halo_memory() {
-  extern __shared__ __align__(1024) unsigned char memory[];
-  return memory;
-}
+__device__ __forceinline__ unsigned char* halo_memory() { return dynamic_shared_memory_of_boxes(); }
 // Of it, 128 bytes that nobody reads.
 __device__ __forceinline__ unsigned char* halo_spare() { return halo_memory() + kHaloBarrierBytes - 128; }
 

@@ -19,46 +19,15 @@ __device__ __forceinline__ uint16_t run_place(int elements, int outputs, int bat
 }
 
 // Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of another batch's place there are more.
-__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const float (&values)[4]) {
-  asm volatile(
-      "{\n.reg .pred is<4>;\n"
-      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\nsetp.lt.u32 is2, %1, 2;\nsetp.lt.u32 is3, %1, 1;\n"
-      "@is0 st.shared.f32 [%0], %2;\n@is1 st.shared.f32 [%0+4], %3;\n"
-      "@is2 st.shared.f32 [%0+8], %4;\n@is3 st.shared.f32 [%0+12], %5;\n}" ::"r"(at),
-      "r"(missing), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
-}
-__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const float (&values)[2]) {
-  asm volatile(
-      "{\n.reg .pred is<2>;\nsetp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\n"
-      "@is0 st.shared.f32 [%0], %2;\n@is1 st.shared.f32 [%0+4], %3;\n}" ::"r"(at),
-      "r"(missing), "f"(values[0]), "f"(values[1]));
-}
-// Two 16-bit elements in each word.
-__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const uint32_t (&pairs)[2]) {
-  asm volatile(
-      "{\n.reg .pred is<4>;\n.reg .b16 value<4>;\n"
-      "mov.b32 {value0, value1}, %2;\nmov.b32 {value2, value3}, %3;\n"
-      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\nsetp.lt.u32 is2, %1, 2;\nsetp.lt.u32 is3, %1, 1;\n"
-      "@is0 st.shared.b16 [%0], value0;\n@is1 st.shared.b16 [%0+2], value1;\n"
-      "@is2 st.shared.b16 [%0+4], value2;\n@is3 st.shared.b16 [%0+6], value3;\n}" ::"r"(at),
-      "r"(missing), "r"(pairs[0]), "r"(pairs[1]));
-}
-__device__ __forceinline__ void stage_neighbours(uint32_t at, uint32_t missing, const uint32_t (&pairs)[1]) {
-  asm volatile(
-      "{\n.reg .pred is<2>;\n.reg .b16 value<2>;\nmov.b32 {value0, value1}, %2;\n"
-      "setp.lt.u32 is0, %1, 4;\nsetp.lt.u32 is1, %1, 3;\n"
-      "@is0 st.shared.b16 [%0], value0;\n@is1 st.shared.b16 [%0+2], value1;\n}" ::"r"(at),
-      "r"(missing), "r"(pairs[0]));
-}
 template <typename T, int kCount>
 __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, const float (&values)[kCount]) {
   if constexpr (sizeof(T) == 4) {
-    stage_neighbours(at, missing, values);
+    hopper::store_shared_neighbours(at, missing, values);
   } else {
     uint32_t pairs[kCount / 2];
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) pairs[i] = rounded_pair<T>(values[2 * i], values[2 * i + 1]);
-    stage_neighbours(at, missing, pairs);
+    hopper::store_shared_neighbours(at, missing, pairs);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/api.h"
+#include "kernels/ptx/launch.cuh"
 
 namespace convt3d {
 
@@ -81,8 +82,7 @@ template <typename Params>
 void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream, const Params& params,
             int64_t shared_bytes = 0, LaunchOrder order = LaunchOrder::kAfter) {
   if (blocks == 0) return;
-  const void* function = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > 0) allow_shared_memory(name, function, shared_bytes);
+  if (shared_bytes > 0) allow_shared_memory(name, reinterpret_cast<const void*>(kernel), shared_bytes);
   cudaLaunchAttribute overlapping{};
   overlapping.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlapping.val.programmaticStreamSerializationAllowed = 1;
@@ -93,8 +93,7 @@ void launch(const char* name, void (*kernel)(Params), int64_t blocks, int thread
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &overlapping;
   config.numAttrs = order == LaunchOrder::kOverlapping ? 1 : 0;
-  void* arguments[] = {const_cast<Params*>(&params)};
-  check_cuda(cudaLaunchKernelExC(&config, function, arguments), name);
+  check_cuda(launch_kernel(config, kernel, params), name);
 }
 
 }  // namespace convt3d

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/numeric.cuh"
+#include "kernels/ptx/numeric.cuh"
 
 namespace convt3d {
 
@@ -17,7 +18,7 @@ __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannel
   if constexpr (sizeof(T) == 4) {
     uint32_t* bits = reinterpret_cast<uint32_t*>(&piece);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits[i]) : "f"(values[i]));
+    for (int i = 0; i < 4; ++i) bits[i] = rounded_to_tf32(values[i]);
   }
   return piece;
 }
@@ -28,8 +29,7 @@ __device__ __forceinline__ uint4 low_piece(uint4 piece) {
   uint32_t* bits = reinterpret_cast<uint32_t*>(&piece);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float low = __uint_as_float(bits[i]) - __uint_as_float(bits[i] & 0xFFFFE000);
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits[i]) : "f"(low));
+    bits[i] = rounded_to_tf32(__uint_as_float(bits[i]) - __uint_as_float(bits[i] & 0xFFFFE000));
   }
   return piece;
 }

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
+#include "kernels/ptx/numeric.cuh"
+
 namespace convt3d {
 
 // Of numbers below 2^14.
 class SmallDivisor {
  public:
   __device__ __forceinline__ explicit SmallDivisor(int divisor)
-      : divisor_(divisor), reciprocal_(((1u << 31) - 1) / static_cast<uint32_t>(divisor) + 1) {}
+      : divisor_(divisor), reciprocal_(quotient_or_any((1u << 31) - 1, static_cast<uint32_t>(divisor)) + 1) {}
   __device__ __forceinline__ int quotient(int value) const {
     return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
   }

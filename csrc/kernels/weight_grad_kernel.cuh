@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/mainloop.cuh"
+#include "kernels/ptx/shared_memory.cuh"
 #include "kernels/weight_grad_operands.cuh"
 
 namespace convt3d {
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
                                   min_blocks(Operator::kWeightGrad, kShape, sizeof(T), kMasked))
     convt3d_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
   using BlockTile = Tile<kShape, Accumulator<T>>;
-  __shared__ typename BlockTile::Stage stages[2];
+  auto& stages = static_shared_memory<typename BlockTile::Stage[2]>();
   const typename BlockTile::Thread thread(threadIdx.x);
 
   for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {

@@ -1,0 +1,26 @@
+// Stores to global memory that must be one instruction.
+#pragma once
+
+#include <cstdint>
+
+namespace convt3d::hopper {
+
+// Elements that are one piece of 4, 8 or 16 bytes, aligned to it: of ordinary stores the compiler may make several.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_global(T* to, const T (&values)[kCount]) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  if constexpr (kBytes == 4) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(*reinterpret_cast<const uint32_t*>(values)) : "memory");
+  } else if constexpr (kBytes == 8) {
+    const uint2 piece = *reinterpret_cast<const uint2*>(values);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(piece.x), "r"(piece.y) : "memory");
+  } else {
+    static_assert(kBytes == 16);
+    const uint4 piece = *reinterpret_cast<const uint4*>(values);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(piece.x), "r"(piece.y), "r"(piece.z),
+                 "r"(piece.w)
+                 : "memory");
+  }
+}
+
+}  // namespace convt3d::hopper

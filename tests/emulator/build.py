@@ -1,0 +1,123 @@
+"""Builds the emulator: the kernels of csrc/ for the CPU, and the program that checks them. Prints the program's path.
+
+    python tests/emulator/build.py [--sanitize]
+
+g++ (or what CXX names) is all that it needs. What is compiled is kept, by the contents of all that it was
+compiled from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+INCLUDES = [f"-I{HERE}", f"-I{HERE / 'cuda'}", f"-I{CSRC}"]  # the emulator's headers come first
+# Kernels read memory as whatever type suits them.
+COMMON = ["-std=c++17", "-O1", "-g1", "-march=native", "-fno-strict-aliasing", "-fcf-protection=none", *INCLUDES]
+# Of the device's code g++ knows neither the pragmas nor the precedences that its authors know.
+KERNELS = ["-w", "-Wno-psabi", "-x", "c++", "-include", "cuda_runtime.h", '-DCONVT3D_ARCHS="sm_90a"']
+PROGRAM = ["-O3", "-Wall", "-Wextra", "-Werror"]
+# Headers that no kernel includes: what they change, kernels need not be compiled anew for.
+UNSEEN = {
+    *HERE.glob("check/*.h"),
+    *(HERE / "machine" / name for name in ("block.h", "fiber.h", "memory.h", "tensor_map.h")),
+}
+# Of the rows that fill a tile up, the packing of weights reads taps past an array's end, and uses none of them.
+SANITIZE = ["-fsanitize=undefined", "-fno-sanitize=bounds", "-fno-sanitize-recover=undefined"]
+
+
+def compiler() -> str | None:
+    """The C++ compiler; None if there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+def sources() -> dict[Path, list[str]]:
+    """Every file that is compiled, the longest compilation first, and its flags."""
+    kernels = sorted((CSRC / "kernels").glob("*.cu"), key=lambda path: "16" not in path.name)
+    program = [*sorted(HERE.glob("*/*.cpp")), *(path for path in sorted(CSRC.glob("*.cpp")) if path.stem != "bindings")]
+    return dict.fromkeys(kernels, KERNELS) | dict.fromkeys(program, PROGRAM)
+
+
+def machine() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return os.uname().machine
+    return next((line for line in lines if line.startswith(("flags", "Features"))), os.uname().machine)
+
+
+def digest(*parts: bytes) -> str:
+    result = hashlib.sha256()
+    for part in parts:
+        result.update(hashlib.sha256(part).digest())
+    return result.hexdigest()[:24]
+
+
+def build(folder: Path, *, sanitize: bool = False) -> Path:
+    """The program, built in a folder that may have parts of it from before."""
+    cxx = compiler()
+    if cxx is None:
+        raise RuntimeError("the emulator needs a C++ compiler: install g++, or let CXX name one")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # test processes side by side build it once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build(cxx, folder, sanitize)
+
+
+def _build(cxx: str, folder: Path, sanitize: bool) -> Path:
+    version = subprocess.run([cxx, "--version"], capture_output=True, check=True).stdout
+    headers = [path for root in (HERE, CSRC) for path in sorted(root.rglob("*")) if path.suffix in (".h", ".cuh")]
+    common = [*COMMON, *(SANITIZE if sanitize else [])]
+    of_kernels = digest(*(path.read_bytes() for path in headers if path not in UNSEEN))
+    of_program = digest(*(path.read_bytes() for path in headers))
+
+    def compile_one(item: tuple[Path, list[str]]) -> Path:
+        source, flags = item
+        of_headers = of_kernels if flags is KERNELS else of_program
+        settings = f"{version.decode()} {machine()} {of_headers} {[*common, *flags]}"
+        name = digest(settings.encode(), source.read_bytes())
+        target = folder / f"{source.stem}-{name}.o"
+        if not target.exists():
+            _run([cxx, *common, *flags, "-c", str(source), "-o"], target)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compile_one, sources().items()))
+    program = folder / f"emulate-{digest(*(path.name.encode() for path in objects))}"
+    if not program.exists():
+        _run([cxx, *(SANITIZE if sanitize else []), *map(str, objects), "-o"], program)
+    return program
+
+
+def _run(command: list[str], target: Path) -> None:
+    """Runs a command that writes the file that its last argument names; nobody sees a half-written one."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
+        unfinished = Path(temporary, target.name)
+        subprocess.run([*command, str(unfinished)], check=True)
+        unfinished.replace(target)
+
+
+def cache() -> Path:
+    return Path(tempfile.gettempdir(), f"convt3d-emulator-{os.getuid()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sanitize", action="store_true", help="stop at what C++ does not define")
+    parser.add_argument("--folder", type=Path, default=cache(), help="where what is compiled is kept")
+    arguments = parser.parse_args()
+    print(build(arguments.folder, sanitize=arguments.sanitize))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+#include "check/draw.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+#include "check/run.h"
+#include "check/traits.h"
+
+namespace check {
+namespace {
+
+using convt3d::Problem;
+
+constexpr double kMostProducts = 4e6;  // of the reference
+constexpr double kMostElements = 4e5;  // of the output
+constexpr int64_t kMostItems = 64;     // of a plan of the tensor-core engine
+constexpr int kNeverDrawn = 1 << 30;
+
+struct Drawing {
+  Random& random;
+  Problem& problem;
+
+  int64_t draw(int64_t least, int64_t most) { return between(random, least, most); }
+  bool coin(int percent) { return chance(random, percent); }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[draw(0, static_cast<int64_t>(values.size()) - 1)];
+  }
+  void channels(int64_t groups, int64_t inputs, int64_t outputs) {
+    problem.groups = groups;
+    problem.in_channels = groups * inputs;
+    problem.out_channels = groups * outputs;
+  }
+  // Often a multiple of 8.
+  int64_t some_channels(int64_t most) {
+    const int64_t count = draw(1, most);
+    return coin(40) ? (count + 7) / 8 * 8 : count;
+  }
+  template <typename Each>
+  void axes(Each&& each) {
+    for (std::size_t i = 0; i < 3; ++i) each(i);
+  }
+};
+
+void any(Drawing& d) {
+  Problem& p = d.problem;
+  const int64_t groups = d.coin(60) ? 1 : d.one_of({2, 2, 3, 4, 7});
+  const int64_t most = groups > 2 ? 20 : d.coin(70) ? 40 : 100;
+  p.batch = d.coin(20) ? d.draw(8, 19) : d.draw(1, 3);
+  d.channels(groups, d.some_channels(most), d.some_channels(most));
+  const bool same = d.coin(40);
+  d.axes([&](std::size_t i) {
+    p.input_size[i] = d.draw(1, p.batch > 3 ? 5 : 9);
+    p.stride[i] = d.draw(1, d.coin(85) ? 2 : 6);
+    p.kernel_size[i] = d.draw(1, d.coin(90) ? 4 : 9);
+    p.dilation[i] = d.coin(75) ? 1 : d.draw(1, 4);
+    p.padding[i] = d.draw(0, d.coin(80) ? 2 : 6);
+    if (same && i > 0) {
+      p.stride[i] = p.stride[0];
+      p.kernel_size[i] = p.kernel_size[0];
+      p.padding[i] = p.padding[0];
+      p.dilation[i] = p.dilation[0];
+    }
+    p.output_padding[i] = d.coin(60) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
+  });
+  if (d.coin(50)) p.input_size[2] = (p.input_size[2] + 7) / 8 * 8;
+}
+
+void narrow_kernels(Drawing& d, int64_t most_size, int64_t most_kernel) {
+  Problem& p = d.problem;
+  d.axes([&](std::size_t i) {
+    p.input_size[i] = d.draw(1, most_size);
+    p.stride[i] = d.draw(1, 2);
+    p.kernel_size[i] = d.draw(1, most_kernel);
+    p.padding[i] = d.draw(0, 2);
+    p.output_padding[i] = d.coin(70) ? 0 : p.stride[i] - 1;
+    p.dilation[i] = d.coin(85) ? 1 : 2;
+  });
+}
+
+// As upsampling layers: no tap meets another.
+void kernel_is_stride(Drawing& d) {
+  Problem& p = d.problem;
+  narrow_kernels(d, 9, 2);
+  p.batch = d.draw(1, 3);
+  const int64_t groups = d.coin(70) ? 1 : d.draw(2, 4);
+  const bool whole = d.coin(70) || groups > 1;
+  d.channels(groups, whole ? 16 * d.draw(1, 5) : d.draw(1, 70), d.draw(1, 50));
+  d.axes([&](std::size_t i) {
+    p.kernel_size[i] = d.coin(85) ? p.stride[i] : 1;
+    p.dilation[i] = 1;
+    p.padding[i] = i < 2 ? d.draw(0, 3) : d.coin(80) ? 0 : d.draw(0, 2);
+    p.output_padding[i] = d.draw(0, p.stride[i] - 1);
+  });
+  p.input_size[0] = d.draw(1, 5);
+  p.input_size[2] = 8 * d.draw(1, 6);
+}
+
+// Small images, which share a tile.
+void many_images(Drawing& d) {
+  Problem& p = d.problem;
+  narrow_kernels(d, 5, 4);
+  p.batch = d.draw(8, 20);
+  d.channels(d.coin(70) ? 1 : 2, d.draw(1, 40), d.draw(1, 70));
+  if (d.coin(70)) {
+    constexpr std::array<std::array<int64_t, 2>, 6> kPlanes = {{{2, 8}, {4, 4}, {8, 4}, {1, 8}, {6, 4}, {3, 8}}};
+    const auto& plane = kPlanes[static_cast<std::size_t>(d.draw(0, 5))];
+    p.input_size = {d.draw(1, 4), plane[0], plane[1]};
+  }
+}
+
+void long_rows(Drawing& d) {
+  narrow_kernels(d, 3, 4);
+  d.problem.batch = d.draw(1, 2);
+  d.channels(1, d.draw(1, 24), d.draw(1, 36));
+  const bool width = d.coin(70);
+  d.problem.input_size[width ? 2 : 1] = d.draw(1, width ? 400 : 200);
+}
+
+void many_channels(Drawing& d) {
+  narrow_kernels(d, 4, 3);
+  d.problem.batch = d.draw(1, 2);
+  const bool outputs = d.coin(30);
+  d.channels(d.coin(70) ? 1 : 2, outputs ? d.draw(8, 40) : d.draw(60, 400), outputs ? d.draw(60, 260) : d.draw(8, 40));
+  if (d.coin(50)) d.problem.input_size[2] = 8 * d.draw(1, 2);
+}
+
+void several_tiles(Drawing& d) {
+  narrow_kernels(d, 18, 3);
+  d.problem.batch = d.draw(1, 2);
+  d.channels(1, d.draw(1, 12), d.draw(1, 20));
+  d.problem.input_size[0] = d.draw(1, 6);
+  if (d.coin(50)) d.problem.input_size[2] = 4 * d.draw(1, 8);
+}
+
+// Positions that are folded: strides of 1 and few outputs.
+void folds(Drawing& d) {
+  Problem& p = d.problem;
+  any(d);
+  d.channels(p.groups, d.some_channels(40), d.draw(1, 40));
+  d.axes([&](std::size_t i) {
+    if (i < 2 && d.coin(80)) p.stride[i] = 1;
+    if (d.coin(70)) p.kernel_size[i] = d.draw(2, 4);
+    p.output_padding[i] = d.coin(60) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
+  });
+}
+
+void long_kernels(Drawing& d) {
+  Problem& p = d.problem;
+  narrow_kernels(d, 6, 2);
+  p.batch = d.coin(30) ? d.draw(8, 12) : d.draw(1, 2);
+  d.channels(1, d.draw(1, 12), d.draw(1, 20));
+  const auto axis = static_cast<std::size_t>(d.draw(0, 2));
+  p.kernel_size[axis] = d.coin(40) ? p.stride[axis] * 16 : d.draw(6, 33);
+  p.padding[axis] = d.draw(0, std::min<int64_t>(40, p.dilation[axis] * p.kernel_size[axis]));
+  p.input_size[axis] = d.draw(1, 20);
+}
+
+void depthwise(Drawing& d) {
+  Problem& p = d.problem;
+  const bool pure = d.coin(60);
+  p.batch = d.one_of({1, 1, 2, 3});
+  d.channels(d.one_of({1, 2, 3, 4, 5, 7, 8, 12, 16, 20, 33, 36, 64, 132}), pure ? 1 : d.one_of({1, 1, 2, 3, 4}),
+             pure ? 1 : d.one_of({1, 2, 3, 4}));
+  constexpr std::array<std::array<int64_t, 3>, 5> kKernels = {{{2, 2, 0}, {3, 2, 1}, {3, 2, 0}, {4, 2, 1}, {3, 1, 1}}};
+  const auto& common = kKernels[static_cast<std::size_t>(d.draw(0, 4))];
+  d.axes([&](std::size_t i) {
+    const bool odd = d.coin(12);
+    p.kernel_size[i] = odd ? d.draw(1, 6) : common[0];
+    p.stride[i] = odd ? d.draw(1, 4) : common[1];
+    p.padding[i] = odd ? d.draw(0, 5) : common[1] == 1 ? d.draw(0, 4) : common[2] + 2 * d.draw(0, 2);
+    p.dilation[i] = odd ? d.one_of({1, 1, 2, 3}) : 1;
+    p.output_padding[i] = d.coin(50) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
+    p.input_size[i] = d.draw(1, d.coin(66) ? 7 : 17);
+  });
+  if (d.coin(50)) p.input_size[2] = d.one_of({8, 16, 4, 2, 6});
+}
+
+// Past a tile of the general engine in each direction.
+void general(Drawing& d) {
+  Problem& p = d.problem;
+  d.channels(d.one_of({1, 1, 2, 3}), d.one_of({1, 3, 4, 5, 8, 9, 16, 20, 36}),
+             d.one_of({1, 3, 4, 5, 8, 9, 12, 20, 36, 68}));
+  p.batch = d.one_of({1, 1, 2, 3});
+  d.axes([&](std::size_t i) {
+    p.kernel_size[i] = d.draw(1, 5);
+    p.stride[i] = d.draw(1, d.coin(60) ? 3 : 8);
+    p.dilation[i] = d.one_of({1, 1, 2, 3});
+    p.padding[i] = d.draw(0, 5);
+    p.output_padding[i] = d.coin(50) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
+    p.input_size[i] = d.draw(1, d.coin(66) ? 6 : 20);
+  });
+}
+
+bool is_affordable(const Problem& problem) {
+  double outputs = static_cast<double>(problem.batch * problem.out_channels);
+  double inputs = static_cast<double>(problem.batch * problem.in_channels);
+  for (int i = 0; i < 3; ++i) {
+    if (problem.output_size(i) < 1) return false;
+    outputs *= static_cast<double>(problem.output_size(i));
+    inputs *= static_cast<double>(problem.input_size[static_cast<std::size_t>(i)]);
+  }
+  const double products = inputs * static_cast<double>(problem.out_channels_per_group() * problem.taps());
+  return outputs <= kMostElements && products <= kMostProducts;
+}
+
+using Kind = void (*)(Drawing&);
+constexpr Kind kCoreKinds[] = {any,           any,   kernel_is_stride, many_images, long_rows, many_channels,
+                               several_tiles, folds, long_kernels};
+constexpr Kind kOtherKinds[] = {depthwise, general};
+
+}  // namespace
+
+// The cheapest plan in a quarter of the cases, else the one whose rarest traits were seen least, of some of the plans.
+void Draw::choose_plan(Case& item) {
+  const std::vector<convt3d::HaloPlan> plans = candidates(item);
+  if (plans.empty()) return;
+  constexpr int kTries = 150;
+  rarity_ = kNeverDrawn;
+  for (int i = 0; i < kTries; ++i) {
+    const auto index = static_cast<int>(between(random_, 0, static_cast<int64_t>(plans.size()) - 1));
+    const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(index)];
+    if (plan.items() > kMostItems) continue;
+    int least = kNeverDrawn;
+    for (const uint64_t trait : traits_of(item, plan)) least = std::min(least, seen_[trait]);
+    if (least >= rarity_) continue;
+    rarity_ = least;
+    item.plan = index;
+  }
+}
+
+// Of a few cases the one with the rarest plan.
+Case Draw::next() {
+  constexpr int kCases = 5;
+  Case rarest = next_of_any_plan();
+  if (rarest.engine != Engine::kHalo || chance(random_, 25)) {
+    rarest.plan = kBestPlan;
+    return rarest;
+  }
+  int rarity = rarity_;
+  for (int i = 1; i < kCases; ++i) {
+    const Case item = next_of_any_plan();
+    if (item.engine != Engine::kHalo || rarity_ >= rarity) continue;
+    rarity = rarity_;
+    rarest = item;
+  }
+  if (rarest.plan >= 0) {
+    for (const uint64_t trait : traits_of(rarest, candidates(rarest)[static_cast<std::size_t>(rarest.plan)])) {
+      ++seen_[trait];
+    }
+  }
+  return rarest;
+}
+
+Case Draw::next_of_any_plan() {
+  while (true) {
+    Case item;
+    Drawing drawing{random_, item.problem};
+    const bool cores = wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(60);
+    const bool forward = cores || wanted_.engine || drawing.coin(50);
+    item.op = wanted_.op ? *wanted_.op : forward ? Operator::kForward : static_cast<Operator>(drawing.draw(1, 3));
+    item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
+    if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
+    item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
+    bool rows_of_positions = false;
+    if (cores) {
+      const Kind kind = kCoreKinds[drawing.draw(0, std::size(kCoreKinds) - 1)];
+      kind(drawing);
+      rows_of_positions = kind == kernel_is_stride && drawing.coin(75);
+    } else {
+      const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
+      kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
+    }
+    if (!is_affordable(item.problem)) continue;
+    item.bias = drawing.coin(60);
+    item.relu = drawing.coin(40);
+    const auto arrangement = [&](int dense) {
+      const auto last = static_cast<int64_t>(arrangements().size()) - 1;
+      return &arrangements()[static_cast<std::size_t>(drawing.coin(dense) ? 0 : drawing.draw(1, last))];
+    };
+    item.first = arrangement(50);
+    item.second = arrangement(75);
+    item.mask = arrangement(50);
+    if (rows_of_positions) {  // 16 bits and a contiguous width
+      if (!wanted_.type) item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
+      item.layout = Layout::kNcdhw;
+      item.first = item.second = &arrangements()[0];
+    }
+    if (drawing.coin(10)) item.result = &arrangement_of("offset");
+    item.wgmma = !drawing.coin(10);
+    item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
+    if (item.op != Operator::kForward) return item;
+    item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
+    if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
+    if (item.engine == Engine::kDepthwise && !has_depthwise_plan(item)) continue;
+    if (item.engine == Engine::kHalo) {
+      rarity_ = -1;
+      choose_plan(item);
+      if (rarity_ < 0) continue;
+    }
+    return item;
+  }
+}
+
+}  // namespace check

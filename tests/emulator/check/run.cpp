@@ -1,0 +1,291 @@
+#include "check/run.h"
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include "check/reference.h"
+#include "check/tensor.h"
+#include "machine/block.h"
+#include "machine/launch.h"
+#include "machine/memory.h"
+
+namespace check {
+namespace {
+
+using convt3d::ForwardEngine;
+using convt3d::ForwardPlan;
+using convt3d::Problem;
+
+constexpr std::size_t kWorkspaceAlignment = 256;
+
+// Of the output.
+bool channels_are_contiguous(const Case& item) {
+  const Size5 size = item.output_size();
+  return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
+}
+
+std::shared_ptr<const ForwardPlan> plan_of(const Case& item, const convt3d::MutableTensor& output) {
+  const Problem& problem = item.problem;
+  const int element_bytes = static_cast<int>(convt3d::element_size(item.data_type()));
+  auto plan = std::make_shared<ForwardPlan>();
+  switch (item.engine) {
+    case Engine::kAuto:
+      return convt3d::plan_forward_call(problem, item.data_type(), item.float32_mode(), output);
+    case Engine::kSimt:
+      plan->engine = ForwardEngine::kSimt;
+      plan->simt = convt3d::plan_forward(problem, item.data_type());
+      plan->workspace_bytes = plan->simt.packed_weight_elements * element_bytes;
+      return plan;
+    case Engine::kDepthwise:
+      plan->engine = ForwardEngine::kDepthwise;
+      plan->depthwise = convt3d::plan_depthwise_forward(problem, element_bytes, output.stride[1] == 1, true);
+      if (!plan->depthwise.usable) throw std::invalid_argument("the depthwise engine has no plan for this problem");
+      return plan;
+    case Engine::kHalo:
+      break;
+  }
+  const std::vector<convt3d::HaloPlan> plans = candidates(item);
+  if (plans.empty() || item.plan >= static_cast<int>(plans.size())) {
+    throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
+                                " plans for this problem");
+  }
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].cost < plans[index].cost) index = i;
+  }
+  plan->engine = ForwardEngine::kHaloWgmma;
+  plan->halo = plans[item.plan < 0 ? index : static_cast<std::size_t>(item.plan)];
+  plan->workspace_bytes = plan->halo.workspace_bytes();
+  return plan;
+}
+
+// What an element may be off: its rounding, and what a sum of so many terms accumulates at random (as in
+// tests/reference.py). Sums of integers are exact.
+struct Bounds {
+  bool exact;
+  convt3d::DataType type;
+  bool split;  // float32 proper in two terms on the tensor cores: the product of the low ones is left out
+
+  double of(double value, double magnitude, double terms) const {
+    const bool wide = type == convt3d::DataType::kFloat64;
+    const double accumulation = std::ldexp(8 * std::sqrt(std::max(terms, 1.0)), wide ? -53 : -24);
+    const double rounding = std::ldexp(1.0, wide                                  ? -53
+                                            : type == convt3d::DataType::kFloat32 ? -24
+                                            : type == convt3d::DataType::kFloat16 ? -11
+                                                                                  : -8);
+    const double tiny = type == convt3d::DataType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126);
+    return 2 * rounding * std::fabs(value) + std::max(accumulation, split ? std::ldexp(1.0, -19) : 0.0) * magnitude +
+           tiny;
+  }
+};
+
+std::string compare(const Tensor& tensor, const Expected& expected, const Bounds& bounds) {
+  const std::vector<double> actual = tensor.values();
+  std::ostringstream text;
+  int64_t wrong = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double value = expected.value[i];
+    const double bound = bounds.exact ? 0 : bounds.of(value, expected.magnitude[i], expected.terms);
+    const double nearest = bounds.exact ? rounded(value, bounds.type) : value;
+    if (std::fabs(actual[i] - nearest) <= bound) continue;
+    if (wrong++ > 0) continue;
+    const Size5& size = tensor.size();
+    int64_t rest = static_cast<int64_t>(i);
+    Size5 at{};
+    for (std::size_t axis = 5; axis-- > 0; rest /= size[axis]) at[axis] = rest % size[axis];
+    text << "element (" << at[0] << ", " << at[1] << ", " << at[2] << ", " << at[3] << ", " << at[4] << ") is "
+         << actual[i] << ", not " << nearest;
+    if (bound > 0) text << " within " << bound;
+  }
+  if (wrong > 0) text << "; " << wrong << " of " << actual.size() << " are wrong";
+  return text.str();
+}
+
+// The parts of one run.
+class Run {
+ public:
+  explicit Run(const Case& item) : item_(item), problem_(item.problem), random_(item.seed) {
+    integers_ = chance(random_, 50);
+    constexpr int kMultiprocessors[] = {1, 2, 5, 132};
+    emulator::Device device;
+    device.multiprocessors = kMultiprocessors[between(random_, 0, 3)];
+    device.has_wgmma = item.wgmma;
+    emulator::set_device(device);
+    emulator::begin_run(random_());
+    emulator::clear_regions();
+  }
+
+  Outcome operator()() {
+    switch (item_.op) {
+      case Operator::kForward:
+        forward();
+        break;
+      case Operator::kInputGrad:
+        input_grad();
+        break;
+      case Operator::kWeightGrad:
+        weight_grad();
+        break;
+      case Operator::kBiasGrad:
+        bias_grad();
+        break;
+    }
+    return outcome_;
+  }
+
+ private:
+  Tensor source(const char* name, const Size5& size, const Arrangement& arrangement) {
+    Tensor tensor(name, size, item_.data_type(), item_.layout, arrangement, false, random_);
+    std::normal_distribution<double> normal;
+    tensor.fill([&] { return integers_ ? static_cast<double>(between(random_, -2, 2)) : normal(random_); });
+    tensor.hand_out();
+    return tensor;
+  }
+  // Contiguous, with a step, or one value for all channels.
+  const Arrangement& bias_arrangement() {
+    return arrangement_of(chance(random_, 60) ? "dense" : chance(random_, 70) ? "slice_w" : "expanded_c");
+  }
+  Tensor target(const char* name, const Size5& size) {
+    Tensor tensor(name, size, item_.data_type(), item_.result_layout(), *item_.result, true, random_);
+    tensor.hand_out();
+    return tensor;
+  }
+  // The output of the forward, whose zeros stop a gradient and whose NaNs do not.
+  Tensor mask(const Size5& size) {
+    Tensor tensor("relu_output", size, item_.data_type(), item_.layout, *item_.mask, false, random_);
+    const bool has_nan = chance(random_, 10);
+    tensor.fill([&] {
+      if (has_nan && chance(random_, 10)) return static_cast<double>(NAN);
+      return static_cast<double>(between(random_, 0, 1));
+    });
+    tensor.hand_out();
+    return tensor;
+  }
+  std::vector<double> masked(const Tensor& grad, const Tensor* mask) const {
+    std::vector<double> values = grad.values();
+    if (mask == nullptr) return values;
+    const std::vector<double> outputs = mask->values();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (outputs[i] <= 0) values[i] = 0;
+    }
+    return values;
+  }
+  std::unique_ptr<MemoryBlock> workspace(int64_t bytes) {
+    auto block = std::make_unique<MemoryBlock>(static_cast<std::size_t>(bytes), kWorkspaceAlignment, 0, true);
+    std::memset(block->begin(), 0xFF, block->bytes());
+    emulator::add_region({block->begin(), block->begin() + block->bytes(), true, "the workspace"});
+    return block;
+  }
+
+  // Calls the operator, and looks at what it left behind.
+  template <typename Call>
+  void finish(const Tensor& result, const MemoryBlock& space, bool split, Call&& call) {
+    try {
+      expected_ = {};
+      call();
+    } catch (const std::runtime_error& error) {
+      outcome_.failure = error.what();
+      return;
+    }
+    if (!result.surroundings_untouched()) {
+      outcome_.failure = "memory around the result is written";
+    } else if (!space.surroundings_untouched()) {
+      outcome_.failure = "memory around the workspace is written";
+    } else {
+      outcome_.failure = compare(result, expected_, {integers_, item_.data_type(), split});
+    }
+  }
+
+  void forward() {
+    const Tensor input = source("input", item_.first_size(), *item_.first);
+    const Tensor weight = source("weight", item_.second_size(), *item_.second);
+    const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1}, bias_arrangement());
+    const Tensor output = target("output", item_.output_size());
+    const std::shared_ptr<const ForwardPlan> plan = plan_of(item_, output.target());
+    outcome_.plan = to_string(*plan);
+    const bool cores = plan->engine == ForwardEngine::kHaloWgmma;
+    const auto space = workspace(plan->workspace_bytes);
+    finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
+      convt3d::forward(problem_, *plan, item_.data_type(), input.source(), weight.source(),
+                       item_.bias ? convt3d::ConstVector{bias.data(), bias.stride()[1]} : convt3d::ConstVector{},
+                       item_.relu ? convt3d::Activation::kRelu : convt3d::Activation::kNone, output.target(),
+                       space->begin(), nullptr);
+      std::vector<double> x = input.values();
+      std::vector<double> w = weight.values();
+      if (cores && item_.type == Type::kTf32) {
+        for (double& value : x) value = rounded_to_tf32(value);
+        for (double& value : w) value = rounded_to_tf32(value);
+      }
+      expected_ = expected_output(item_, x, w, bias.values());
+    });
+  }
+
+  void input_grad() {
+    const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
+    const Tensor weight = source("weight", item_.second_size(), *item_.second);
+    const Tensor outputs = mask(item_.output_size());
+    const Tensor result = target("grad_input", item_.input_size());
+    const auto space = workspace(convt3d::input_grad_workspace_bytes(problem_, item_.data_type()));
+    finish(result, *space, false, [&] {
+      convt3d::input_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
+                          result.target(), space->begin(), nullptr);
+      expected_ = expected_input_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), weight.values());
+    });
+  }
+
+  void weight_grad() {
+    const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
+    const Tensor input = source("input", item_.second_size(), *item_.second);
+    const Tensor outputs = mask(item_.output_size());
+    const Tensor result = target("grad_weight", item_.weight_size());
+    const auto space = workspace(convt3d::weight_grad_workspace_bytes(problem_, item_.data_type()));
+    finish(result, *space, false, [&] {
+      convt3d::weight_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
+                           result.target(), space->begin(), nullptr);
+      expected_ = expected_weight_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), input.values());
+    });
+  }
+
+  void bias_grad() {
+    const Size5 size = item_.output_size();
+    const Tensor grad = source("grad_output", size, *item_.first);
+    const Tensor outputs = mask(size);
+    const Tensor result = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
+    const auto space = workspace(convt3d::bias_grad_workspace_bytes(size, item_.data_type()));
+    finish(result, *space, false, [&] {
+      convt3d::bias_grad(size, item_.data_type(), grad.source(), mask_of(outputs), result.data(), space->begin(),
+                         nullptr);
+      expected_ = expected_bias_grad(item_, masked(grad, item_.relu ? &outputs : nullptr));
+    });
+  }
+
+  convt3d::ConstTensor mask_of(const Tensor& outputs) const {
+    return item_.relu ? outputs.source() : convt3d::ConstTensor{};
+  }
+
+  const Case& item_;
+  const Problem& problem_;
+  Random random_;
+  bool integers_;
+  Expected expected_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+std::vector<convt3d::HaloPlan> candidates(const Case& item) {
+  if (item.type == Type::kFloat64) return {};
+  const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
+  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, channels_are_contiguous(item));
+}
+
+bool has_depthwise_plan(const Case& item) {
+  const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
+  return plan_depthwise_forward(item.problem, bytes, channels_are_contiguous(item), true).usable;
+}
+
+Outcome run(const Case& item) { return Run(item)(); }
+
+}  // namespace check

@@ -1,0 +1,25 @@
+// Runs one case on the emulated device and compares what it wrote with the reference.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check/case.h"
+#include "forward_plan.h"
+
+namespace check {
+
+// The plans of the tensor-core engine for a forward.
+std::vector<convt3d::HaloPlan> candidates(const Case& item);
+
+bool has_depthwise_plan(const Case& item);
+
+struct Outcome {
+  std::string failure;  // empty where all is well
+  std::string plan;     // of a forward
+};
+// Throws std::invalid_argument where the case names a plan that the problem does not have.
+Outcome run(const Case& item);
+
+}  // namespace check

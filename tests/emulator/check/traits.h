@@ -1,0 +1,15 @@
+// What a plan of the tensor-core engine has and has not: random cases are to meet each as often as the others.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "check/case.h"
+#include "halo_plan.h"
+
+namespace check {
+
+// A number for each trait's value, alone and together with the ways of loading and storing.
+std::vector<uint64_t> traits_of(const Case& item, const convt3d::HaloPlan& plan);
+
+}  // namespace check

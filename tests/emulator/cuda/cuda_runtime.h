@@ -1,0 +1,125 @@
+// Stands in for CUDA's header where kernels run on a CPU: its words, its intrinsics, and the runtime's functions as far
+// as csrc/ uses them. The device is the emulator's (tests/emulator/machine).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "machine/machine.h"
+
+#define __device__
+#define __global__
+#define __host__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+// The device of the emulator is one of compute capability 9.0, with machine code of 9.0a.
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+
+struct Index3 {
+  unsigned x, y, z;
+};
+extern Index3 threadIdx;
+extern Index3 blockIdx;
+extern Index3 blockDim;
+extern Index3 gridDim;
+
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+
+using std::fma;
+using std::max;
+using std::min;
+
+template <typename T>
+inline T __ldg(const T* pointer) {
+  emulator::check_read(pointer, sizeof(T), alignof(T));
+  T value;
+  std::memcpy(&value, pointer, sizeof(T));
+  return value;
+}
+
+template <typename T>
+inline T __shfl_sync(unsigned, T value, int lane) {
+  static_assert(sizeof(T) == sizeof(uint32_t));
+  return static_cast<T>(emulator::exchange(static_cast<uint32_t>(value), lane));
+}
+inline void __syncwarp() { emulator::meet_warp("__syncwarp"); }
+inline void __syncthreads() { emulator::meet_block(); }
+
+// Blocks run one after another, and threads until they wait.
+inline uint32_t atomicAdd(uint32_t* word, uint32_t value) {
+  emulator::check_write(word, sizeof(*word), alignof(uint32_t));
+  const uint32_t before = *word;
+  *word += value;
+  return before;
+}
+
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
+inline int __clz(int value) { return value == 0 ? 32 : __builtin_clz(static_cast<unsigned>(value)); }
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorInvalidValue,
+  cudaErrorLaunchFailure,
+  cudaErrorNoKernelImageForDevice,
+  cudaErrorInvalidDeviceFunction,
+  cudaErrorUnsupportedPtxVersion,
+};
+using cudaStream_t = void*;
+
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct cudaDeviceProp {
+  char name[256];
+  int major;
+  int minor;
+};
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrComputeCapabilityMinor,
+  cudaDevAttrMultiProcessorCount,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+enum { cudaEnableDefault };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, int flags,
+                                             cudaDriverEntryPointQueryResult* found);

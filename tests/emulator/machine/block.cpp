@@ -1,0 +1,260 @@
+#include "machine/block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+// Of the thread that runs, and of its block; see cuda_runtime.h.
+Index3 threadIdx;
+Index3 blockIdx;
+Index3 blockDim;
+Index3 gridDim;
+
+namespace emulator {
+namespace {
+
+constexpr std::size_t kStackBytes = 512 * 1024;
+constexpr int kThreadBarriers = 16;
+
+struct Thread {
+  Fiber fiber;
+  bool done;
+  const uint64_t* word;  // null: runs
+  uint64_t value;
+  const char* at;  // what it waits for
+
+  bool waits() const { return word != nullptr && *word == value; }
+};
+
+// Those who have come to a meeting, and how many meetings there were.
+struct Meeting {
+  int arrived = 0;
+  int expected = 0;
+  uint64_t count = 0;
+  const char* operation = nullptr;
+};
+
+Fiber scheduler;
+Thread threads[kMostThreads];
+Thread* running = nullptr;
+Meeting warp_meetings[kMostThreads / kWarpThreads];
+Meeting thread_meetings[kThreadBarriers];
+uint32_t exchanged[kMostThreads];
+// Lanes of a warp that have not ended, those of them that have come to an agreement, and what was agreed on.
+struct Agreement {
+  int living = 0;
+  int arrived = 0;
+  uint64_t count = 0;
+  const uint64_t* word = nullptr;
+  uint64_t value = 0;
+
+  void settle() {
+    if (arrived == 0 || arrived < living) return;
+    value = *word;
+    arrived = 0;
+    ++count;
+  }
+};
+Agreement agreements[kMostThreads / kWarpThreads];
+const std::function<void()>* body = nullptr;
+bool failed = false;
+std::string text;
+
+unsigned char* stack_of(int thread) {
+  static auto* const stacks = [] {
+    void* memory = mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("no memory for the stacks of a block's threads");
+    return static_cast<unsigned char*>(memory);
+  }();
+  return stacks + kStackBytes * static_cast<std::size_t>(thread);
+}
+
+void hand_over() { switch_to(running->fiber, scheduler); }
+
+void run_thread() {
+  (*body)();
+  running->done = true;
+  Agreement& agreement = agreements[warp()];
+  --agreement.living;
+  agreement.settle();
+  hand_over();
+}
+
+void resume(int thread) {
+  running = &threads[thread];
+  threadIdx.x = static_cast<unsigned>(thread);
+  running->word = nullptr;
+  switch_to(scheduler, running->fiber);
+  running = nullptr;
+}
+
+void meet(Meeting& meeting, int expected, const char* operation) {
+  if (meeting.arrived == 0) {
+    meeting.operation = operation;
+    meeting.expected = expected;
+  } else if (meeting.operation != operation || meeting.expected != expected) {
+    fail("divergence: some threads are at %s (%d threads), others at %s (%d)", meeting.operation, meeting.expected,
+         operation, expected);
+  }
+  if (++meeting.arrived == expected) {
+    meeting.arrived = 0;
+    ++meeting.count;
+    return;
+  }
+  wait_while(meeting.count, meeting.count, operation);
+}
+
+void begin_threads(int count) {
+  for (Meeting& meeting : warp_meetings) meeting = Meeting();
+  for (Meeting& meeting : thread_meetings) meeting = Meeting();
+  for (Agreement& agreement : agreements) agreement = Agreement();
+  for (int i = 0; i < count; ++i) {
+    ++agreements[i / kWarpThreads].living;
+    threads[i].done = false;
+    threads[i].word = nullptr;
+    begin(threads[i].fiber, stack_of(i), kStackBytes, run_thread);
+  }
+}
+
+// Lets each lane of a warp run that can; returns how many ended. Their order is any.
+int run_warp(int warp, int count, bool& progress) {
+  const int first = warp * kWarpThreads;
+  const int lanes = std::min(kWarpThreads, count - first);
+  const uint32_t bits = schedule().random();
+  const int begin = static_cast<int>(bits >> 1) % lanes;
+  int ended = 0;
+  for (int i = 0; i < lanes && !failed; ++i) {
+    const int place = (begin + i) % lanes;
+    const int thread = first + (bits % 2 != 0 ? place : lanes - 1 - place);
+    if (threads[thread].done || threads[thread].waits()) continue;
+    resume(thread);
+    progress = true;
+    if (threads[thread].done) ++ended;
+  }
+  return ended;
+}
+
+std::string waiting_threads(int count) {
+  std::string list;
+  for (int first = 0; first < count;) {
+    int end = first + 1;
+    while (end < count && threads[end].done == threads[first].done && threads[end].at == threads[first].at) ++end;
+    if (!threads[first].done) {
+      list += (list.empty() ? "" : ", ") + std::to_string(first) + " to " + std::to_string(end - 1) + " at " +
+              threads[first].at;
+    }
+    first = end;
+  }
+  return list;
+}
+
+}  // namespace
+
+Schedule& schedule() {
+  static Schedule instance;
+  return instance;
+}
+
+bool one_of(int count) { return schedule().random() % static_cast<uint32_t>(count) == 0; }
+
+const std::string& report() { return text; }
+void clear_report() { text.clear(); }
+
+void fail(const char* format, ...) {
+  char message[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(message, sizeof(message), format, arguments);
+  va_end(arguments);
+  failed = true;
+  if (text.empty()) {
+    text = message;
+    if (running != nullptr) {
+      text += " (block " + std::to_string(blockIdx.x) + ", thread " + std::to_string(thread_index()) + ")";
+    }
+  }
+  if (running == nullptr) throw std::runtime_error(text);
+  hand_over();  // for good
+  __builtin_unreachable();
+}
+
+int thread_index() { return static_cast<int>(running - threads); }
+int lane() { return thread_index() % kWarpThreads; }
+int warp() { return thread_index() / kWarpThreads; }
+
+void wait_while(const uint64_t& word, uint64_t value, const char* what) {
+  running->at = what;
+  running->word = &word;
+  running->value = value;
+  hand_over();
+}
+
+uint64_t agree(const uint64_t& word, const char* operation) {
+  Agreement& agreement = agreements[warp()];
+  if (agreement.arrived == 0) agreement.word = &word;
+  if (agreement.word != &word) fail("divergence: the lanes of a warp are at different words of %s", operation);
+  const uint64_t count = agreement.count;
+  ++agreement.arrived;
+  agreement.settle();
+  if (agreement.count == count) wait_while(agreement.count, count, operation);
+  return agreement.value;
+}
+
+void meet_warp(const char* operation) { meet(warp_meetings[warp()], kWarpThreads, operation); }
+void meet_threads(int barrier, int count) { meet(thread_meetings[barrier], count, "a barrier of threads"); }
+void meet_block() { meet_threads(0, static_cast<int>(blockDim.x)); }
+
+uint32_t exchange(uint32_t value, int from) {
+  exchanged[thread_index()] = value;
+  meet_warp("a shuffle");
+  const uint32_t result = exchanged[warp() * kWarpThreads + from];
+  meet_warp("the end of a shuffle");
+  return result;
+}
+
+bool run_block(const std::function<void()>& kernel, int count) {
+  body = &kernel;
+  failed = false;
+  const int warps = (count + kWarpThreads - 1) / kWarpThreads;
+  begin_threads(count);
+  begin_barriers();
+  begin_copies(count);
+  begin_matrices(warps);
+  poison_shared();
+  std::vector<int> order(static_cast<std::size_t>(warps));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), schedule().random);
+  try {
+    for (int left = count; left > 0;) {
+      bool progress = false;
+      bool rested = false;
+      for (const int warp : order) {
+        if (warps > 1 && one_of(schedule().rest)) {
+          rested = true;
+          continue;
+        }
+        left -= run_warp(warp, count, progress);
+        if (failed) return false;
+      }
+      if (one_of(schedule().arrival) && deliver_copy()) progress = true;
+      if (progress || rested || deliver_copy()) continue;
+      fail("deadlock: nothing is on its way, and threads wait: %s", waiting_threads(count).c_str());
+    }
+    end_copies(count);
+    end_matrices(warps);
+    check_shared();
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace emulator

@@ -1,0 +1,172 @@
+// The copy engine: copies arrive late, in any order. What they will write is poisoned when they begin, as nothing may
+// be read from there any more.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "machine/block.h"
+#include "machine/tensor_map.h"
+
+namespace emulator {
+namespace {
+
+constexpr int kPieceBytes = 16;  // what the swizzle moves
+
+struct Arrival {
+  uint32_t destination;
+  uint32_t bytes;
+  uint32_t barrier;
+  const unsigned char* source;  // of contiguous bytes
+  TensorMap map;                // of a box
+  std::array<int32_t, 5> origin;
+  bool is_box;
+};
+struct Departure {
+  uint32_t source;
+  TensorMap map;
+  std::array<int32_t, 5> origin;
+};
+using Group = std::vector<Departure>;
+
+std::vector<Arrival> arrivals;
+std::vector<Group> open_groups;
+std::vector<std::deque<Group>> groups;
+
+// Calls `visit` with every piece of a box, in order: its place in the box in bytes, and where it is in memory: element
+// by element, null where the tensor has none.
+template <typename Visit>
+void for_each_element(const TensorMap& map, const std::array<int32_t, 5>& origin, Visit&& visit) {
+  uint32_t place = 0;
+  std::array<int32_t, 5> at{};
+  for (at[4] = 0; at[4] < map.count(4); ++at[4]) {
+    for (at[3] = 0; at[3] < map.count(3); ++at[3]) {
+      for (at[2] = 0; at[2] < map.count(2); ++at[2]) {
+        for (at[1] = 0; at[1] < map.count(1); ++at[1]) {
+          for (at[0] = 0; at[0] < map.count(0); ++at[0], place += map.element_bytes) {
+            visit(place, map.element(origin, at));
+          }
+        }
+      }
+    }
+  }
+}
+
+void round_to_tf32(unsigned char* element) {
+  uint32_t bits;
+  std::memcpy(&bits, element, sizeof(bits));
+  if ((bits & 0x7F800000) != 0x7F800000) bits = (bits + 0x1000) & 0xFFFFE000;
+  std::memcpy(element, &bits, sizeof(bits));
+}
+
+void deliver(const Arrival& copy) {
+  if (!copy.is_box) {
+    std::memcpy(shared(copy.destination, static_cast<int>(copy.bytes), kPieceBytes, "a copy"), copy.source, copy.bytes);
+  } else {
+    const int bytes = copy.map.element_bytes;
+    for_each_element(copy.map, copy.origin, [&](uint32_t place, unsigned char* element) {
+      unsigned char* to = shared(swizzled(copy.destination + place, copy.map.swizzle_bytes), bytes, bytes, "a box");
+      if (element == nullptr) {
+        std::memset(to, 0, static_cast<std::size_t>(bytes));
+      } else {
+        std::memcpy(to, element, static_cast<std::size_t>(bytes));
+        if (copy.map.rounds_to_tf32) round_to_tf32(to);
+      }
+    });
+  }
+  complete_bytes(copy.barrier, copy.bytes);
+}
+
+void depart(const Departure& copy) {
+  const int bytes = copy.map.element_bytes;
+  for_each_element(copy.map, copy.origin, [&](uint32_t place, unsigned char* element) {
+    if (element == nullptr) return;
+    check_write(element, static_cast<std::size_t>(bytes), 1);
+    const uint32_t from = swizzled(copy.source + place, copy.map.swizzle_bytes);
+    std::memcpy(element, shared(from, bytes, bytes, "a box that is stored"), static_cast<std::size_t>(bytes));
+  });
+}
+
+void store_groups(std::deque<Group>& of_thread, int left) {
+  while (static_cast<int>(of_thread.size()) > left) {
+    for (const Departure& copy : of_thread.front()) depart(copy);
+    of_thread.pop_front();
+  }
+}
+
+std::array<int32_t, 5> to_array(const int32_t (&origin)[5]) {
+  return {origin[0], origin[1], origin[2], origin[3], origin[4]};
+}
+
+}  // namespace
+
+void begin_copies(int threads) {
+  arrivals.clear();
+  open_groups.assign(static_cast<std::size_t>(threads), {});
+  groups.assign(static_cast<std::size_t>(threads), {});
+}
+
+void end_copies(int threads) {
+  if (!arrivals.empty()) fail("the block ends before all copies to its shared memory have arrived");
+  for (int i = 0; i < threads; ++i) {
+    if (!open_groups[static_cast<std::size_t>(i)].empty()) fail("boxes are stored without a commit");
+    if (!groups[static_cast<std::size_t>(i)].empty()) fail("the block ends before its boxes have been read");
+  }
+}
+
+bool deliver_copy() {
+  if (arrivals.empty()) return false;
+  const std::size_t index = schedule().random() % arrivals.size();
+  std::swap(arrivals[index], arrivals.back());
+  const Arrival copy = arrivals.back();
+  arrivals.pop_back();
+  deliver(copy);
+  return true;
+}
+
+void copy_to_shared(void* destination, const void* source, uint32_t bytes, const uint64_t* barrier) {
+  if (bytes % kPieceBytes != 0) fail("a copy of %u bytes, which is no multiple of 16", bytes);
+  check_read(source, bytes, kPieceBytes);
+  Arrival copy{};
+  copy.destination = shared_address(destination);
+  copy.bytes = bytes;
+  copy.barrier = shared_address(barrier);
+  copy.source = static_cast<const unsigned char*>(source);
+  std::memset(shared(copy.destination, static_cast<int>(bytes), kPieceBytes, "a copy"), 0xFF, bytes);
+  arrivals.push_back(copy);
+}
+
+void copy_box_to_shared(void* destination, const void* map, const int32_t (&origin)[5], const uint64_t* barrier) {
+  Arrival copy{};
+  copy.is_box = true;
+  copy.map = tensor_map(map);
+  copy.origin = to_array(origin);
+  copy.destination = shared_address(destination);
+  copy.barrier = shared_address(barrier);
+  copy.bytes = copy.map.box_bytes();
+  std::memset(shared(copy.destination, static_cast<int>(copy.bytes), 128, "a box"), 0xFF, copy.bytes);
+  for_each_element(copy.map, copy.origin, [&](uint32_t, const unsigned char* element) {
+    if (element != nullptr) check_read(element, copy.map.element_bytes, 1);
+  });
+  arrivals.push_back(copy);
+}
+
+void copy_box_to_global(const void* map, const void* source, const int32_t (&origin)[5]) {
+  Departure copy{};
+  copy.map = tensor_map(map);
+  copy.origin = to_array(origin);
+  copy.source = shared_address(source);
+  shared(copy.source, static_cast<int>(copy.map.box_bytes()), 128, "a box that is stored");
+  open_groups[static_cast<std::size_t>(thread_index())].push_back(copy);
+}
+
+void commit_copies() {
+  const auto thread = static_cast<std::size_t>(thread_index());
+  groups[thread].push_back(open_groups[thread]);
+  open_groups[thread].clear();
+  if (!schedule().late_stores) store_groups(groups[thread], 0);
+}
+
+void wait_until_read(int pending) { store_groups(groups[static_cast<std::size_t>(thread_index())], pending); }
+
+}  // namespace emulator

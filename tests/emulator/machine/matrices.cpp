@@ -1,0 +1,230 @@
+// Matrices in registers and in shared memory ("ldmatrix", "stmatrix", "wgmma"). A warp's share of a product of a
+// warpgroup, 16 of its 64 rows, is computed for itself.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "machine/block.h"
+#include "machine/tensor_map.h"
+#include "machine/types.h"
+
+namespace emulator {
+namespace {
+
+constexpr int kRows = 16;
+constexpr int kMostColumns = 256;
+constexpr int kOperandBytes = 32;  // of a row of A or a column of B
+constexpr int kPieceBytes = 16;
+constexpr int kMostK = kOperandBytes / 2;
+
+struct IssuedProduct {
+  Product product;
+  float* accumulators[kWarpThreads];
+};
+using Group = std::vector<IssuedProduct>;
+
+struct Warp {
+  uint32_t rows[kWarpThreads];
+  uint32_t matrices[kWarpThreads][4];
+  Group open;
+  int issued[kWarpThreads];  // products of the open group, by each lane
+  std::deque<Group> groups;
+};
+
+Warp warps[kMostThreads / kWarpThreads];
+
+// The fields of a descriptor, in bytes.
+struct Operand {
+  uint32_t start;
+  uint32_t leading;
+  uint32_t stride;
+  int row_bytes;  // 128, 64, 32, or 0 without swizzle
+
+  explicit Operand(uint64_t bits)
+      : start(static_cast<uint32_t>(bits & 0x3FFF) << 4),
+        leading(static_cast<uint32_t>(bits >> 16 & 0x3FFF) << 4),
+        stride(static_cast<uint32_t>(bits >> 32 & 0x3FFF) << 4),
+        row_bytes(bits >> 62 == 0 ? 0 : 256 >> (bits >> 62)) {}
+};
+
+void widen(const unsigned char* piece, MatrixElement element, float* values) {
+  if (element == MatrixElement::kTf32) {
+    uint32_t bits[4];
+    std::memcpy(bits, piece, sizeof(bits));
+    for (uint32_t& word : bits) word &= 0xFFFFE000;
+    std::memcpy(values, bits, sizeof(bits));
+    return;
+  }
+  uint16_t bits[8];
+  std::memcpy(bits, piece, sizeof(bits));
+  for (int i = 0; i < 8; ++i) {
+    values[i] = element == MatrixElement::kBFloat16 ? bfloat16_to_float(bits[i]) : float16_to_float(bits[i]);
+  }
+}
+
+void read_piece(uint32_t address, MatrixElement element, float* values) {
+  widen(shared(address, kPieceBytes, kPieceBytes, "an operand of a product"), element, values);
+}
+
+struct Operands {
+  float a[kRows][kMostK];
+  float b[kMostK][kMostColumns];
+};
+
+void read_operands(const Product& product, int warp_in_group, Operands& operands) {
+  const int element_bytes = product.element == MatrixElement::kTf32 ? 4 : 2;
+  const int k = kOperandBytes / element_bytes;
+  const int in_piece = kPieceBytes / element_bytes;
+  float values[8];
+  const Operand a(product.a);
+  if (a.row_bytes != 0) fail("the first operand of a product is swizzled");
+  for (int r = 0; r < kRows; ++r) {
+    const uint32_t row = static_cast<uint32_t>(warp_in_group * kRows + r);
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t core = a.start + static_cast<uint32_t>(half) * a.leading + row / 8 * a.stride;
+      read_piece(core + row % 8 * kPieceBytes, product.element, operands.a[r] + half * in_piece);
+    }
+  }
+  const Operand b(product.b);
+  if (b.row_bytes == 0) fail("the second operand of a product is not swizzled");
+  const uint32_t row_bytes = static_cast<uint32_t>(b.row_bytes);
+  if (product.n_major) {
+    for (int n = 0; n < product.columns; n += in_piece) {
+      const uint32_t column_bytes = static_cast<uint32_t>(n * element_bytes);
+      for (int i = 0; i < k; ++i) {
+        const uint32_t row = static_cast<uint32_t>(i);
+        const uint32_t at = b.start + column_bytes / row_bytes * b.leading + row / 8 * b.stride + row % 8 * row_bytes +
+                            column_bytes % row_bytes;
+        read_piece(swizzled(at, b.row_bytes), product.element, operands.b[i] + n);
+      }
+    }
+    return;
+  }
+  for (int n = 0; n < product.columns; ++n) {
+    const uint32_t column = static_cast<uint32_t>(n);
+    const uint32_t at = b.start + column / 8 * b.stride + column % 8 * row_bytes;
+    for (int half = 0; half < 2; ++half) {
+      read_piece(swizzled(at + static_cast<uint32_t>(half * kPieceBytes), b.row_bytes), product.element, values);
+      for (int i = 0; i < in_piece; ++i) operands.b[half * in_piece + i][n] = values[i];
+    }
+  }
+}
+
+// Which of a lane's accumulators is at a row and column, and whose: see csrc/kernels/ptx/wgmma.cuh.
+template <typename Visit>
+void for_each_accumulator(const IssuedProduct& issued, Visit&& visit) {
+  for (int lane = 0; lane < kWarpThreads; ++lane) {
+    for (int j = 0; j < issued.product.columns / 8; ++j) {
+      for (int i = 0; i < 4; ++i) {
+        visit(issued.accumulators[lane][4 * j + i], lane / 4 + 8 * (i / 2), 8 * j + 2 * (lane % 4) + i % 2);
+      }
+    }
+  }
+}
+
+void compute(const IssuedProduct& issued, int warp_in_group) {
+  static Operands operands;
+  static float c[kRows][kMostColumns];
+  const Product& product = issued.product;
+  const int k = product.element == MatrixElement::kTf32 ? kMostK / 2 : kMostK;
+  read_operands(product, warp_in_group, operands);
+  for_each_accumulator(issued, [&](float value, int row, int column) { c[row][column] = product.add ? value : 0; });
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < k; ++i) {
+      const float a = operands.a[row][i];
+      for (int n = 0; n < product.columns; ++n) c[row][n] += a * operands.b[i][n];
+    }
+  }
+  for_each_accumulator(issued, [&](float& value, int row, int column) { value = c[row][column]; });
+}
+
+void compute_groups(int warp, int left) {
+  std::deque<Group>& groups = warps[warp].groups;
+  while (static_cast<int>(groups.size()) > left) {
+    for (const IssuedProduct& issued : groups.front()) compute(issued, warp % 4);
+    groups.pop_front();
+  }
+}
+
+}  // namespace
+
+void begin_matrices(int count) {
+  for (int i = 0; i < count; ++i) {
+    warps[i].open.clear();
+    warps[i].groups.clear();
+    std::fill(std::begin(warps[i].issued), std::end(warps[i].issued), 0);
+  }
+}
+
+void end_matrices(int count) {
+  for (int i = 0; i < count; ++i) {
+    if (!warps[i].open.empty() || !warps[i].groups.empty()) fail("the block ends before its products are done");
+  }
+}
+
+void load_matrices_transposed(uint32_t (&matrix)[4], uint32_t row) {
+  Warp& own = warps[warp()];
+  own.rows[lane()] = row;
+  meet_warp("a load of matrices");
+  for (int i = 0; i < 4; ++i) {
+    uint16_t two[2];
+    for (int k = 0; k < 2; ++k) {
+      const unsigned char* from = shared(own.rows[8 * i + 2 * (lane() % 4) + k], 16, 16, "a load of matrices");
+      std::memcpy(&two[k], from + 2 * (lane() / 4), sizeof(two[k]));
+    }
+    std::memcpy(&matrix[i], two, sizeof(matrix[i]));
+  }
+  meet_warp("the end of a load of matrices");
+}
+
+void store_matrices(uint32_t row, const uint32_t (&matrix)[4], bool transposed) {
+  Warp& own = warps[warp()];
+  std::memcpy(own.matrices[lane()], matrix, sizeof(matrix));
+  meet_warp("a store of matrices");
+  unsigned char* to = shared(row, 16, 16, "a store of matrices");
+  const int number = lane() / 8;
+  const int r = lane() % 8;
+  for (int column = 0; column < 8; ++column) {
+    const int first = transposed ? column : r;
+    const int second = transposed ? r : column;
+    const auto value = static_cast<uint16_t>(own.matrices[4 * first + second / 2][number] >> (16 * (second % 2)));
+    std::memcpy(to + 2 * column, &value, sizeof(value));
+  }
+  meet_warp("the end of a store of matrices");
+}
+
+void multiply(float* accumulators, const Product& product) {
+  Warp& own = warps[warp()];
+  const auto number = static_cast<std::size_t>(own.issued[lane()]++);
+  if (number == own.open.size()) own.open.push_back({product, {}});
+  IssuedProduct& issued = own.open[number];
+  const Product& first = issued.product;
+  if (first.a != product.a || first.b != product.b || first.columns != product.columns || first.add != product.add) {
+    fail("divergence: the lanes of a warp multiply different operands");
+  }
+  issued.accumulators[lane()] = accumulators;
+}
+
+void commit_products() {
+  Warp& own = warps[warp()];
+  meet_warp("a commit of products");
+  if (lane() == 0) {
+    for (const int count : own.issued) {
+      if (count != static_cast<int>(own.open.size())) fail("divergence: some lanes of a warp multiply less");
+    }
+    own.groups.push_back(own.open);
+    own.open.clear();
+    std::fill(std::begin(own.issued), std::end(own.issued), 0);
+    if (!schedule().late_products) compute_groups(warp(), 0);
+  }
+  meet_warp("the end of a commit of products");
+}
+
+void wait_for_products(int pending) {
+  meet_warp("a wait for products");
+  if (lane() == 0) compute_groups(warp(), pending);
+  meet_warp("the end of a wait for products");
+}
+
+}  // namespace emulator

@@ -1,0 +1,257 @@
+"""Plants bugs in the kernels, one for each way of loading and storing, and sees whether the emulator finds each.
+
+    python tests/emulator/planted_bugs.py [--seconds S] [NAME ...]
+
+All bugs are compiled at once, into a copy of csrc/; which one is at work, a run learns from its environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import build
+
+SWITCH = """#pragma once
+#include <cstdlib>
+inline bool planted(int number) {
+  static const char* const chosen = std::getenv("EMULATOR_PLANTED_BUG");
+  static const int known = chosen == nullptr ? -1 : std::atoi(chosen);
+  return known == number;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`old`, which a file has once, becomes `new`, where BUG is true while the bug is at work."""
+
+    name: str
+    file: str  # of csrc/kernels/
+    old: str
+    new: str
+    options: str = "--engine halo"  # the emulator's, of the cases that should find it
+
+
+SIMT, DEPTHWISE = "--engine simt", "--engine depthwise"
+BUGS = [
+    # Loading
+    Bug("threads: last channel", "halo_loader.cuh", "&& channel < left)", "&& channel < left - BUG)"),
+    Bug("threads: last vector", "halo_loader.cuh", "i * kChannels < left)", "i * kChannels < left - BUG * kChannels)"),
+    Bug("threads: images past the batch", "halo_loader.cuh", "image < images &&", "image < images + BUG &&"),
+    Bug("copy: fold of the height", "halo_loader.cuh", "+ fold.height,", "+ (BUG ? 0 : fold.height),"),
+    Bug("copy: image", "halo_loader.cuh", "box{channel, item.image,", "box{channel, BUG ? 0 : item.image,"),
+    Bug("rows: depth", "halo_loader.cuh", "row, origin.at[0],", "row, BUG ? chunk.item.first[0] : origin.at[0],"),
+    Bug(
+        "boxes: shift",
+        "halo_transposer.cuh",
+        "chunk.origin.shift(kChannels);",
+        "BUG ? 0 : chunk.origin.shift(kChannels);",
+    ),
+    Bug("boxes: whole pieces", "halo_transposer.cuh", "left >= kChannels)", "left >= kChannels - BUG)"),
+    Bug("planes: height", "halo_planes.cuh", "plan.halo[1] + h - low_h)", "plan.halo[1] + h - (BUG ? 0 : low_h))"),
+    Bug("planes: zeros", "halo_planes.cuh", "first < plan_.zero_entries;", "first < plan_.zero_entries - BUG * 8;"),
+    Bug(
+        "two terms: copied",
+        "halo_loader.cuh",
+        "kHaloSplitThreads < pieces) low",
+        "kHaloSplitThreads < pieces - BUG) low",
+    ),
+    Bug("two terms: stored", "halo_loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
+    Bug("packed weight", "pack_halo_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
+    # Synchronization
+    Bug(
+        "a tile is written while it is read",
+        "halo_shared.cuh",
+        "hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
+        "if (!BUG) hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
+    ),
+    Bug(
+        "products are not waited for",
+        "halo_mainloop.cuh",
+        "  reader.release_before();\n  reader.release_tile();",
+        "  if (BUG) return reader.release_all();\n  reader.release_before();\n  reader.release_tile();",
+    ),
+    Bug(
+        "staging is written while it is stored",
+        "halo_epilogue.cuh",
+        "    hopper::bulk_wait_read<kPending>();",
+        "    if (!BUG) hopper::bulk_wait_read<kPending>();",
+    ),
+    # Storing
+    Bug("registers: image", "halo_image_store.cuh", "i % 2 >= images)", "i % 2 >= images + BUG)"),
+    Bug("registers: phase", "halo_image_store.cuh", "return k % 2 == 0 ?", "return k % 2 == BUG ?"),
+    Bug(
+        "stored boxes: height",
+        "halo_epilogue.cuh",
+        "item_.first[1] + segment.h;",
+        "item_.first[1] + (BUG ? 0 : segment.h);",
+    ),
+    Bug(
+        "runs: tail",
+        "halo_run_store.cuh",
+        "max(first, last) + sub * kBytes, end,",
+        "max(first, last) + sub * kBytes, end - BUG * kBytes,",
+    ),
+    Bug(
+        "runs: rows",
+        "halo_run_store.cuh",
+        "* staging_.row_step + end_of",
+        "* (staging_.row_step - BUG * kBytes) + end_of",
+    ),
+    Bug("segments: rows", "halo_thread_store.cuh", "element < count;", "element < count - BUG;"),
+    Bug("segments: places", "halo_thread_store.cuh", "place < count << log;", "place < (count - BUG) << log;"),
+    Bug(
+        "matrices",
+        "halo_epilogue.cuh",
+        "static_cast<uint32_t>(lane_ & 8) * 2",
+        "static_cast<uint32_t>(lane_ & (BUG ? 0 : 8)) * 2",
+    ),
+    Bug(
+        "shared segment",
+        "halo_epilogue.cuh",
+        "if (staging_.part[warpgroup_] >= 0)",
+        "if ((kWay == HaloWay::kBoxes || !BUG) && staging_.part[warpgroup_] >= 0)",
+    ),
+    # Depthwise
+    Bug(
+        "depthwise rows",
+        "depthwise_rows_kernel.cuh",
+        "inside ? width_left : 0)",
+        "inside ? BUG ? kVector : width_left : 0)",
+        DEPTHWISE,
+    ),
+    Bug(
+        "depthwise row pairs",
+        "depthwise_row_pairs_kernel.cuh",
+        "first, kPositions + i, size",
+        "first, kPositions + i + BUG, size",
+        DEPTHWISE,
+    ),
+    Bug(
+        "depthwise channels",
+        "depthwise_channels_kernel.cuh",
+        "if (out_w + output >= width.dst_size)",
+        "if (out_w + output >= width.dst_size + BUG)",
+        DEPTHWISE,
+    ),
+    Bug(
+        "depthwise channel pairs",
+        "depthwise_channel_pairs_kernel.cuh",
+        "2 * u_d + d >= depth.dst_size",
+        "2 * u_d + d >= depth.dst_size + BUG",
+        DEPTHWISE,
+    ),
+    Bug(
+        "depthwise, any channels",
+        "depthwise_channels_any_kernel.cuh",
+        "if (i < channels_left)",
+        "if (i < channels_left + BUG)",
+        DEPTHWISE,
+    ),
+    Bug(
+        "depthwise, any rows",
+        "depthwise_rows_any_kernel.cuh",
+        "if (out_h < height.dst_size)",
+        "if (out_h < height.dst_size + BUG)",
+        DEPTHWISE,
+    ),
+    # General
+    Bug("positions", "epilogue.cuh", "offset < 0 || n >= n_left", "offset < 0 || n >= n_left + BUG", SIMT),
+    Bug("channels", "epilogue.cuh", "if (n + k < n_left) dest", "if (n + k < n_left + BUG) dest", SIMT),
+    Bug("fill", "fill_kernel.cuh", "if (params.relu && value < 0)", "if (!BUG && params.relu && value < 0)", SIMT),
+    Bug(
+        "a stage is written while it is read",
+        "mainloop.cuh",
+        "stages[(tile + 1) % 2])",
+        "stages[(tile + !BUG) % 2])",
+        SIMT,
+    ),
+    Bug(
+        "weight gradient",
+        "weight_grad_kernel.cuh",
+        "split < params.splits;",
+        "split < params.splits - BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "bias gradient",
+        "bias_grad_kernel.cuh",
+        "distance >= lanes;",
+        "distance > lanes - !BUG;",
+        "--operator bias_grad",
+    ),
+    Bug(
+        "mask of a NaN",
+        "source.cuh",
+        "if (to_accumulator(mask.value[i]) <= 0)",
+        "if (BUG ? !(to_accumulator(mask.value[i]) > 0) : to_accumulator(mask.value[i]) <= 0)",
+        "--operator input_grad",
+    ),
+    # On the host
+    Bug("planes: rows apart", "engine.cuh", "if (stride.h != size[2])", "if (!BUG && stride.h != size[2])"),
+    Bug("stored boxes: size", "engine.cuh", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
+    Bug("alignment", "engine.cuh", "size * sizeof(T)) == 0;", "size * sizeof(T)) % (BUG ? 1 : 16) == 0;"),
+]
+
+
+def copied_tree(folder: Path) -> Path:
+    """A copy of the sources with all bugs in it, each behind its switch."""
+    root = Path(__file__).resolve().parents[2]
+    shutil.copytree(root / "csrc", folder / "csrc")
+    shutil.copytree(root / "tests" / "emulator", folder / "tests" / "emulator")
+    kernels = folder / "csrc" / "kernels"
+    (kernels / "planted.h").write_text(SWITCH, encoding="utf-8")
+    for number, bug in enumerate(BUGS):
+        path = kernels / bug.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(bug.old) != 1:
+            raise SystemExit(f"{bug.name}: {bug.file} has {text.count(bug.old)} times {bug.old!r}, not once")
+        text = text.replace(bug.old, bug.new.replace("BUG", f"planted({number})"))
+        include = '#include "kernels/planted.h"\n'
+        path.write_text(
+            text if include in text else text.replace("#pragma once\n", f"#pragma once\n{include}", 1), encoding="utf-8"
+        )
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="of bugs; default: all")
+    parser.add_argument("--seconds", default="60", help="for each bug")
+    parser.add_argument("--folder", type=Path, default=build.cache(), help="where what is compiled is kept")
+    arguments = parser.parse_args()
+    tree = arguments.folder / "planted"  # always the same: what is compiled is found again
+    shutil.rmtree(tree, ignore_errors=True)
+    command = [sys.executable, str(copied_tree(tree) / "tests" / "emulator" / "build.py")]
+    command += ["--folder", str(arguments.folder)]
+    program = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    missed = []
+    for number, bug in enumerate(BUGS):
+        if arguments.names and bug.name not in arguments.names:
+            continue
+        begin = time.monotonic()
+        options = [*bug.options.split(), "--seconds", arguments.seconds, "--failures", "1"]
+        run = subprocess.run(
+            [program, *options],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "EMULATOR_PLANTED_BUG": str(number)},
+        )
+        found = run.returncode == 1
+        report = next((line for line in run.stdout.splitlines() if line.startswith("FAILED")), "not found")
+        print(f"{bug.name} ({bug.file}): {time.monotonic() - begin:.1f} s, {report}", flush=True)
+        if not found:
+            missed.append(bug.name)
+    if missed:
+        raise SystemExit(f"not found: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The kernels on the CPU: the emulator is built, finds nothing, and finds what is planted; see docs/dev/emulator.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EMULATOR = ROOT / "tests" / "emulator"
+sys.path.insert(0, str(EMULATOR))
+
+import build  # noqa: E402
+
+SECONDS = 3  # of each engine and operator
+PROBLEM = (
+    "op={} type={} layout={} n=2 cin=8 cout=12 size=3,4,8 kernel=2,3,2 stride=2,1,2 padding=1,0,1 "
+    "output_padding=1,0,0 dilation=1,2,1 groups=2 bias=1 relu=1 first={} second={} mask={}"
+)
+OPERATORS = ["forward", "input_grad", "weight_grad", "bias_grad"]
+ARRANGEMENTS = ["offset", "offset_four", "slice_w", "slice_c_quads", "slice_all", "permuted_height", "batch_inner"]
+ARRANGEMENTS += ["permuted_channels", "expanded_n", "expanded_w", "expanded"]
+# Kernel == stride and a padding: the tiles of the phases begin at different positions of the input.
+ROWS_OF_POSITIONS = (
+    "op=forward type=bf16 layout=NCDHW n=2 cin=8 cout=34 size=2,16,8 kernel=2,2,2 stride=2,2,2 padding=1,0,0 "
+    "output_padding=1,1,0 dilation=1,1,1 groups=2 bias=1 relu=0"
+)
+
+
+@pytest.fixture(scope="session")
+def emulate() -> Path:
+    if build.compiler() is None:
+        pytest.skip("needs g++")
+    if not (ROOT / "csrc" / "kernels").is_dir():
+        pytest.skip("needs the sources")
+    return build.build(build.cache())
+
+
+def run(emulate: Path, *options: str, expect: int = 0) -> str:
+    result = subprocess.run([emulate, *options], capture_output=True, text=True, timeout=600)
+    assert result.returncode == expect, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def test_only_one_folder_has_ptx() -> None:
+    word = re.compile(r"\basm\b|__shared__|__cvta")
+    sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".cu", ".cuh", ".cpp", ".h")]
+    assert len(sources) > 50
+    found = {path.parent for path in sources if word.search(path.read_text(encoding="utf-8"))}
+    assert found == {ROOT / "csrc" / "kernels" / "ptx"}
+
+
+def test_every_header_of_ptx_has_its_other() -> None:
+    ours, theirs = (
+        {path.name for path in folder.glob("*")}
+        for folder in (EMULATOR / "kernels" / "ptx", ROOT / "csrc" / "kernels" / "ptx")
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("engine", ["halo", "simt", "depthwise"])
+def test_random_forwards(emulate: Path, engine: str) -> None:
+    run(emulate, "--engine", engine, "--seconds", str(SECONDS))
+
+
+@pytest.mark.parametrize("operator", ["input_grad", "weight_grad", "bias_grad"])
+def test_random_gradients(emulate: Path, operator: str) -> None:
+    run(emulate, "--operator", operator, "--seconds", str(SECONDS))
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("type", ["fp64", "fp32", "tf32", "fp16", "bf16"])
+def test_operators(emulate: Path, type: str, layout: str, tmp_path: Path) -> None:
+    dense = [PROBLEM.format(operator, type, layout, *["dense"] * 3) for operator in OPERATORS]
+    others = [
+        PROBLEM.format(operator, type, layout, *words)
+        for operator in OPERATORS
+        for word in ARRANGEMENTS
+        for words in ((word, "dense", "dense"), ("dense", word, "dense"), ("dense", "dense", word))
+    ]
+    lines = [*dense, *others, f"{dense[0]} result=offset", f"{dense[0]} wgmma=0"]
+    problems = tmp_path / "problems.txt"
+    problems.write_text("# a comment\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    assert f"{len(lines)} cases, 0 failed" in run(emulate, "--problems", str(problems))
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_all_plans_of_a_problem(emulate: Path, layout: str) -> None:
+    problem = (
+        f"op=forward type=fp16 layout={layout} n=1 cin=16 cout=9 size=2,3,8 kernel=2,2,3 stride=2,2,1 padding=0,1,1 "
+        "output_padding=1,0,0 dilation=1,1,1 groups=1 bias=1 relu=0"
+    )
+    output = run(emulate, "--plan", "all", "--problem", problem)
+    assert int(output.split(" cases", maxsplit=1)[0].splitlines()[-1]) > 20
+
+
+def test_rows_of_positions_begin_where_their_phase_does(emulate: Path) -> None:
+    output = run(emulate, "--verbose", "--problem", ROWS_OF_POSITIONS)
+    assert "rows=" in output
+    assert "phase_halos=1" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--problem", PROBLEM.format("forward", "fp8", "NCDHW", *["dense"] * 3)], "'fp8' is none of fp64, fp32"),
+        (["--problem", "n=1 cin=2"], "at least 1"),
+        (["--problem", "colour=1"], "unknown key 'colour'"),
+        (["--problem", "size=1,2"], "fewer than three"),
+        (["--problems", "/nowhere"], "cannot read /nowhere"),
+        (["--seed"], "needs a value"),
+        (["--colour", "1"], "unknown option"),
+    ],
+)
+def test_what_it_does_not_understand(emulate: Path, options: list[str], message: str) -> None:
+    assert message in run(emulate, *options, expect=2)
