@@ -250,7 +250,8 @@ def test_lazy_layers_are_converted_at_their_first_call() -> None:
     assert _actions(convt3d.convert(model)) == {"0": "fused", "2": "converted"}
     torch.manual_seed(5)
     output = model(_input())
-    assert type(model[0]) is convt3d.nn.ConvTranspose3dReLU
+    assert isinstance(model[0], convt3d.nn.ConvTranspose3dReLU)
+    assert not isinstance(model[0], nn.modules.lazy.LazyModuleMixin)
     assert type(model[2]) is convt3d.nn.ConvTranspose3d
     assert _actions(convt3d.revert(model)) == {"0": "reverted", "2": "reverted"}
     assert [type(module) for module in model] == [nn.ConvTranspose3d, nn.ReLU, nn.ConvTranspose3d]

@@ -11,13 +11,16 @@ import convt3d.nn
 from convt3d._convert import folded
 from convt3d._convert.graph import ModelGraph, NotProvedError
 from convt3d._convert.layers import (
-    FUSED_MARK,
     OURS,
+    OWN_ATTRIBUTES,
+    PARTNERS,
     PLAIN,
     WITH_RELU,
     WITHOUT_RELU,
     FusedReLU,
+    carry,
     core_class,
+    separate,
     set_core_class,
     unsupported,
 )
@@ -54,18 +57,16 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
             if module.original_name.endswith("ConvTranspose3d"):
                 layers[name] = Layer(prefix + name, "left", note="it is TorchScript; convert before torch.jit.script")
         elif isinstance(module, folded.FoldedConvTranspose3d):
-            module.fold()
-            layers[name] = Layer(prefix + name, "kept", note="folded again from its present parameters")
+            layers[name] = Layer(prefix + name, "kept", note="its BatchNorm is folded into it already")
         elif isinstance(module, nn.ConvTranspose3d):
             layers[name] = _convert_layer(prefix + name, module)
     if fuse or fold_batchnorm:
-        wanted = (nn.ReLU, nn.BatchNorm3d) if fold_batchnorm else (nn.ReLU,)
-        if any(type(module) in wanted for module in model.modules()):
-            graph, names = ModelGraph(model), {module: prefix + name for name, module in model.named_modules()}
-            for name, layer in layers.items():
-                module = model.get_submodule(name)
-                if layer.action in ("converted", "kept") and core_class(module) in WITH_RELU:
-                    layers[name] = _fuse(layer, module, graph, names, fuse=fuse, fold_batchnorm=fold_batchnorm)
+        modules = dict(model.named_modules())
+        graph, names = ModelGraph(model, OWN_ATTRIBUTES), {module: prefix + name for name, module in modules.items()}
+        for name, layer in layers.items():
+            module = modules[name]
+            if layer.action in ("converted", "kept") and core_class(module) in WITH_RELU:
+                layers[name] = _fuse(layer, module, graph, names, fuse=fuse, fold_batchnorm=fold_batchnorm)
     return Report(tuple(layers.values()))
 
 
@@ -79,25 +80,15 @@ def revert(model: nn.Module) -> Report:
     model, prefix = unwrapped(model)
     layers = []
     for name, module in list(model.named_modules()):
-        if isinstance(module, FusedReLU):
-            _set_class(module, nn.ReLU)
-        elif isinstance(module, folded.FoldedBatchNorm3d):
-            _set_class(module, nn.BatchNorm3d)
-            del vars(module)["_folded_into"]
-        elif isinstance(module, nn.ConvTranspose3d):
-            if isinstance(module, folded.FoldedConvTranspose3d):
-                folded.unfold(module)
-                set_core_class(module, nn.ConvTranspose3d)
-            else:
-                core = core_class(module)
-                if core is None and isinstance(module, convt3d.nn.ConvTranspose3d):
-                    layers.append(_with_own_forward(prefix + name, module))
-                if core not in PLAIN:
-                    continue
-                if FUSED_MARK in vars(module):
-                    core = WITHOUT_RELU[core]
-                    delattr(module, FUSED_MARK)
-                set_core_class(module, PLAIN[core])
+        if not isinstance(module, nn.ConvTranspose3d):
+            continue
+        if PARTNERS in vars(module):
+            separate(module)
+        core = core_class(module)
+        if core is None and isinstance(module, convt3d.nn.ConvTranspose3d):
+            layers.append(_with_own_forward(prefix + name, module))
+        if core in PLAIN:
+            set_core_class(module, PLAIN[core])
             layers.append(Layer(prefix + name, "reverted"))
     return Report(tuple(layers))
 
@@ -106,7 +97,7 @@ def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
     core = core_class(module)
     if core is None:
         return _with_own_forward(name, module)
-    if core in PLAIN:
+    if core in PLAIN or core in WITHOUT_RELU:
         return Layer(name, "kept", note="it is a module of convt3d already")
     if note := unsupported(module):
         return Layer(name, "left", note=note)
@@ -136,7 +127,9 @@ def _fuse(
     if follower is None:
         return layer
     if type(follower) is nn.ReLU:
-        _fuse_relu(module, follower)
+        core = core_class(module)
+        assert core is not None
+        carry(module, WITH_RELU[core], {follower: FusedReLU})
         return dataclasses.replace(layer, action="fused", partners=(names[follower],), note="")
     if reason := folded.why_not(module, follower):
         return dataclasses.replace(layer, note=f"not folded: {reason}")
@@ -147,26 +140,15 @@ def _fuse(
             relu = graph.follower(follower, (nn.ReLU,))
         except NotProvedError as error:
             note = f"ReLU not fused: {error}"
-    set_core_class(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU)
-    _set_class(follower, folded.FoldedBatchNorm3d)
-    assert isinstance(module, folded.FoldedConvTranspose3d)
-    folded.fold(module, follower)
+    partners: dict[nn.Module, type[nn.Module]] = {follower: folded.FoldedBatchNorm3d}
     if relu is not None:
-        _set_class(relu, FusedReLU)
-    partners = tuple(names[partner] for partner in (follower, relu) if partner is not None)
-    return dataclasses.replace(layer, action="folded", partners=partners, note=note)
-
-
-def _fuse_relu(module: nn.Module, relu: nn.Module) -> None:
-    core = core_class(module)
-    assert core is not None
-    set_core_class(module, WITH_RELU[core])
-    setattr(module, FUSED_MARK, True)
-    _set_class(relu, FusedReLU)
-
-
-def _set_class(module: nn.Module, cls: type[nn.Module]) -> None:
-    module.__class__ = cls
+        partners[relu] = FusedReLU
+    carry(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU, partners)
+    assert isinstance(module, folded.FoldedConvTranspose3d)
+    module.fold()
+    return dataclasses.replace(
+        layer, action="folded", partners=tuple(names[partner] for partner in partners), note=note
+    )
 
 
 def _check_module(model: object, function: str) -> None:

@@ -136,9 +136,9 @@ def _names_tracked(model: nn.Module, prefix: str, names: list[str]) -> Iterator[
         for name, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its calls count as the caller's
                 continue
-            handles = (
-                module.register_forward_pre_hook(enter(prefix + name), prepend=True),
-                module.register_forward_hook(leave, always_call=True),
+            handles = (  # of nn.Module, as fused modules of convt3d have methods of their own, which separate them
+                nn.Module.register_forward_pre_hook(module, enter(prefix + name), prepend=True),
+                nn.Module.register_forward_hook(module, leave, always_call=True),
             )
             for handle in handles:
                 stack.callback(handle.remove)
