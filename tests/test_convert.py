@@ -390,6 +390,27 @@ def test_report() -> None:
         report.layers = ()  # type: ignore[misc]
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda report: report(_input()),
+        lambda report: report.train(),
+        lambda report: report.eval(),
+        lambda report: report.to("cpu"),
+        lambda report: torch.optim.SGD(report.parameters(), 0.1),
+        lambda report: report.load_state_dict({}),
+        lambda report: report.named_modules(),
+    ],
+)
+def test_the_report_is_no_model(use: Callable[[convt3d.Report], object]) -> None:
+    report = convt3d.convert(nn.Sequential(_up()))
+    with pytest.raises((TypeError, AttributeError), match=r"write `report = convt3d.convert\(model\)` and go on with"):
+        use(report)
+    with pytest.raises(AttributeError, match=r"'Report' object has no attribute 'layer'$"):
+        report.layer  # noqa: B018
+    assert pickle.loads(pickle.dumps(report)) == copy.deepcopy(report) == report
+
+
 @pytest.mark.parametrize("wrapper", [nn.DataParallel, lambda m: torch.compile(m, backend="eager")])
 def test_wrapped_models(wrapper: Callable[[nn.Module], nn.Module], fresh_compiler: None) -> None:
     model = Decoder()

@@ -329,6 +329,18 @@ def test_folds_only_when_something_changed(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(folded) == 1
 
 
+def test_converting_again_folds_what_was_written_through_data() -> None:
+    original = Normed().eval()
+    model = copy.deepcopy(original)
+    convt3d.convert(model, fold_batchnorm=True)
+    for m in (model, original):
+        m.up.weight.data.mul_(2)
+    assert convt3d.convert(model).layers[0].action == "kept"
+    input = _normed_input()
+    with torch.no_grad():
+        torch.testing.assert_close(model(input), original(input), rtol=1e-4, atol=1e-5)
+
+
 def test_folding_in_inference_mode() -> None:
     """Nothing tells when an inference tensor changes."""
     with torch.inference_mode():

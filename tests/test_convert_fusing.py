@@ -162,6 +162,20 @@ class Functional(Block):
         return y
 
 
+class FunctionOfVariable(nn.Module):
+    """A model without any module to fuse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose3d(2, 4, 2)
+        self.relu = nn.Tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.up(x)
+        y: Tensor = torch.relu_(x)
+        return y
+
+
 class Method(Block):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.up(x).relu()
@@ -340,6 +354,11 @@ def test_not_fused(make: Callable[[], nn.Module], note: str) -> None:
     assert [type(m) for m in model.modules() if isinstance(m, (nn.ReLU, nn.Identity))] == [nn.ReLU]
     assert type(model.get_submodule(layer.name)) is convt3d.nn.ConvTranspose3d
     _assert_same(model, original)
+
+
+def test_note_on_a_function_in_a_model_without_relu_modules() -> None:
+    (layer,) = convt3d.convert(FunctionOfVariable()).layers
+    assert "forward of the model (FunctionOfVariable) calls ReLU as a function" in layer.note
 
 
 def test_forward_replaced_on_a_container() -> None:

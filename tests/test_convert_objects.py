@@ -250,6 +250,14 @@ def test_source_that_is_not_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "its source is not what runs" in layer.note
 
 
+def test_held_by_a_generator() -> None:
+    model = nn.Sequential(nn.ConvTranspose3d(3, 4, 2), nn.ReLU())
+    model.kept = (layer(torch.ones(3, 1, 1, 1)) for layer in [model[0]])
+    (layer,) = _convert(model)
+    assert "0 (ConvTranspose3d) is also held by the attribute kept of the model (Sequential)" in layer.note
+    assert layer.action == "converted"
+
+
 @pytest.mark.parametrize("kind", ["forward", "backward", "backward_pre"])
 @pytest.mark.parametrize("name", ["0", "1", "2", "3.0", "4"])
 def test_a_hook_added_later_sees_what_it_should(kind: str, name: str) -> None:

@@ -177,6 +177,8 @@ class _Function:
             return
         elif callable(static):
             self._read_method(node, static)
+        elif hasattr(type(static), "__get__"):
+            raise UnreadableError(f"it uses {text}, which its class computes")
         elif child is not None:
             self._follow(node, (child,), known=True)
 

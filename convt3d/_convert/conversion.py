@@ -34,17 +34,17 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
     weights, parametrizations and the state of optimizers stay valid. A lazy module gets the package's class at its
     first call. Subclasses with their own `forward` are left alone. :func:`revert` is the way back.
 
-    A ReLU module is fused where the graphs of the model's `forward` methods prove that it directly follows and that
-    nothing else reads the values in between; an `nn.Identity` takes its place. Code that calls parts of the model
-    other than through its `forward` is not seen: use ``fuse=False`` where there is such code. Attributes on which a
-    `forward` depends (deep supervision and the like) count as they are now.
+    A ReLU module is fused where the structure of the model and the source of its `forward` methods prove, for every
+    branch, that it directly follows and that nothing else reads the values in between; an `nn.Identity` takes its
+    place. Code that calls parts of the model other than through its `forward` is not seen: use ``fuse=False`` where
+    there is such code. A hook added to a fused module later separates the two again, with a warning.
 
     Args:
         model: the model, or one layer.
         fuse: whether to fuse ReLUs.
         fold_batchnorm: whether to fold, in eval mode, a BatchNorm3d that directly follows, and a ReLU after it. A
-            folded layer refuses to train. The state_dict stays as it was, names and values, and load_state_dict folds
-            again; after changing parameters in another way, convert again.
+            folded layer refuses to train. The state_dict stays as it was, names and values. Changed parameters are
+            folded again at the next call, but for what is written through `parameter.data`: convert again after that.
 
     Returns:
         What was done with each layer; `print` shows it as a table.
@@ -57,7 +57,8 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
             if module.original_name.endswith("ConvTranspose3d"):
                 layers[name] = Layer(prefix + name, "left", note="it is TorchScript; convert before torch.jit.script")
         elif isinstance(module, folded.FoldedConvTranspose3d):
-            layers[name] = Layer(prefix + name, "kept", note="its BatchNorm is folded into it already")
+            module.fold()
+            layers[name] = Layer(prefix + name, "kept", note="folded again from its present parameters")
         elif isinstance(module, nn.ConvTranspose3d):
             layers[name] = _convert_layer(prefix + name, module)
     if fuse or fold_batchnorm:

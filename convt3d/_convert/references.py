@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import gc
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy", "convt3d"}
-_OWN_ATTRIBUTES = ("_modules", "_parameters", "_buffers")
 _LAZY_HOOKS = (LazyModuleMixin._infer_parameters, LazyModuleMixin._lazy_load_hook)
 _LIMIT = 200_000
 _LEAVES = (
-    Tensor,
     str,
     bytes,
     int,
@@ -59,16 +58,16 @@ def held_elsewhere(model: nn.Module, ignored: tuple[str, ...]) -> dict[nn.Module
         starts = [
             (f"the attribute {key} of {title}", value)
             for key, value in vars(module).items()
-            if key not in (*_OWN_ATTRIBUTES, *ignored)
+            if key not in ("_modules", *ignored)
         ]
         starts += [(f"what the code of {cls.__name__} refers to", cls) for cls in type(module).__mro__]
         for where, start in starts:
             pending = [start]
             while pending:
                 value = pending.pop()
-                if isinstance(value, nn.Module) and value in modules:
+                if issubclass(type(value), nn.Module) and value in modules:
                     held.setdefault(value, where)
-                elif not isinstance(value, _LEAVES) and id(value) not in seen:
+                elif not issubclass(type(value), _LEAVES) and id(value) not in seen:
                     seen.add(id(value))
                     kept.append(value)
                     if len(kept) > _LIMIT:
@@ -82,7 +81,10 @@ def _is_library(name: object) -> bool:
 
 
 def _referred(value: Any) -> Iterator[Any]:
-    if isinstance(value, types.FunctionType):
+    if type(value) in weakref.ProxyTypes:
+        with contextlib.suppress(ReferenceError):  # it is gone
+            yield value.__repr__.__self__
+    elif isinstance(value, types.FunctionType):
         yield from (value.__defaults__ or (), value.__kwdefaults__ or {}, vars(value))
         yield from _cells(value)
         if not _is_library(value.__globals__.get("__name__")):
@@ -100,6 +102,8 @@ def _referred(value: Any) -> Iterator[Any]:
         yield from (value.fget, value.fset)
     elif isinstance(value, weakref.ref):
         yield value()
+    elif isinstance(value, Tensor):
+        yield vars(value)
     elif isinstance(value, types.GeneratorType):
         yield from value.gi_frame.f_locals.values() if value.gi_frame is not None else ()
     elif isinstance(value, types.ModuleType):

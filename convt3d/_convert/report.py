@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from torch import nn
 
 Action = Literal["converted", "fused", "folded", "kept", "left", "reverted"]
+
+_HINT = (
+    "convt3d.convert and convt3d.revert change the model in place and return a report; write "
+    "`report = convt3d.convert(model)` and go on with `model`"
+)
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,22 @@ class Layer:
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`convt3d.convert` or :func:`convt3d.revert` did; `print(report)` shows it as a table."""
+    """What :func:`convt3d.convert` or :func:`convt3d.revert` did; `print(report)` shows it as a table.
+
+    It is no module: using it as one is an error that says what to write.
+    """
 
     layers: tuple[Layer, ...]
+
+    if not TYPE_CHECKING:  # type checkers say by themselves what a report has not
+
+        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+            """Raises TypeError, as `model = convert(model)` gives no model."""
+            raise TypeError(f"a report cannot be called: {_HINT}")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{text}: {_HINT}" if hasattr(nn.Module, name) else text, name=name, obj=self)
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The layers with one of these actions."""
