@@ -181,6 +181,7 @@ NOT_FUSED = {
     ),
     "walrus": ("def forward(self, x): return self.r((y := self.c(x))) + y", ""),
     "keyword": ("def forward(self, x): return self.r(input=self.c(x))", ""),
+    "more arguments": ("def forward(self, x): return self.r(self.c(x), **{})", ""),
     "starred": ("def forward(self, x): return self.r(*[self.c(x)])", ""),
     "variable in an exception": (
         """
@@ -210,6 +211,14 @@ NOT_FUSED = {
         def forward(self, x):
             y = self.c(x)
             y = self.r(y) + y
+            return y""",
+        "to r (ReLU) alone",
+    ),
+    "variable read twice, the other way round": (
+        """
+        def forward(self, x):
+            y = self.c(x)
+            y = self.r(y) + torch.cos(torch.cos(y))
             return y""",
         "to r (ReLU) alone",
     ),

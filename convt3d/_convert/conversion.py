@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import convt3d.nn
 from convt3d._convert import folded
@@ -24,10 +25,18 @@ from convt3d._convert.layers import (
     set_core_class,
     unsupported,
 )
+from convt3d._convert.measured import LayerTimes, measure_layers
 from convt3d._convert.report import Layer, Report
+from convt3d._wrappers import unwrapped
 
 
-def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False) -> Report:
+def convert(
+    model: nn.Module,
+    *,
+    fuse: bool = True,
+    fold_batchnorm: bool = False,
+    example: Tensor | tuple[Any, ...] | None = None,
+) -> Report:
     """Let convt3d compute every `torch.nn.ConvTranspose3d` of a model, in place.
 
     The modules stay the same objects with another class: parameters, their names, the state_dict, hooks, tied
@@ -45,11 +54,17 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
         fold_batchnorm: whether to fold, in eval mode, a BatchNorm3d that directly follows, and a ReLU after it. A
             folded layer refuses to train. The state_dict stays as it was, names and values. Changed parameters are
             folded again at the next call, but for what is written through `parameter.data`: convert again after that.
+        example: an input of the model, or a tuple of its positional arguments, on the model's device. The model runs
+            once on it, in eval mode and without gradients, and each layer's calls are measured with PyTorch's and with
+            convt3d's kernels: the forward, or forward and all gradients where the layer is in training mode. On a GPU
+            only layers where convt3d is faster are converted; on the CPU, where both run the same kernels, all are.
+            The report has both times.
 
     Returns:
         What was done with each layer; `print` shows it as a table.
     """
     _check_module(model, "convert")
+    times = None if example is None else measure_layers(model, example)
     model, prefix = unwrapped(model)
     layers = {}
     for name, module in model.named_modules():
@@ -60,7 +75,7 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
             module.fold()
             layers[name] = Layer(prefix + name, "kept", note="folded again from its present parameters")
         elif isinstance(module, nn.ConvTranspose3d):
-            layers[name] = _convert_layer(prefix + name, module)
+            layers[name] = _convert_layer(prefix + name, module, times)
     if fuse or fold_batchnorm:
         modules = dict(model.named_modules())
         graph, names = ModelGraph(model, OWN_ATTRIBUTES), {module: prefix + name for name, module in modules.items()}
@@ -94,7 +109,7 @@ def revert(model: nn.Module) -> Report:
     return Report(tuple(layers))
 
 
-def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
+def _convert_layer(name: str, module: nn.ConvTranspose3d, times: dict[str, LayerTimes] | None) -> Layer:
     core = core_class(module)
     if core is None:
         return _with_own_forward(name, module)
@@ -102,8 +117,14 @@ def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
         return Layer(name, "kept", note="it is a module of convt3d already")
     if note := unsupported(module):
         return Layer(name, "left", note=note)
+    layer = Layer(name, "converted")
+    if times is not None:
+        measured = times.get(name, LayerTimes(reason="not measured: the example does not reach it"))
+        layer = dataclasses.replace(layer, torch_ms=measured.torch_ms, convt3d_ms=measured.convt3d_ms)
+        if measured.reason:
+            return dataclasses.replace(layer, action="left", note=measured.reason)
     set_core_class(module, OURS[core])
-    return Layer(name, "converted")
+    return layer
 
 
 def _with_own_forward(name: str, module: nn.Module) -> Layer:
@@ -155,16 +176,3 @@ def _fuse(
 def _check_module(model: object, function: str) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"convt3d.{function}: model must be a torch.nn.Module, got {type(model).__name__}")
-
-
-def unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
-    """The model inside DistributedDataParallel, DataParallel and torch.compile, and what that adds to the names."""
-    prefix = ""
-    while not isinstance(model, torch.jit.ScriptModule):
-        wrapped = isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel))
-        name = "module" if wrapped else "_orig_mod"  # the second is torch.compile's
-        inner = model._modules.get(name)
-        if inner is None:
-            break
-        model, prefix = inner, f"{prefix}{name}."
-    return model, prefix
