@@ -47,7 +47,7 @@ def _layer_times(calls: Iterable[RecordedCall], measurements: Measurements) -> L
     total = LayerTimes(sum(torch_ms or 0 for *_, torch_ms, _ in times), sum(ms or 0 for _, ms, *_ in times))
     assert total.torch_ms is not None
     assert total.convt3d_ms is not None
-    # On the CPU the operators call PyTorch's: a difference is noise.
+    # On the CPU the operators call PyTorch's, and times are the host's: they decide nothing.
     if total.convt3d_ms >= total.torch_ms and any(call.device.type == "cuda" for call, *_ in times):
         return LayerTimes(total.torch_ms, total.convt3d_ms, "PyTorch's kernels are as fast or faster here")
     return total
