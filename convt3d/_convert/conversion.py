@@ -57,8 +57,8 @@ def convert(
         example: an input of the model, or a tuple of its positional arguments, on the model's device. The model runs
             once on it, in eval mode and without gradients, and each layer's calls are measured with PyTorch's and with
             convt3d's kernels: the forward, or forward and all gradients where the layer is in training mode. On a GPU
-            only layers where convt3d is faster are converted; on the CPU, where convt3d calls PyTorch's kernels, all are.
-            The report has both times.
+            only layers where convt3d is faster are converted; on the CPU, where convt3d calls PyTorch's kernels, all
+            are. The report has both times.
 
     Returns:
         What was done with each layer; `print` shows it as a table.
