@@ -101,7 +101,7 @@ def _classes(model: nn.Module) -> list[type[nn.Module]]:
 def test_training_step(client: Client, original: nn.Module, model: nn.Module) -> None:
     layers = [m for m in model.modules() if isinstance(m, nn.ConvTranspose3d)]
     assert layers
-    assert all(type(layer).__module__ == "convt3d.nn" for layer in layers)
+    assert all(isinstance(layer, convt3d.nn.ConvTranspose3d) for layer in layers)
     assert list(model.state_dict()) == list(original.state_dict())
     _assert_same(model, original, client.input())
     convt3d.revert(model)

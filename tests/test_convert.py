@@ -250,7 +250,8 @@ def test_lazy_layers_are_converted_at_their_first_call() -> None:
     assert _actions(convt3d.convert(model)) == {"0": "fused", "2": "converted"}
     torch.manual_seed(5)
     output = model(_input())
-    assert type(model[0]) is convt3d.nn.ConvTranspose3dReLU
+    assert isinstance(model[0], convt3d.nn.ConvTranspose3dReLU)
+    assert not isinstance(model[0], nn.modules.lazy.LazyModuleMixin)
     assert type(model[2]) is convt3d.nn.ConvTranspose3d
     assert _actions(convt3d.revert(model)) == {"0": "reverted", "2": "reverted"}
     assert [type(module) for module in model] == [nn.ConvTranspose3d, nn.ReLU, nn.ConvTranspose3d]
@@ -387,6 +388,27 @@ def test_report() -> None:
     assert str(convt3d.convert(nn.ReLU())) == "no transposed 3D convolution in the model"
     with pytest.raises(AttributeError):
         report.layers = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda report: report(_input()),
+        lambda report: report.train(),
+        lambda report: report.eval(),
+        lambda report: report.to("cpu"),
+        lambda report: torch.optim.SGD(report.parameters(), 0.1),
+        lambda report: report.load_state_dict({}),
+        lambda report: report.named_modules(),
+    ],
+)
+def test_the_report_is_no_model(use: Callable[[convt3d.Report], object]) -> None:
+    report = convt3d.convert(nn.Sequential(_up()))
+    with pytest.raises((TypeError, AttributeError), match=r"write `report = convt3d.convert\(model\)` and go on with"):
+        use(report)
+    with pytest.raises(AttributeError, match=r"'Report' object has no attribute 'layer'$"):
+        report.layer  # noqa: B018
+    assert pickle.loads(pickle.dumps(report)) == copy.deepcopy(report) == report
 
 
 @pytest.mark.parametrize("wrapper", [nn.DataParallel, lambda m: torch.compile(m, backend="eager")])

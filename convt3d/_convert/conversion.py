@@ -3,50 +3,68 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import convt3d.nn
 from convt3d._convert import folded
 from convt3d._convert.graph import ModelGraph, NotProvedError
 from convt3d._convert.layers import (
-    FUSED_MARK,
     OURS,
+    OWN_ATTRIBUTES,
+    PARTNERS,
     PLAIN,
     WITH_RELU,
     WITHOUT_RELU,
     FusedReLU,
+    carry,
     core_class,
+    separate,
     set_core_class,
     unsupported,
 )
+from convt3d._convert.measured import LayerTimes, measure_layers
 from convt3d._convert.report import Layer, Report
+from convt3d._wrappers import unwrapped
 
 
-def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False) -> Report:
+def convert(
+    model: nn.Module,
+    *,
+    fuse: bool = True,
+    fold_batchnorm: bool = False,
+    example: Tensor | tuple[Any, ...] | None = None,
+) -> Report:
     """Let convt3d compute every `torch.nn.ConvTranspose3d` of a model, in place.
 
     The modules stay the same objects with another class: parameters, their names, the state_dict, hooks, tied
     weights, parametrizations and the state of optimizers stay valid. A lazy module gets the package's class at its
     first call. Subclasses with their own `forward` are left alone. :func:`revert` is the way back.
 
-    A ReLU module is fused where the graphs of the model's `forward` methods prove that it directly follows and that
-    nothing else reads the values in between; an `nn.Identity` takes its place. Code that calls parts of the model
-    other than through its `forward` is not seen: use ``fuse=False`` where there is such code. Attributes on which a
-    `forward` depends (deep supervision and the like) count as they are now.
+    A ReLU module is fused where the structure of the model and the source of its `forward` methods prove, for every
+    branch, that it directly follows and that nothing else reads the values in between; an `nn.Identity` takes its
+    place. Code that calls parts of the model other than through its `forward` is not seen: use ``fuse=False`` where
+    there is such code. A hook added to a fused module later separates the two again, with a warning.
 
     Args:
         model: the model, or one layer.
         fuse: whether to fuse ReLUs.
         fold_batchnorm: whether to fold, in eval mode, a BatchNorm3d that directly follows, and a ReLU after it. A
-            folded layer refuses to train. The state_dict stays as it was, names and values, and load_state_dict folds
-            again; after changing parameters in another way, convert again.
+            folded layer refuses to train. The state_dict stays as it was, names and values. Changed parameters are
+            folded again at the next call, but for what is written through `parameter.data`: convert again after that.
+        example: an input of the model, or a tuple of its positional arguments, on the model's device. The model runs
+            once on it, in eval mode and without gradients, and each layer's calls are measured with PyTorch's and with
+            convt3d's kernels: the forward, or forward and all gradients where the layer is in training mode. On a GPU
+            only layers where convt3d is faster are converted; on the CPU, where convt3d calls PyTorch's kernels, all
+            are. The report has both times.
 
     Returns:
         What was done with each layer; `print` shows it as a table.
     """
     _check_module(model, "convert")
+    times = None if example is None else measure_layers(model, example)
     model, prefix = unwrapped(model)
     layers = {}
     for name, module in model.named_modules():
@@ -57,15 +75,14 @@ def convert(model: nn.Module, *, fuse: bool = True, fold_batchnorm: bool = False
             module.fold()
             layers[name] = Layer(prefix + name, "kept", note="folded again from its present parameters")
         elif isinstance(module, nn.ConvTranspose3d):
-            layers[name] = _convert_layer(prefix + name, module)
+            layers[name] = _convert_layer(prefix + name, module, times)
     if fuse or fold_batchnorm:
-        wanted = (nn.ReLU, nn.BatchNorm3d) if fold_batchnorm else (nn.ReLU,)
-        if any(type(module) in wanted for module in model.modules()):
-            graph, names = ModelGraph(model), {module: prefix + name for name, module in model.named_modules()}
-            for name, layer in layers.items():
-                module = model.get_submodule(name)
-                if layer.action in ("converted", "kept") and core_class(module) in WITH_RELU:
-                    layers[name] = _fuse(layer, module, graph, names, fuse=fuse, fold_batchnorm=fold_batchnorm)
+        modules = dict(model.named_modules())
+        graph, names = ModelGraph(model, OWN_ATTRIBUTES), {module: prefix + name for name, module in modules.items()}
+        for name, layer in layers.items():
+            module = modules[name]
+            if layer.action in ("converted", "kept") and core_class(module) in WITH_RELU:
+                layers[name] = _fuse(layer, module, graph, names, fuse=fuse, fold_batchnorm=fold_batchnorm)
     return Report(tuple(layers.values()))
 
 
@@ -79,39 +96,35 @@ def revert(model: nn.Module) -> Report:
     model, prefix = unwrapped(model)
     layers = []
     for name, module in list(model.named_modules()):
-        if isinstance(module, FusedReLU):
-            _set_class(module, nn.ReLU)
-        elif isinstance(module, folded.FoldedBatchNorm3d):
-            _set_class(module, nn.BatchNorm3d)
-            del vars(module)["_folded_into"]
-        elif isinstance(module, nn.ConvTranspose3d):
-            if isinstance(module, folded.FoldedConvTranspose3d):
-                folded.unfold(module)
-                set_core_class(module, nn.ConvTranspose3d)
-            else:
-                core = core_class(module)
-                if core is None and isinstance(module, convt3d.nn.ConvTranspose3d):
-                    layers.append(_with_own_forward(prefix + name, module))
-                if core not in PLAIN:
-                    continue
-                if FUSED_MARK in vars(module):
-                    core = WITHOUT_RELU[core]
-                    delattr(module, FUSED_MARK)
-                set_core_class(module, PLAIN[core])
+        if not isinstance(module, nn.ConvTranspose3d):
+            continue
+        if PARTNERS in vars(module):
+            separate(module)
+        core = core_class(module)
+        if core is None and isinstance(module, convt3d.nn.ConvTranspose3d):
+            layers.append(_with_own_forward(prefix + name, module))
+        if core in PLAIN:
+            set_core_class(module, PLAIN[core])
             layers.append(Layer(prefix + name, "reverted"))
     return Report(tuple(layers))
 
 
-def _convert_layer(name: str, module: nn.ConvTranspose3d) -> Layer:
+def _convert_layer(name: str, module: nn.ConvTranspose3d, times: dict[str, LayerTimes] | None) -> Layer:
     core = core_class(module)
     if core is None:
         return _with_own_forward(name, module)
-    if core in PLAIN:
+    if core in PLAIN or core in WITHOUT_RELU:
         return Layer(name, "kept", note="it is a module of convt3d already")
     if note := unsupported(module):
         return Layer(name, "left", note=note)
+    layer = Layer(name, "converted")
+    if times is not None:
+        measured = times.get(name, LayerTimes(reason="not measured: the example does not reach it"))
+        layer = dataclasses.replace(layer, torch_ms=measured.torch_ms, convt3d_ms=measured.convt3d_ms)
+        if measured.reason:
+            return dataclasses.replace(layer, action="left", note=measured.reason)
     set_core_class(module, OURS[core])
-    return Layer(name, "converted")
+    return layer
 
 
 def _with_own_forward(name: str, module: nn.Module) -> Layer:
@@ -136,7 +149,9 @@ def _fuse(
     if follower is None:
         return layer
     if type(follower) is nn.ReLU:
-        _fuse_relu(module, follower)
+        core = core_class(module)
+        assert core is not None
+        carry(module, WITH_RELU[core], {follower: FusedReLU})
         return dataclasses.replace(layer, action="fused", partners=(names[follower],), note="")
     if reason := folded.why_not(module, follower):
         return dataclasses.replace(layer, note=f"not folded: {reason}")
@@ -147,41 +162,17 @@ def _fuse(
             relu = graph.follower(follower, (nn.ReLU,))
         except NotProvedError as error:
             note = f"ReLU not fused: {error}"
-    set_core_class(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU)
-    _set_class(follower, folded.FoldedBatchNorm3d)
-    assert isinstance(module, folded.FoldedConvTranspose3d)
-    folded.fold(module, follower)
+    partners: dict[nn.Module, type[nn.Module]] = {follower: folded.FoldedBatchNorm3d}
     if relu is not None:
-        _set_class(relu, FusedReLU)
-    partners = tuple(names[partner] for partner in (follower, relu) if partner is not None)
-    return dataclasses.replace(layer, action="folded", partners=partners, note=note)
-
-
-def _fuse_relu(module: nn.Module, relu: nn.Module) -> None:
-    core = core_class(module)
-    assert core is not None
-    set_core_class(module, WITH_RELU[core])
-    setattr(module, FUSED_MARK, True)
-    _set_class(relu, FusedReLU)
-
-
-def _set_class(module: nn.Module, cls: type[nn.Module]) -> None:
-    module.__class__ = cls
+        partners[relu] = FusedReLU
+    carry(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU, partners)
+    assert isinstance(module, folded.FoldedConvTranspose3d)
+    module.fold()
+    return dataclasses.replace(
+        layer, action="folded", partners=tuple(names[partner] for partner in partners), note=note
+    )
 
 
 def _check_module(model: object, function: str) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"convt3d.{function}: model must be a torch.nn.Module, got {type(model).__name__}")
-
-
-def unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
-    """The model inside DistributedDataParallel, DataParallel and torch.compile, and what that adds to the names."""
-    prefix = ""
-    while not isinstance(model, torch.jit.ScriptModule):
-        wrapped = isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel))
-        name = "module" if wrapped else "_orig_mod"  # the second is torch.compile's
-        inner = model._modules.get(name)
-        if inner is None:
-            break
-        model, prefix = inner, f"{prefix}{name}."
-    return model, prefix

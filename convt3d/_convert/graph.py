@@ -1,56 +1,46 @@
-"""Which module directly follows another, proved on the graphs of the model's own `forward` methods.
+"""Which module directly follows another, proved by the structure of the model.
 
-torch.fx traces every `forward` by itself, with the modules that it calls as leaves, on a copy of the model: in both
-modes, and with every optional argument absent and present. A module B follows A where each call of A has one reader, a
-call of B, and each call of B reads a call of A. Nobody above may call A or B by reaching into their containers, so all
-`forward` methods from there up to the model's own must be traceable.
+In an `nn.Sequential`, each child follows the one before it, and nothing else sees the values in between. In another
+`forward`, `calls` reads from its source which calls follow each other, whatever branch is taken. Whoever holds a module
+could call it by itself: so all code from there up to the model's own `forward` must be seen to call what it holds, and
+nothing more, and nothing else in the model may refer to the two (`references`).
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
-import itertools
-from typing import Any
+import re
+import types
+from typing import Any, TypeGuard
 
-import torch
-from torch import Tensor, fx, nn
-from torch.fx._symbolic_trace import PH
+from torch import nn
+from torch.nn.modules import module as module_globals
 
-_RELUS: dict[str, set[Any]] = {
-    "call_function": {nn.functional.relu, nn.functional.relu_, torch.relu, torch.relu_},
-    "call_method": {"relu", "relu_"},
-}
-
+from convt3d._convert.calls import Calls, changed_call, has_forward, read_calls
+from convt3d._convert.references import TooManyError, held_elsewhere
+from convt3d._convert.source import UnreadableError
 
 # relu(f(x)) is f(relu(x)) for these.
 _PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_GLOBAL_HOOKS = re.compile(r"_global_(forward|backward)_\w*hooks$")
 
 
 class NotProvedError(Exception):
     """Why one module cannot be fused with the next; the text is for the report."""
 
 
-class _OwnForwardTracer(fx.Tracer):
-    """Traces one `forward`; the modules it calls stay calls."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return True
-
-
 class ModelGraph:
-    """The calls between the modules of one model."""
+    """The calls between the modules of one model; attributes named in `ignored` are convt3d's own."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, ignored: tuple[str, ...]) -> None:
         self._names = {module: name for name, module in model.named_modules()}
         self._homes: dict[nn.Module, list[nn.Module]] = {module: [] for module in self._names}
         for module in self._names:
             for child in module._modules.values():
                 if child is not None:
                     self._homes[child].append(module)
-        self._model = model
-        self._copies: dict[nn.Module, nn.Module] | None = None
-        self._graphs: dict[nn.Module, list[fx.Graph] | NotProvedError] = {}
+        self._model, self._ignored = model, ignored
+        self._calls: dict[nn.Module, Calls | NotProvedError] = {}
+        self._held: dict[nn.Module, str] | NotProvedError | None = None
 
     def follower(self, module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
         """The module of one of the `wanted` types that directly follows `module`; None where another thing follows.
@@ -60,207 +50,185 @@ class ModelGraph:
         Raises:
             NotProvedError: it cannot be proved, or something else reads what is between the two.
         """
-        found = self._next(module, wanted)
-        while found is not None and type(found) not in wanted:
+        inside = [module]  # all modules whose input or output is a value in between, and the two
+        found: nn.Module | None = module
+        while True:
+            assert found is not None
+            found = self._next(found, wanted, inside)
+            if found is None:
+                return None
+            if type(found) in wanted:
+                break
             if type(found) is not nn.Identity:
                 wanted = tuple(cls for cls in wanted if cls is nn.ReLU)
-            found = self._next(found, wanted)
+        for other in dict.fromkeys(inside):
+            self._check_module(other)
+        for other in dict.fromkeys(inside):
+            self._check_above(other)
         return found
 
-    def _next(self, module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
-        """The module of one of the `wanted` types, or one that a ReLU can be moved past, that directly follows."""
-        inside = [module]  # the modules whose output is that of `module`, inwards to outwards
-        while True:
-            producer = inside[-1]
-            caller = self._caller(producer, inside)
+    def _next(
+        self, module: nn.Module, wanted: tuple[type[nn.Module], ...], inside: list[nn.Module]
+    ) -> nn.Module | None:
+        """What follows: of one of the `wanted` types, or one that a ReLU can be moved past."""
+        producer, consumer = module, None
+        while consumer is None:
+            caller = self._caller(producer)
             if caller is None:
                 return None
-            graphs = self._own_graphs(caller)
-            calls = [node for graph in graphs for node in self._calls(caller, graph, producer)]
-            if not calls:
-                raise NotProvedError(f"forward of {self._title(caller)} does not call {self._title(producer)}")
-            if not all(self._returned(graph) in calls for graph in graphs) or any(
-                len(call.users) != 1 for call in calls
-            ):
+            if not _is_sequential(caller):
+                consumer = self._following_call(caller, producer, wanted)
+                if consumer is None:
+                    return None
                 break
-            inside.append(caller)
-        consumer = self._reader(caller, calls, wanted)
-        if consumer is None:
-            return None
-        uses = [node for graph in graphs for node in self._calls(caller, graph, consumer)]
-        if len(uses) != len(calls):  # each call has one reader, so that others would read something else
-            raise NotProvedError(f"{self._title(consumer)} is called in another place too")
-        home = caller
-        while True:
+            children = list(caller._modules.values())
+            position = children.index(producer) + 1
+            if position < len(children):
+                consumer = children[position]
+            else:
+                inside.append(caller)
+                producer = caller
+        while _is_sequential(consumer) and consumer._modules:
             inside.append(consumer)
-            if self._caller(consumer, inside) is not home:
-                raise NotProvedError(
-                    f"forward of {self._title(home)} reaches into another module for {self._title(consumer)}"
-                )
-            if type(consumer) in (*wanted, *_PASSING):
-                break
-            first = self._first(consumer)
-            if first is None:
-                return None
-            home, consumer = consumer, first
-        self._check_hooks(module, inside)
-        self._check_outside(caller, inside)
+            consumer = next(iter(consumer._modules.values()))
+            assert consumer is not None
+        if type(consumer) not in (*wanted, *_PASSING):
+            return None
+        inside.append(consumer)
         return consumer
 
     def _title(self, module: nn.Module) -> str:
         name = self._names[module]
         return f"{name} ({type(module).__name__})" if name else f"the model ({type(module).__name__})"
 
-    def _caller(self, module: nn.Module, inside: list[nn.Module]) -> nn.Module | None:
-        """The module whose `forward` calls this one: its home, past lists, which are added to `inside`."""
-        while True:
-            homes = self._homes[module]
-            if len(homes) > 1:
-                raise NotProvedError(f"{self._title(module)} is registered in more than one place")
-            if not homes:
-                return None
-            home = homes[0]
-            if type(home).forward is not nn.Module.forward:
-                return home
-            inside.insert(0, home)
-            module = home
+    def _home(self, module: nn.Module) -> nn.Module | None:
+        homes = self._homes[module]
+        if len(homes) > 1:
+            raise NotProvedError(f"{self._title(module)} is registered in more than one place")
+        return homes[0] if homes else None
 
-    def _calls(self, caller: nn.Module, graph: fx.Graph, module: nn.Module) -> list[fx.Node]:
-        return [node for node in graph.nodes if self._callee(caller, node) is module]
+    def _caller(self, module: nn.Module) -> nn.Module | None:
+        """The module whose `forward` calls this one: its home, past lists."""
+        home = self._home(module)
+        while home is not None and not has_forward(home):
+            home = self._home(home)
+        return home
 
-    def _callee(self, caller: nn.Module, node: Any) -> nn.Module | None:
-        if not isinstance(node, fx.Node) or node.op != "call_module":
+    def _following_call(
+        self, caller: nn.Module, producer: nn.Module, wanted: tuple[type[nn.Module], ...]
+    ) -> nn.Module | None:
+        """The one module that reads the output of each call of `producer`, and reads nothing else."""
+        calls = self._own_calls(caller)
+        title, name = self._title(caller), self._title(producer)
+        if producer in calls.escaped:
+            raise NotProvedError(f"forward of {title} {calls.escaped[producer]}")
+        followers = calls.followers.get(producer, set())
+        modules = [follower for follower in followers if follower is not None]
+        if len(followers) == 1 and modules:
+            if calls.leaders[modules[0]] == {producer}:
+                return modules[0]
+            if self._leads_to(modules[0], wanted):
+                raise NotProvedError(f"forward of {title} calls {self._title(modules[0])} in another place too")
             return None
-        return caller.get_submodule(str(node.target))
-
-    @staticmethod
-    def _returned(graph: fx.Graph) -> Any:
-        return next(node for node in graph.nodes if node.op == "output").args[0]
-
-    def _reader(self, caller: nn.Module, calls: list[fx.Node], wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
-        """The one module that reads all the calls, and nothing but them."""
-        readers = {self._callee(caller, user) for call in calls for user in call.users}
-        if nn.ReLU in wanted and any(
-            user.target in _RELUS.get(user.op, set()) for call in calls for user in call.users
-        ):
-            raise NotProvedError(
-                f"forward of {self._title(caller)} calls ReLU as a function, which is not a module to replace"
-            )
-        if len(readers) == 1:
-            (reader,) = readers
-            if reader is not None and all(
-                user.args == (call,) and not user.kwargs for call in calls for user in call.users
-            ):
-                return reader
-        if any(type(reader) in wanted for reader in readers):
-            raise NotProvedError(f"forward of {self._title(caller)} reads the values in between in more than one place")
+        if nn.ReLU in wanted and producer in calls.relu_functions:
+            raise NotProvedError(f"forward of {title} calls ReLU as a function, which is not a module to replace")
+        for reader in (*modules, *calls.read_by.get(producer, ())):
+            if self._leads_to(reader, wanted):
+                raise NotProvedError(
+                    f"forward of {title} is not seen to pass the output of {name} to {self._title(reader)} alone"
+                )
         return None
 
-    def _first(self, module: nn.Module) -> nn.Module | None:
-        """The module that alone reads the first argument of `forward`."""
-        if not module._modules or (
-            type(module).__module__.startswith("torch.nn.modules.") and not isinstance(module, nn.Sequential)
-        ):
-            return None
-        found: set[nn.Module | None] = set()
-        for graph in self._own_graphs(module):
-            argument = next((node for node in graph.nodes if node.op == "placeholder"), None)
-            users = list(argument.users) if argument is not None else []
-            if len(users) != 1 or users[0].args != (argument,) or users[0].kwargs:
-                return None
-            first = self._callee(module, users[0])
-            if first is None:
-                return None
-            found.add(first)
-            if len(self._calls(module, graph, first)) != 1:
-                raise NotProvedError(f"{self._title(first)} is called in another place too")
-        return found.pop() if len(found) == 1 else None
+    @staticmethod
+    def _leads_to(module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> bool:
+        first: nn.Module | None = module
+        while first is not None and _is_sequential(first) and first._modules:
+            first = next(iter(first._modules.values()))
+        return type(first) in wanted
 
-    def _check_hooks(self, module: nn.Module, inside: list[nn.Module]) -> None:
-        for other in inside:
-            hooks = [other._forward_hooks, other._backward_hooks, other._backward_pre_hooks]
-            if other is not module:  # what goes into the first one stays as it is
-                hooks.append(other._forward_pre_hooks)
-            if any(hooks):
-                raise NotProvedError(f"a hook on {self._title(other)} may read the values in between")
-
-    def _check_outside(self, caller: nn.Module, inside: list[nn.Module]) -> None:
-        """Nobody above `caller` reaches into it."""
-        above: nn.Module | None = caller
-        while above is not None:
-            holders: list[nn.Module] = []
-            above = self._caller(above, holders)
-            if above is None:
-                return
-            for graph in self._own_graphs(above):
-                for node in graph.nodes:
-                    if self._callee(above, node) in inside:
-                        raise NotProvedError(f"forward of {self._title(above)} calls {node.target} directly")
-
-    def _own_graphs(self, module: nn.Module) -> list[fx.Graph]:
-        if module not in self._graphs:
+    def _own_calls(self, module: nn.Module) -> Calls:
+        if module not in self._calls:
             try:
-                self._graphs[module] = self._trace(module)
-            except NotProvedError as error:
-                self._graphs[module] = error
-        graphs = self._graphs[module]
-        if isinstance(graphs, NotProvedError):
-            raise graphs
-        return graphs
+                if reason := changed_call(module):
+                    raise UnreadableError(reason)
+                self._calls[module] = read_calls(module)
+            except UnreadableError as error:
+                self._calls[module] = NotProvedError(f"forward of {self._title(module)} cannot be followed: {error}")
+        calls = self._calls[module]
+        if isinstance(calls, NotProvedError):
+            raise calls
+        return calls
 
-    def _trace(self, module: nn.Module) -> list[fx.Graph]:
-        if "forward" in vars(module):
-            raise NotProvedError(f"forward of {self._title(module)} was replaced on the object")
-        if self._copies is None:
-            self._copies = self._copy()
-        traced = self._copies[module]
-        graphs = []
-        failure = None
-        try:
-            with torch.random.fork_rng(devices=[]):
-                for training, choice in itertools.product((True, False), _choices(traced)):
-                    nn.Module.train(traced, training)
-                    graphs.append(_OwnForwardTracer().trace(traced, choice))
-        except Exception as error:  # the model's own code runs here
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            failure = NotProvedError(f"forward of {self._title(module)} cannot be traced: {reason}")
-        if any(_holds_proxy(value) for part in traced.modules() for value in vars(part).values()):
-            self._copies = None  # other modules could find these values there
-            failure = failure or NotProvedError(f"forward of {self._title(module)} keeps tensors on a module")
-        if failure is not None:
-            raise failure
-        return graphs
+    def _check_module(self, module: nn.Module) -> None:
+        """Calling it runs the `forward` of its class and nothing else, and only its home holds it."""
+        title = self._title(module)
+        self._home(module)
+        if reason := changed_call(module):
+            raise NotProvedError(f"{title}: {reason}")
+        if _is_patched(type(module)):
+            raise NotProvedError(f"{title}: forward of the class was replaced")
+        if any(_GLOBAL_HOOKS.match(name) and hooks for name, hooks in vars(module_globals).items()):
+            raise NotProvedError("a global hook on all modules may read the values in between")
+        if _has_hooks(module):
+            raise NotProvedError(f"a hook on {title} may read the values in between")
+        if module in self._held_elsewhere():
+            raise NotProvedError(f"{title} is also held by {self._held_elsewhere()[module]}")
 
-    def _copy(self) -> dict[nn.Module, nn.Module]:
-        """A copy of every module, so that tracing changes nothing; parameters are shared, as they are large."""
-        shared = [value for module in self._names for value in (*module._parameters.values(), *vars(module).values())]
-        memo: dict[int, Any] = {id(value): value for value in shared if isinstance(value, Tensor)}
-        try:
-            model = copy.deepcopy(self._model, memo)
-        except Exception as error:
-            raise NotProvedError(
-                f"the model cannot be copied for tracing: {str(error).partition(chr(10))[0]}"
-            ) from error
-        return dict(zip(self._names, model.modules(), strict=True))
+    def _held_elsewhere(self) -> dict[nn.Module, str]:
+        if self._held is None:
+            try:
+                self._held = held_elsewhere(self._model, self._ignored)
+            except TooManyError as error:
+                self._held = NotProvedError(str(error))
+        if isinstance(self._held, NotProvedError):
+            raise self._held
+        return self._held
 
-
-def _choices(module: nn.Module) -> list[dict[str, Any]]:
-    """What to trace with: every combination of the optional arguments, absent (their default) and present."""
-    values: dict[str, list[Any]] = {}
-    for name, parameter in inspect.signature(type(module).forward).parameters.items():
-        optional = any(word in str(parameter.annotation) for word in ("None", "Optional"))
-        if isinstance(parameter.default, bool):
-            values[name] = [True, False]
-        elif parameter.default is None or optional:
-            values[name] = [None, PH]
-    if len(values) > 6:
-        raise NotProvedError(f"it has {len(values)} optional arguments")
-    return [dict(zip(values, choice, strict=True)) for choice in itertools.product(*values.values())]
+    def _check_above(self, module: nn.Module) -> None:
+        """All that holds it, up to the model, calls it and does nothing else with it."""
+        while (caller := self._caller(module)) is not None:
+            between, other = [], module
+            while (home := self._home(other)) is not caller:
+                assert home is not None
+                between.append(home)
+                other = home
+            for container in between:
+                self._check_module(container)
+            self._check_module(caller)
+            if not _is_sequential(caller):
+                calls = self._own_calls(caller)
+                for held in (module, *between):
+                    if held in calls.escaped:
+                        raise NotProvedError(f"forward of {self._title(caller)} {calls.escaped[held]}")
+            module = caller
 
 
-def _holds_proxy(value: Any, depth: int = 4) -> bool:
-    if depth and isinstance(value, dict):
-        return any(_holds_proxy(item, depth - 1) for item in value.values())
-    if depth and isinstance(value, (list, tuple, set)):
-        return any(_holds_proxy(item, depth - 1) for item in value)
-    return isinstance(value, fx.Proxy)
+def _is_sequential(module: nn.Module | None) -> TypeGuard[nn.Sequential]:
+    """Whether it calls its children one after the other, each with the output of the one before it."""
+    return (
+        isinstance(module, nn.Sequential)
+        and not changed_call(module)
+        and type(module).forward is nn.Sequential.forward
+        and type(module).__iter__ is nn.Sequential.__iter__
+        and "_modules" in vars(module)
+        and None not in module._modules.values()
+    )
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Hooks of any kind, but for those of lazy modules and of PyTorch's norms of weights, which see no values."""
+    lazy = [getattr(vars(module).get(name), "id", None) for name in ("_load_hook", "_initialize_hook")]
+    for name, hooks in vars(module).items():
+        if "hooks" in name and isinstance(hooks, dict):
+            for key, hook in hooks.items():
+                called = getattr(hook, "hook", hook)  # load_state_dict's are wrapped
+                owner = called if isinstance(called, types.FunctionType) else type(called)
+                if key not in lazy and not str(owner.__module__).startswith("torch.nn.utils."):
+                    return True
+    return False
+
+
+def _is_patched(cls: type[nn.Module]) -> bool:
+    """Whether a class of PyTorch's has a `forward` from elsewhere."""
+    owner: Any = next(base for base in cls.__mro__ if "forward" in vars(base))
+    return bool(owner.__module__.startswith("torch.nn.modules.")) and bool(owner.forward.__module__ != owner.__module__)

@@ -6,7 +6,8 @@ PyTorch does the same where a lazy module becomes a plain one and where a module
 """
 
 import functools
-from typing import Any
+import warnings
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,9 @@ from torch.nn.utils import parametrize
 import convt3d.nn
 from convt3d import _library
 
-FUSED_MARK = "_convt3d_fused_relu"
+PARTNERS = "_convt3d_partners"  # of a layer that carries others: a tuple of them
+CARRIER = "_convt3d_carrier"  # of each of those: a tuple with the layer
+OWN_ATTRIBUTES = (PARTNERS, CARRIER)
 
 
 class PlainConvTranspose3dReLU(nn.ConvTranspose3d):
@@ -40,8 +43,78 @@ class PlainLazyConvTranspose3dReLU(nn.LazyConvTranspose3d, PlainConvTranspose3dR
     cls_to_become = PlainConvTranspose3dReLU
 
 
-class FusedReLU(nn.Identity):
+def _separating(name: str) -> Any:
+    """The method of that name that adds a hook, for modules that are not computed by themselves."""
+
+    @functools.wraps(getattr(nn.Module, name))
+    def register(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"{name} on a module that convt3d.convert fused: it and its partners are modules of their own again, so "
+            "that the hook sees what it should; to fuse them again, remove the hook and call convert again",
+            stacklevel=2,
+        )
+        separate(vars(self)[CARRIER][0] if CARRIER in vars(self) else self)
+        return getattr(type(self), name)(self, *args, **kwargs)
+
+    return register
+
+
+class Carrier:
+    """Base of layers that compute what the modules behind them did; a hook would see values after those."""
+
+    register_forward_hook = _separating("register_forward_hook")
+    register_full_backward_hook = _separating("register_full_backward_hook")
+    register_full_backward_pre_hook = _separating("register_full_backward_pre_hook")
+    register_backward_hook = _separating("register_backward_hook")
+
+    def forget(self) -> None:
+        """Drop what was kept for the partners."""
+
+
+class Carried:
+    """Base of modules that only pass on what the layer before them computed for them."""
+
+    register_forward_hook = _separating("register_forward_hook")
+    register_forward_pre_hook = _separating("register_forward_pre_hook")
+    register_full_backward_hook = _separating("register_full_backward_hook")
+    register_full_backward_pre_hook = _separating("register_full_backward_pre_hook")
+    register_backward_hook = _separating("register_backward_hook")
+    original_class: ClassVar[type[nn.Module]]
+
+
+class FusedConvTranspose3dReLU(Carrier, convt3d.nn.ConvTranspose3dReLU):
+    """:class:`convt3d.nn.ConvTranspose3dReLU` in the place of a layer and the ReLU module that follows it."""
+
+
+class FusedLazyConvTranspose3dReLU(Carrier, convt3d.nn.LazyConvTranspose3dReLU):
+    """Becomes a :class:`FusedConvTranspose3dReLU` at its first call."""
+
+    cls_to_become = FusedConvTranspose3dReLU
+
+
+class FusedReLU(Carried, nn.Identity):
     """In the place of a ReLU that the layer before it computes."""
+
+    original_class = nn.ReLU
+
+
+def carry(layer: nn.Module, core: type[nn.Module], partners: dict[nn.Module, type[nn.Module]]) -> None:
+    """Let a layer run `core`, which computes its partners as well; those get the classes beside them."""
+    set_core_class(layer, core)
+    # Tuples, as modules would become children; copies and pickles of the model keep them together.
+    vars(layer)[PARTNERS] = tuple(partners)
+    for partner, cls in partners.items():
+        partner.__class__ = cls
+        vars(partner)[CARRIER] = (layer,)
+
+
+def separate(layer: Any) -> None:
+    """Undo :func:`carry`: convt3d still computes the layer, and each partner works again."""
+    for partner in vars(layer).pop(PARTNERS):
+        partner.__class__ = partner.original_class
+        del vars(partner)[CARRIER]
+    layer.forget()
+    set_core_class(layer, WITHOUT_RELU.get(core_class(layer), convt3d.nn.ConvTranspose3d))
 
 
 OURS: dict[type[nn.Module], type[nn.Module]] = {
@@ -52,8 +125,8 @@ OURS: dict[type[nn.Module], type[nn.Module]] = {
 }
 PLAIN = {ours: plain for plain, ours in OURS.items()}
 WITH_RELU: dict[type[nn.Module], type[nn.Module]] = {
-    convt3d.nn.ConvTranspose3d: convt3d.nn.ConvTranspose3dReLU,
-    convt3d.nn.LazyConvTranspose3d: convt3d.nn.LazyConvTranspose3dReLU,
+    convt3d.nn.ConvTranspose3d: FusedConvTranspose3dReLU,
+    convt3d.nn.LazyConvTranspose3d: FusedLazyConvTranspose3dReLU,
 }
 WITHOUT_RELU = {with_relu: without for without, with_relu in WITH_RELU.items()}
 
@@ -77,7 +150,7 @@ def _core_of(written: type[nn.Module]) -> type[nn.Module] | None:
     for cls in written.__mro__:
         if "_convt3d_core_class" in vars(cls):
             return cls._convt3d_core_class
-        if cls in OURS or cls in PLAIN:
+        if cls in OURS or cls in PLAIN or cls in WITHOUT_RELU:
             return cls
         if "forward" in vars(cls):
             return None
@@ -87,8 +160,11 @@ def _core_of(written: type[nn.Module]) -> type[nn.Module] | None:
 def set_core_class(module: nn.Module, core: type[nn.Module]) -> None:
     """Make the module run `forward` of `core`; subclasses and parametrizations stay on top of it."""
     written = written_class(module)
-    replaced = {*OURS, *PLAIN, *WITH_RELU.values()}
-    cls = core if written in replaced or written.__module__.startswith("convt3d._convert") else _joined(written, core)
+    cls = (
+        core
+        if written in OURS or written in PLAIN or written.__module__.startswith("convt3d._convert")
+        else _joined(written, core)
+    )
     if parametrize.is_parametrized(module):
         # A class of this one module, and of its copies: hence a new one.
         parametrized = type(module)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from torch import nn
 
 Action = Literal["converted", "fused", "folded", "kept", "left", "reverted"]
+
+_HINT = (
+    "convt3d.convert and convt3d.revert change the model in place and return a report; write "
+    "`report = convt3d.convert(model)` and go on with `model`"
+)
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,8 @@ class Layer:
             ``"folded"`` (so, with the BatchNorm that follows it and the ReLU after that, if any), ``"kept"`` (it was a
             module of convt3d already), ``"left"`` (as it was) or ``"reverted"`` (plain PyTorch now).
         partners: the names of the modules that it was fused with.
+        torch_ms: measured time of its calls with PyTorch's kernels; None where `convert` got no example.
+        convt3d_ms: the same with convt3d's.
         note: why it was left, or not fused; empty where there is nothing to say.
     """
 
@@ -25,13 +34,28 @@ class Layer:
     action: Action
     partners: tuple[str, ...] = ()
     note: str = ""
+    torch_ms: float | None = None
+    convt3d_ms: float | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`convt3d.convert` or :func:`convt3d.revert` did; `print(report)` shows it as a table."""
+    """What :func:`convt3d.convert` or :func:`convt3d.revert` did; `print(report)` shows it as a table.
+
+    It is no module: using it as one is an error that says what to write.
+    """
 
     layers: tuple[Layer, ...]
+
+    if not TYPE_CHECKING:  # type checkers say by themselves what a report has not
+
+        def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+            """Raises TypeError, as `model = convert(model)` gives no model."""
+            raise TypeError(f"a report cannot be called: {_HINT}")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{text}: {_HINT}" if hasattr(nn.Module, name) else text, name=name, obj=self)
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The layers with one of these actions."""
@@ -40,15 +64,19 @@ class Report:
     def __str__(self) -> str:
         if not self.layers:
             return "no transposed 3D convolution in the model"
-        rows = [("layer", "action", "with", "note")]
-        rows += [
-            (layer.name or "(the model)", layer.action, ", ".join(layer.partners) or "-", layer.note)
-            for layer in self.layers
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        lines = [
-            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
-        ]
+        measured = any(layer.torch_ms is not None for layer in self.layers)
+        rows = [["layer", "action", "with", *(("torch ms", "convt3d ms") if measured else ()), "note"]]
+        for layer in self.layers:
+            times = [_milliseconds(layer.torch_ms), _milliseconds(layer.convt3d_ms)] if measured else []
+            rows.append(
+                [layer.name or "(the model)", layer.action, ", ".join(layer.partners) or "-", *times, layer.note]
+            )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         counts = {action: len(self.names(action)) for action in dict.fromkeys(layer.action for layer in self.layers)}
         lines.append(", ".join(f"{count} {action}" for action, count in counts.items()))
         return "\n".join(line.rstrip() for line in lines)
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,9 +1,15 @@
-"""Measures recorded calls on their GPU: convt3d beside cuDNN, with the clock of the benchmark."""
+"""Measures recorded calls: convt3d beside PyTorch, which is cuDNN on a GPU.
+
+On a GPU with the clock of the benchmark; on the CPU with the host's.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import TYPE_CHECKING
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -21,19 +27,24 @@ if TYPE_CHECKING:
 
     from convt3d._explain.recording import RecordedCall
 
-Times = tuple["float | None", "float | None", str]  # of convt3d, of cuDNN, and why one is missing
+_HOST_CALLS, _HOST_BUDGET_MS = 20, 200.0
+Times = tuple["float | None", "float | None", str]  # of convt3d, of PyTorch, and why one is missing
 
 
 class Measurements:
-    """Times of calls; equal calls are measured once."""
+    """Times of calls; equal calls are measured once.
 
-    def __init__(self) -> None:
+    With `training`, of the forward and all gradients together; with `on_host`, of calls on the CPU too.
+    """
+
+    def __init__(self, *, training: bool = False, on_host: bool = False) -> None:
+        self._training, self._on_host = training, on_host
         self._known: dict[object, Times] = {}
         self._timers: dict[torch.device, Timer] = {}
 
     def times(self, call: RecordedCall) -> Times:
-        """Milliseconds of convt3d and of cuDNN, None with a reason where there is none."""
-        if reason := _why_not(call):
+        """Milliseconds of convt3d and of PyTorch, None with a reason where there is none."""
+        if reason := _why_not(call, on_host=self._on_host):
             return None, None, f"not measured: {reason}"
         layouts = tuple((t.shape, t.stride(), t.dtype) for t in _tensors(call) if t is not None)
         key = (call.relu, layouts, str(call.parameters), call.device)
@@ -44,17 +55,26 @@ class Measurements:
     def _measured(self, call: RecordedCall) -> Times:
         reasons = []
         results: list[float | None] = []
-        for name, prepare in (("convt3d", _convt3d), ("cuDNN", _cudnn)):
+        for name, prepare, gradients in (
+            ("convt3d", _convt3d, _convt3d_gradients),
+            ("cuDNN" if call.device.type == "cuda" else "torch", _torch, _torch_gradients),
+        ):
             milliseconds = None
             try:
-                with torch.cuda.device(call.device), torch.no_grad(), exhaustive_cudnn():
+                with _current(call.device), torch.no_grad(), exhaustive_cudnn():
                     operands = [None if tensor is None else _random(tensor, call.device) for tensor in _tensors(call)]
-                    milliseconds = self._timer(call.device).time(prepare(call, operands))[0]
+                    timed = prepare(call, operands)
+                    if self._training:
+                        timed = _step(timed, gradients(call, operands))
+                    milliseconds = self._time(call.device, timed)
             except Exception as failure:  # what fails is reported, and the rest of the table still shown
                 first_line = (str(failure).strip().splitlines() or [""])[0]
                 reasons.append(f"{name} not measured: {type(failure).__name__}: {first_line[:200]}")
             results.append(milliseconds)
         return results[0], results[1], "; ".join(reasons)
+
+    def _time(self, device: torch.device, timed: Callable[[], Tensor]) -> float:
+        return self._timer(device).time(timed)[0] if device.type == "cuda" else _host_time(timed)
 
     def _timer(self, device: torch.device) -> Timer:
         """The timer of the current device, once its clocks have risen."""
@@ -65,7 +85,26 @@ class Measurements:
         return self._timers[device]
 
 
-def _why_not(call: RecordedCall) -> str:
+def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+def _host_time(timed: Callable[[], Tensor]) -> float:
+    """Milliseconds of one call on the CPU: the median."""
+    timed()
+    times: list[float] = []
+    while len(times) < _HOST_CALLS and (len(times) < 3 or sum(times) < _HOST_BUDGET_MS):
+        start = time.perf_counter()
+        timed()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
+def _why_not(call: RecordedCall, *, on_host: bool) -> str:
+    if call.precision is None:
+        return f"its dtype is {str(call.input.dtype).removeprefix('torch.')}"
+    if on_host and call.device.type == "cpu":
+        return "the batch is empty" if call.input.numel() == 0 else ""
     if call.device.type != "cuda":
         return f"it is on the device {call.device.type}"
     if build_info().cuda is None:
@@ -93,6 +132,49 @@ def _convt3d(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], 
     )
 
 
-def _cudnn(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], Tensor]:
+def _torch(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], Tensor]:
     convolution: Callable[[], Tensor] = functools.partial(F.conv_transpose3d, *operands, *call.parameters)  # type: ignore[arg-type]
     return (lambda: F.relu(convolution(), inplace=True)) if call.relu else convolution
+
+
+def _step(forward: Callable[[], Tensor], gradients: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
+    """A call and its gradients; the call's own output stands for that of its gradient, as the values do not matter."""
+    return lambda: gradients(forward())
+
+
+def _convt3d_gradients(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
+    input, weight, bias = operands
+    kernel_size = call.weight.shape[2:]
+
+    def gradients(grad_output: Tensor) -> Tensor:
+        if bias is not None:
+            ops.conv_transpose3d_bias_grad(grad_output)
+        ops.conv_transpose3d_input_grad(grad_output, weight, None, *call.parameters)
+        weight_grad: Tensor = ops.conv_transpose3d_weight_grad(grad_output, input, kernel_size, None, *call.parameters)
+        return weight_grad
+
+    return gradients
+
+
+def _torch_gradients(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
+    input, weight, bias = operands
+    stride, padding, output_padding, groups, dilation = call.parameters
+    sizes = None if bias is None else list(bias.shape)
+
+    def gradients(grad_output: Tensor) -> Tensor:
+        results: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            grad_output,
+            input,
+            weight,
+            sizes,
+            stride,
+            padding,
+            dilation,
+            True,
+            output_padding,
+            groups,
+            [True, True, bias is not None],
+        )
+        return results[1]
+
+    return gradients

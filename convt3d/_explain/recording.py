@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from convt3d._convert.conversion import unwrapped
 from convt3d._explain.call import DTYPES, precision_of, without_data
 from convt3d._registry import ops
+from convt3d._wrappers import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,11 +39,14 @@ class RecordedCall:
     precision: str | None  # as PyTorch's switches are at the call; None where convt3d has none for the dtype
 
 
-def record(model: nn.Module, example_input: Any) -> list[RecordedCall]:
-    """The calls of one run in eval mode without gradients, which leaves modes and hooks as they were."""
+def record(model: nn.Module, example_input: Any, function: str = "convt3d.explain") -> list[RecordedCall]:
+    """The calls of one run in eval mode without gradients, which leaves modes and hooks as they were.
+
+    `function` is what errors name.
+    """
     if not isinstance(example_input, (Tensor, tuple)):
         raise TypeError(
-            "convt3d.explain: the example of a model must be a tensor or a tuple of its positional arguments, got "
+            f"{function}: the example of a model must be a tensor or a tuple of its positional arguments, got "
             f"{type(example_input).__name__}"
         )
     args = example_input if isinstance(example_input, tuple) else (example_input,)
@@ -51,8 +54,8 @@ def record(model: nn.Module, example_input: Any) -> list[RecordedCall]:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(tensor):
             raise RuntimeError(
-                f"convt3d.explain: {prefix}{name} has no values yet, and explaining must not change the model: call "
-                "the model once before"
+                f"{function}: {prefix}{name} has no values yet, and running an example must not change the model: "
+                "call the model once before"
             )
     names: list[str] = []  # of the modules whose forward is running, from the outermost in
     recorder = _Recorder(names)
@@ -136,9 +139,9 @@ def _names_tracked(model: nn.Module, prefix: str, names: list[str]) -> Iterator[
         for name, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its calls count as the caller's
                 continue
-            handles = (
-                module.register_forward_pre_hook(enter(prefix + name), prepend=True),
-                module.register_forward_hook(leave, always_call=True),
+            handles = (  # of nn.Module, as fused modules of convt3d have methods of their own, which separate them
+                nn.Module.register_forward_pre_hook(module, enter(prefix + name), prepend=True),
+                nn.Module.register_forward_hook(module, leave, always_call=True),
             )
             for handle in handles:
                 stack.callback(handle.remove)
