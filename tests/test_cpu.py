@@ -104,3 +104,29 @@ def test_stride_too_large_for_onednn(dtype: torch.dtype) -> None:
     program = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
     program += f"import test_cpu\ntest_cpu._check_large_strides({dtype})"
     assert run_python(program, timeout=120).split() == [problem.name for problem in LARGE_STRIDES]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 24])
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+def test_weight_whose_single_column_was_expanded(dtype: torch.dtype, groups: int) -> None:
+    """A stride of 0 along a width of one element; PyTorch's grouped float32 convolution is wrong there."""
+    problem = Problem(
+        "one_column",
+        2,
+        4 * groups,
+        6 * groups,
+        (1, 2, 4),
+        (2, 2, 1),
+        (2, 2, 1),
+        (0, 1, 0),
+        (0, 1, 0),
+        (1, 3, 1),
+        groups,
+    )
+    input, weight, bias = problem.tensors(dtype, "cpu", "NDHWC", integers=True)
+    expanded = weight[..., :1].expand(weight.shape).as_strided(weight.shape, (*weight.stride()[:4], 0))
+    grad_output = problem.grad_output(dtype, "cpu", "NDHWC", integers=True)
+    output = convt3d.conv_transpose3d(input, expanded, bias, **problem.parameters)
+    assert torch.equal(output, reference.forward(problem, input, weight, bias).to(dtype))
+    input_grad = torch.ops.convt3d.conv_transpose3d_input_grad(grad_output, expanded, None, **problem.parameters)
+    assert torch.equal(input_grad, reference.gradients(problem, grad_output, input, weight)[0].to(dtype))

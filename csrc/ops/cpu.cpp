@@ -80,6 +80,20 @@ Tensor computable(const Problem& problem, const Tensor& tensor) {
   return torch::stable::to(tensor, is_float64 || !fits_onednn(problem) ? ScalarType::Double : ScalarType::Float);
 }
 
+// A 5-D operand as ATen is given it: computable, and dense. oneDNN's grouped convolutions read a channels-last weight
+// wrongly whose width of one element has a stride of 0, as `expand` leaves it (oneDNN 3.12 in torch 2.13), and they
+// copy what is not dense themselves.
+Tensor operand(const char* op, const Problem& problem, const Tensor& tensor) {
+  const Tensor converted = computable(problem, tensor);
+  const Int5 sizes = sizes_of(converted);
+  const Int5 strides = strides_of(converted);
+  const MemoryFormat format = suggest_memory_format(sizes, strides);
+  if (strides == dense_strides(sizes, format)) return converted;
+  Tensor dense = allocate(op, sizes, format, converted);
+  torch::stable::copy_(dense, converted);
+  return dense;
+}
+
 // ATen's result as the operator's: it may be of a wider dtype, larger than `sizes` at the end of each dimension, and in
 // another memory format. The operand `like` has the dtype.
 Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFormat format, const Tensor& like) {
@@ -154,7 +168,7 @@ Tensor shifted(const char* op, const UnpaddedWeightGrad& unpadded, const Tensor&
     has_zeros |= begin[axis] > 0 || end < length;
     sizes[axis + 2] = length;
   }
-  if (!has_zeros) return computable(unpadded.problem, source);
+  if (!has_zeros) return operand(op, unpadded.problem, source);
   const Tensor extended = zeroed(allocate(op, sizes, format, input));
   Tensor inner = extended;
   for (int dim = 2; dim < 5; ++dim) inner = torch::stable::narrow(inner, dim, begin[dim - 2], source.size(dim));
@@ -172,7 +186,7 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
   if (problem.batch == 0) return allocate(op, sizes, format, input);
   const Problem asked = with_least_stride(problem);
   const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(asked, *bias)) : std::nullopt;
-  Tensor output = call_aten<1>(op, "aten::convolution", "", computable(asked, input), computable(asked, weight),
+  Tensor output = call_aten<1>(op, "aten::convolution", "", operand(op, asked, input), operand(op, asked, weight),
                                computable_bias, list(asked.stride), list(problem.padding), list(problem.dilation),
                                /*transposed=*/true, list(problem.output_padding), problem.groups)[0];
   if (activation == Activation::kRelu) output = call_aten<1>(op, "aten::relu_", "", output)[0];
@@ -189,7 +203,7 @@ Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tens
   // (which a larger dilation allows) gives that convolution room for more positions than the input had.
   const Problem asked = with_least_stride(problem);
   const Tensor grad_input = call_aten<1>(
-      op, "aten::convolution", "", computable(asked, mask(op, grad_output, relu_output)), computable(asked, weight),
+      op, "aten::convolution", "", operand(op, asked, mask(op, grad_output, relu_output)), operand(op, asked, weight),
       std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
       /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
   return conform(op, grad_input, sizes, format, grad_output);
@@ -208,7 +222,7 @@ Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Ten
   for (int axis = 0; axis < 3; ++axis) {
     met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
   }
-  met_input = computable(asked, met_input);
+  met_input = operand(op, asked, met_input);
   const Tensor met_grad_output = shifted(op, unpadded, mask(op, grad_output, relu_output), format, met_input);
   // ATen reads only the size of this weight: its gradient does not depend on its value.
   const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
