@@ -33,7 +33,7 @@ class Bug:
     """`old`, which a file has once, becomes `new`, where BUG is true while the bug is at work."""
 
     name: str
-    file: str  # of csrc/kernels/
+    file: str  # of csrc/kernels/ or csrc/
     old: str
     new: str
     options: str = "--engine halo"  # the emulator's, of the cases that should find it
@@ -205,9 +205,9 @@ BUGS = [
         "--operator input_grad",
     ),
     # On the host
-    Bug("planes: rows apart", "engine.cuh", "if (stride.h != size[2])", "if (!BUG && stride.h != size[2])"),
-    Bug("stored boxes: size", "engine.cuh", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
-    Bug("alignment", "engine.cuh", "size * sizeof(T)) == 0;", "size * sizeof(T)) % (BUG ? 1 : 16) == 0;"),
+    Bug("planes: rows apart", "halo_boxes.cpp", "if (h != size[2]) return", "if (!BUG && h != size[2]) return"),
+    Bug("stored boxes: size", "halo_boxes.cpp", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
+    Bug("alignment", "access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]
 
 
@@ -219,15 +219,16 @@ def copied_tree(folder: Path) -> Path:
     kernels = folder / "csrc" / "kernels"
     (kernels / "planted.h").write_text(SWITCH, encoding="utf-8")
     for number, bug in enumerate(BUGS):
-        path = kernels / bug.file
+        path = next(path for path in (kernels / bug.file, folder / "csrc" / bug.file) if path.exists())
         text = path.read_text(encoding="utf-8")
         if text.count(bug.old) != 1:
             raise SystemExit(f"{bug.name}: {bug.file} has {text.count(bug.old)} times {bug.old!r}, not once")
         text = text.replace(bug.old, bug.new.replace("BUG", f"planted({number})"))
         include = '#include "kernels/planted.h"\n'
-        path.write_text(
-            text if include in text else text.replace("#pragma once\n", f"#pragma once\n{include}", 1), encoding="utf-8"
-        )
+        if include not in text:
+            once = "#pragma once\n"
+            text = text.replace(once, once + include, 1) if once in text else include + text
+        path.write_text(text, encoding="utf-8")
     return folder
 
 
