@@ -23,7 +23,7 @@ settings.register_profile(
 settings.load_profile("convt3d")
 
 _NEEDS_CUDA = "needs a CUDA device"
-_NEEDS_KERNELS = ("needs a build of convt3d with CUDA kernels", "needs cuobjdump")
+_NEEDS_KERNELS = ("needs a build of convt3d with CUDA kernels", "needs cuobjdump", "needs g++")
 _WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its worker processes
 
 
@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{skipped} GPU tests SKIPPED: {_why_no_cuda()}", yellow=True, bold=True)
     for report in terminalreporter.stats.get("skipped", []):
         if any(need in str(report.longrepr) for need in _NEEDS_KERNELS):
-            terminalreporter.write_line(f"1 test of the machine code SKIPPED: {report.nodeid}", yellow=True, bold=True)
+            terminalreporter.write_line(f"1 test of the kernels SKIPPED: {report.nodeid}", yellow=True, bold=True)
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

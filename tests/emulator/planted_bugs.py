@@ -33,7 +33,7 @@ class Bug:
     """`old`, which a file has once, becomes `new`, where BUG is true while the bug is at work."""
 
     name: str
-    file: str  # of csrc/kernels/
+    file: str  # of csrc/kernels/ or csrc/
     old: str
     new: str
     options: str = "--engine halo"  # the emulator's, of the cases that should find it
@@ -54,14 +54,24 @@ BUGS = [
         "chunk.origin.shift(kChannels);",
         "BUG ? 0 : chunk.origin.shift(kChannels);",
     ),
-    Bug("boxes: whole pieces", "halo_transposer.cuh", "left >= kChannels)", "left >= kChannels - BUG)"),
+    Bug(
+        "boxes: last channel",
+        "halo_transposer.cuh",
+        "store_box<false>(chunk, at, left);",
+        "store_box<false>(chunk, at, left - BUG);",
+    ),
     Bug("planes: height", "halo_planes.cuh", "plan.halo[1] + h - low_h)", "plan.halo[1] + h - (BUG ? 0 : low_h))"),
-    Bug("planes: zeros", "halo_planes.cuh", "first < plan_.zero_entries;", "first < plan_.zero_entries - BUG * 8;"),
+    Bug(
+        "planes: zeros",
+        "halo_planes.cuh",
+        "first < plan_.zero_entries;",
+        "first < plan_.zero_entries - BUG * kHaloWordsInFlight * lanes;",
+    ),
     Bug(
         "two terms: copied",
         "halo_loader.cuh",
         "kHaloSplitThreads < pieces) low",
-        "kHaloSplitThreads < pieces - BUG) low",
+        "kHaloSplitThreads < (BUG ? pieces / 2 : pieces)) low",
     ),
     Bug("two terms: stored", "halo_loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
     Bug("packed weight", "pack_halo_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
@@ -195,9 +205,9 @@ BUGS = [
         "--operator input_grad",
     ),
     # On the host
-    Bug("planes: rows apart", "engine.cuh", "if (stride.h != size[2])", "if (!BUG && stride.h != size[2])"),
-    Bug("stored boxes: size", "engine.cuh", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
-    Bug("alignment", "engine.cuh", "size * sizeof(T)) == 0;", "size * sizeof(T)) % (BUG ? 1 : 16) == 0;"),
+    Bug("planes: rows apart", "halo_boxes.cpp", "if (h != size[2]) return", "if (!BUG && h != size[2]) return"),
+    Bug("stored boxes: size", "halo_boxes.cpp", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
+    Bug("alignment", "access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]
 
 
@@ -209,15 +219,16 @@ def copied_tree(folder: Path) -> Path:
     kernels = folder / "csrc" / "kernels"
     (kernels / "planted.h").write_text(SWITCH, encoding="utf-8")
     for number, bug in enumerate(BUGS):
-        path = kernels / bug.file
+        path = next(path for path in (kernels / bug.file, folder / "csrc" / bug.file) if path.exists())
         text = path.read_text(encoding="utf-8")
         if text.count(bug.old) != 1:
             raise SystemExit(f"{bug.name}: {bug.file} has {text.count(bug.old)} times {bug.old!r}, not once")
         text = text.replace(bug.old, bug.new.replace("BUG", f"planted({number})"))
         include = '#include "kernels/planted.h"\n'
-        path.write_text(
-            text if include in text else text.replace("#pragma once\n", f"#pragma once\n{include}", 1), encoding="utf-8"
-        )
+        if include not in text:
+            once = "#pragma once\n"
+            text = text.replace(once, once + include, 1) if once in text else include + text
+        path.write_text(text, encoding="utf-8")
     return folder
 
 
