@@ -21,17 +21,25 @@ __all__ = [
     "conv_transpose3d_relu",
     "convert",
     "explain",
+    "library_path",
     "nn",
+    "ops",
     "revert",
 ]
 
 if not _checkout.use_installed_package():
     try:
-        from convt3d import nn
+        from convt3d import nn, ops
         from convt3d._convert import Layer, Report, convert, revert
         from convt3d._explain import ExplainedCall, Explanation, ModelExplanation, explain
+        from convt3d._library import library_path
         from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
     except ImportError:
         # `python -m convt3d.collect_env` imports the package first, and must run to say what is wrong with it.
         if _sys.argv[0] != "-m" or "convt3d.collect_env" not in _sys.orig_argv:
             raise
+
+
+def __dir__() -> list[str]:
+    """The interface, for completion: without the modules that importing it has loaded."""
+    return sorted(__all__)
