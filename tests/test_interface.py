@@ -83,10 +83,9 @@ def test_type_checkers_know_the_operators(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    first, second, summary = result.stdout.splitlines()
+    first, second = [line for line in result.stdout.splitlines() if " error: " in line]
     assert first.startswith("user.py:4: error: Unexpected keyword argument")
     assert second.startswith("user.py:5: error: Missing positional argument")
-    assert summary.startswith("Found 2 errors")
 
 
 def test_library_path_is_the_loaded_library() -> None:
