@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shutil
@@ -83,3 +84,42 @@ def test_actions_are_pinned(path: Path) -> None:
     assert uses
     for action in uses:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+def _description(readme: str, url: str) -> str:
+    """setup.py's function; to import the file would be to build."""
+    text = (ROOT / "setup.py").read_text(encoding="utf-8")
+    (function,) = [node for node in ast.parse(text).body if getattr(node, "name", "") == "description"]
+    namespace: dict[str, Any] = {"re": re}
+    exec(compile(ast.Module([function], []), "setup.py", "exec"), namespace)
+    described: str = namespace["description"](readme, url, "1.2.3")
+    return described
+
+
+def test_links_of_the_description() -> None:
+    readme = "![a picture](docs/a.svg) [a page](docs/b.md#part) [outside](https://pytorch.org) [here](#build) t[0](x)"
+    assert _description(readme, "https://example.org/convt3d/") == (
+        "![a picture](https://example.org/convt3d/raw/v1.2.3/docs/a.svg) "
+        "[a page](https://example.org/convt3d/blob/v1.2.3/docs/b.md#part) "
+        "[outside](https://pytorch.org) [here](#build) t[0](https://example.org/convt3d/blob/v1.2.3/x)"
+    )
+    assert _description(readme, "") == " a page [outside](https://pytorch.org) [here](#build) t0"
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(
+        r"https://example\.org/(?:raw|blob)/v1\.2\.3/([^)#]+)", _description(readme, "https://example.org")
+    )
+    assert len(links) > 5
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_citation_is_of_this_version() -> None:
+    assert f"\nversion: {convt3d.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_every_issue_form_asks_for_the_environment() -> None:
+    forms = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"]
+    assert len(forms) >= 2
+    assert all("python -m convt3d.collect_env" in form.read_text(encoding="utf-8") for form in forms)
