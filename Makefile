@@ -15,8 +15,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# Nothing below imports convt3d in the root of the repository, where Python would find the source folder and not the
-# installed package.
+# Nothing below imports convt3d in the root of the repository, where Python finds the source folder first, which leaves its
+# place to the installed package only where it was not built itself.
 PY := $(if $(VENV),$(abspath $(VENV))/bin/python,$(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(shell command -v $(PYTHON))))
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check
 TOOLS := PATH="$(dir $(PY)):$$PATH"
@@ -27,7 +27,9 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
     grep -xE '[0-9]+\.[0-9]+' | tr -d . | sed 's/^90$$/90a/' | sort -u | paste -sd';')
 
 PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
-CPP_SOURCES := $(shell find benchmarks csrc examples tests -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh')
+# Without what an example has compiled (examples/output/).
+CPP_SOURCES := $(shell find benchmarks csrc examples tests -name output -prune -o \
+    \( -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh' \) -print)
 
 # Threads of several test processes would wait for each other.
 TEST_THREADS = $(if $(filter-out 0,$(TEST_WORKERS)),OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1})
@@ -80,20 +82,26 @@ docs: $(if $(VENV),$(DOCS_STAMP))  ## Build the documentation site into build/si
 	NO_MKDOCS_2_WARNING=1 $(if $(VENV),$(DOCS_VENV)/bin/python,$(PY)) -m mkdocs build --strict
 
 .PHONY: clean
-clean:  ## Remove builds, caches and output/ (not the environment)
-	rm -rf build dist output *.egg-info .mypy_cache .ruff_cache .pytest_cache tests/.pytest_cache .hypothesis tests/.hypothesis
+clean:  ## Remove builds, caches and outputs (not the environment)
+	rm -rf build dist output examples/output *.egg-info .mypy_cache .ruff_cache .pytest_cache tests/.pytest_cache .hypothesis tests/.hypothesis
 	rm -f convt3d/*.so
 	find convt3d demo tests -name __pycache__ -prune -exec rm -rf {} +
 
-# A PYTHON that has torch shares it with the new environment (a virtual environment cannot: use it with VENV= instead).
+# A PYTHON that has torch shares it with the new environment. `venv` can share the base installation only; a virtual
+# environment's packages, as where one is activated, come in by a .pth file, behind those of the new environment.
+SHARED := import site; print(*("import site; site.addsitedir(%r)" % folder for folder in site.getsitepackages()), sep="\n")
 $(TORCH_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo 'convt3d needs Python >= 3.10; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || \
-	    if $(PYTHON) -c 'import sys; assert sys.prefix == sys.base_prefix; $(HAS_TORCH)' 2>/dev/null; then \
-	      echo 'creating $(VENV), which shares the torch of $(PYTHON)'; $(PYTHON) -m venv --system-site-packages $(VENV); \
-	    else \
+	    if ! $(PYTHON) -c '$(HAS_TORCH)' 2>/dev/null; then \
 	      echo 'creating $(VENV)'; $(PYTHON) -m venv $(VENV); \
+	    elif echo 'creating $(VENV), which shares the torch of $(PYTHON)'; \
+	      $(PYTHON) -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then \
+	      $(PYTHON) -m venv --system-site-packages $(VENV); \
+	    else \
+	      $(PYTHON) -m venv $(VENV); \
+	      $(PYTHON) -c '$(SHARED)' > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"; \
 	    fi
 ifeq ($(origin TORCH),file)
 	@$(PY) -c '$(HAS_TORCH)' 2>/dev/null || { echo 'installing $(TORCH)'; $(PIP_INSTALL) '$(TORCH)'; }

@@ -13,6 +13,7 @@ Environment variables:
     CONVT3D_CUDA_ARCHS  architectures instead of the release's, a semicolon list such as "80;90a"; "120+PTX" adds PTX
     CONVT3D_CPU_ONLY    1: no CUDA kernels, even where they could be built
     MAX_JOBS            compilations at a time
+    CONVT3D_PROJECT_URL where the repository is on the web, for the links of the package's description
 """
 
 import ast
@@ -55,6 +56,36 @@ def read_version() -> str:
     tree = ast.parse((ROOT / PACKAGE / "_version.py").read_text())
     values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
     return str(ast.literal_eval(values[0]))
+
+
+def description(readme: str, url: str, version: str) -> str:
+    """README.md as a package index shows it, where links into the repository lead nowhere.
+
+    With the repository's URL they lead to the files of this version's tag; without, only their words stay.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        image, words, target = match.groups()
+        if "://" in target or target.startswith("#"):
+            return match[0]
+        if not url:
+            return "" if image else words
+        return f"{image}[{words}]({url.rstrip('/')}/{'raw' if image else 'blob'}/v{version}/{target})"
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, readme)
+
+
+def project_urls(url: str, version: str) -> dict[str, str]:
+    """The links beside the description; none where the repository's URL is not known."""
+    if not url:
+        return {}
+    base = url.rstrip("/")
+    files = {"Documentation": "docs/index.md", "Changelog": "CHANGELOG.md"}
+    return {
+        "Source": base,
+        "Issues": f"{base}/issues",
+        **{name: f"{base}/blob/v{version}/{path}" for name, path in files.items()},
+    }
 
 
 def why_no_cuda() -> str | None:
@@ -159,7 +190,12 @@ def extension() -> Extension:
     return built
 
 
+PROJECT_URL = os.environ.get("CONVT3D_PROJECT_URL", "")
+
 setup(
+    long_description=description((ROOT / "README.md").read_text(encoding="utf-8"), PROJECT_URL, read_version()),
+    long_description_content_type="text/markdown",
+    project_urls=project_urls(PROJECT_URL, read_version()),
     ext_modules=[extension()],
     cmdclass={"build_ext": cpp_extension.BuildExtension},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -65,6 +65,15 @@ def load() -> None:
         raise ImportError(f"convt3d: cannot load {LIBRARY_PATH} with torch {torch.__version__}: {error}") from error
 
 
+def library_path() -> Path:
+    """The compiled library, for programs that load it without Python: opening it registers `torch.ops.convt3d.*`.
+
+    It needs libtorch 2.10 or later and no Python. A C++ program opens it with `dlopen` before it loads a model that
+    was saved with these operators.
+    """
+    return LIBRARY_PATH
+
+
 def build_info() -> BuildInfo:
     """Ask the loaded library how it was built."""
     read = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_build_info

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from typing import Any
 
 import pytest
 import torch
 
 import convt3d
+from convt3d._explain import call
 
 PARAMETERS: dict[str, Any] = {
     "stride": (2, 1, 2),
@@ -67,6 +69,29 @@ def test_engine_of_a_given_capability() -> None:
     hopper = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(9, 0))
     assert hopper.engine == convt3d.explain(*tensors(), **PARAMETERS).engine
     assert hopper.device == "compute capability 9.0 (given)"
+
+
+@pytest.mark.parametrize("capability", [(7, 0), (7, 5), (0, 9), (-9, 0)])
+def test_capability_that_no_build_serves_is_refused(capability: tuple[int, int]) -> None:
+    message = rf"device_capability must be \(8, 0\) or later, .*, got {re.escape(str(capability))}"
+    with pytest.raises(RuntimeError, match=message):
+        convt3d.explain(*tensors(), **PARAMETERS, device_capability=capability)
+    model = torch.nn.ConvTranspose3d(3, 2, 2)
+    with pytest.raises(RuntimeError, match=message):
+        convt3d.explain(model, torch.ones(1, 3, 2, 2, 2), device_capability=capability)
+
+
+@pytest.mark.parametrize("capability", [9.0, "9.0", (9,), (9, 0, 0), (9.0, 0), (True, 0)])
+def test_capability_that_is_none_is_refused(capability: Any) -> None:
+    with pytest.raises(TypeError, match="device_capability must be two ints such as") as caught:
+        convt3d.explain(*tensors(), **PARAMETERS, device_capability=capability)
+    assert str(caught.value).endswith(f"got {capability!r}")
+
+
+def test_gpu_that_no_build_serves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
+    with pytest.raises(RuntimeError, match=r"the compute capability of cuda:0 must be \(8, 0\) or later"):
+        call._device(torch.device("cuda:0"), None)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,17 @@ def test_library_is_the_only_compiled_file() -> None:
 
 def test_library_needs_only_torch_and_the_system() -> None:
     needed = {line.split("[")[1].rstrip("]") for line in readelf("--dynamic").splitlines() if "(NEEDED)" in line}
-    system = {"libc", "libm", "libdl", "librt", "libpthread", "libstdc++", "libgcc_s", "ld-linux-x86-64"}
+    system = {
+        "libc",
+        "libm",
+        "libdl",
+        "librt",
+        "libpthread",
+        "libstdc++",
+        "libgcc_s",
+        "ld-linux-x86-64",
+        "ld-linux-aarch64",
+    }
     assert {name for name in needed if name.split(".so")[0] not in system} == {"libtorch.so", "libtorch_cpu.so"}
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
+_MINIMUM_CAPABILITY = (8, 0)
 _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
 
@@ -203,10 +204,25 @@ def precision_of(dtype: torch.dtype) -> str:
     return DTYPES[dtype]
 
 
+def check_capability(capability: tuple[int, int], name: str = "device_capability") -> None:
+    """Refuse what is no compute capability, and those that no build has kernels for; `name` is what the error names."""
+    is_pair = isinstance(capability, (tuple, list)) and [type(part) for part in capability] == [int, int]
+    if not is_pair:
+        raise TypeError(f"convt3d.explain: {name} must be two ints such as (9, 0), got {capability!r}")
+    if tuple(capability) < _MINIMUM_CAPABILITY:
+        minimum = "({}, {})".format(*_MINIMUM_CAPABILITY)
+        raise RuntimeError(
+            f"convt3d.explain: {name} must be {minimum} or later, as no build has kernels for GPUs before, "
+            f"got {tuple(capability)}"
+        )
+
+
 def _device(device: torch.device, capability: tuple[int, int] | None) -> tuple[str, bool]:
     """The GPU in words, and whether it runs the engine for Hopper's matrix units."""
     if capability is not None:
+        check_capability(capability)
         return f"compute capability {capability[0]}.{capability[1]} (given)", tuple(capability) == _HOPPER
     if device.type == "cuda":
+        check_capability(torch.cuda.get_device_capability(device), f"the compute capability of {device}")
         return torch.cuda.get_device_name(device), has_wgmma(device)
     return _ASSUMED_DEVICE, True

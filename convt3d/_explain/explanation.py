@@ -73,8 +73,8 @@ def explain(
         output_padding: voxels added at its far side.
         groups: number of blocks that the channels are split into.
         dilation: voxels between the elements of the kernel.
-        device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for. Default:
-            that of the tensors' CUDA device, or an H200's for tensors elsewhere.
+        device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for, at least
+            (8, 0). Default: that of the tensors' CUDA device, or an H200's for tensors elsewhere.
         measure: only for a model: whether to measure its calls. Default: where they run on a GPU and
             `device_capability` is not given.
 
@@ -82,9 +82,9 @@ def explain(
         An :class:`Explanation`; of a model, a :class:`ModelExplanation`, which prints as a table.
 
     Raises:
-        RuntimeError: an argument is invalid, as for the call itself; or the model has parameters that its first call
-            has yet to make. Whatever the model raises passes through.
-        TypeError: an argument does not go with a model, or with a call.
+        RuntimeError: an argument is invalid, as for the call itself; no build has kernels for the GPU; or the model has
+            parameters that its first call has yet to make. Whatever the model raises passes through.
+        TypeError: an argument does not go with a model, or with a call; `device_capability` is not two ints.
     """
     if not isinstance(input, nn.Module):
         if measure is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from convt3d._explain.call import DTYPES, Explanation, explain_call
+from convt3d._explain.call import DTYPES, Explanation, check_capability, explain_call
 from convt3d._explain.measuring import Measurements
 from convt3d._explain.recording import RecordedCall, record
 from convt3d._explain.report import ExplainedCall, ModelExplanation
@@ -24,6 +24,8 @@ def explain_model(
     measure: bool | None = None,
 ) -> ModelExplanation:
     """What :func:`convt3d.explain` says about a model."""
+    if device_capability is not None:
+        check_capability(device_capability)
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     tensors = (*model.parameters(), *model.buffers(), *(value for value in inputs if isinstance(value, Tensor)))
     gpus = {tensor.get_device() for tensor in tensors if tensor.is_cuda}

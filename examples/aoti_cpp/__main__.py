@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import convt3d
-from convt3d._library import LIBRARY_PATH, default_device
+from convt3d._library import default_device
 
 from .model import Upsampler
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.save(input.cpu(), folder / "input.pt")
     program = build_program(folder)
     paths = [package, folder / "input.pt", folder / "output.pt"]
-    _execute(program, LIBRARY_PATH, paths[0], device, *paths[1:])
+    _execute(program, convt3d.library_path(), paths[0], device, *paths[1:])
 
     output = torch.load(folder / "output.pt", weights_only=True)
     difference = ((output - expected.cpu()).abs().max() / expected.abs().max().cpu()).item()

@@ -1,0 +1,126 @@
+"""The operators themselves, `torch.ops.convt3d.*`, with their types.
+
+Each name here is the operator of the same name in `torch.ops.convt3d`, which exists as soon as `convt3d` has been
+imported. :func:`convt3d.conv_transpose3d` and :func:`convt3d.conv_transpose3d_relu` are what most code should call:
+they add the unbatched input and `output_size`. The operators take and return tensors with five dimensions, are
+differentiable any number of times, and check their arguments: RuntimeError names the argument, its value and what would
+be valid.
+
+`stride`, `padding`, `output_padding`, `dilation` and `kernel_size` are three ints for (depth, height, width), or one.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+__all__ = [
+    "conv_transpose3d",
+    "conv_transpose3d_bias_grad",
+    "conv_transpose3d_input_grad",
+    "conv_transpose3d_relu",
+    "conv_transpose3d_weight_grad",
+]
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The transposed convolution.
+
+    Args:
+        input: (N, C_in, D, H, W).
+        weight: (C_in, C_out/groups, kD, kH, kW).
+        bias: (C_out), or None.
+        stride: steps of the output for one of the input.
+        padding: voxels cut off on either side of the output.
+        output_padding: voxels added at its far side.
+        groups: number of blocks that the channels are split into.
+        dilation: voxels between the elements of the kernel.
+
+    Returns:
+        (N, C_out, D', H', W').
+    """
+
+def conv_transpose3d_relu(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The transposed convolution followed by a ReLU, in one kernel; arguments as of `conv_transpose3d`."""
+
+def conv_transpose3d_input_grad(
+    grad_output: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The gradient of the input, from that of the output.
+
+    Args:
+        grad_output: (N, C_out, D', H', W').
+        weight: of the forward.
+        relu_output: the output of `conv_transpose3d_relu`: `grad_output` counts only where it is not <= 0. None for
+            `conv_transpose3d`.
+        stride: as in the forward, as all that follow.
+        padding: see stride.
+        output_padding: see stride.
+        groups: see stride.
+        dilation: see stride.
+
+    Returns:
+        (N, C_in, D, H, W); the sizes follow exactly from those of `grad_output`.
+    """
+
+def conv_transpose3d_weight_grad(
+    grad_output: Tensor,
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    relu_output: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The gradient of the weight, from that of the output.
+
+    Args:
+        grad_output: (N, C_out, D', H', W').
+        input: of the forward.
+        kernel_size: (kD, kH, kW).
+        relu_output: as in `conv_transpose3d_input_grad`.
+        stride: as in the forward, as all that follow.
+        padding: see stride.
+        output_padding: see stride.
+        groups: see stride.
+        dilation: see stride.
+
+    Returns:
+        (C_in, C_out/groups, kD, kH, kW).
+    """
+
+def conv_transpose3d_bias_grad(grad_output: Tensor, relu_output: Tensor | None = None) -> Tensor:
+    """The gradient of the bias, from that of the output.
+
+    Args:
+        grad_output: (N, C_out, D', H', W').
+        relu_output: as in `conv_transpose3d_input_grad`.
+
+    Returns:
+        (C_out).
+    """

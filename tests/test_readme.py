@@ -1,0 +1,89 @@
+"""The numbers and the figure at the top of the README are those of the committed records."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _script() -> Any:
+    spec = importlib.util.spec_from_file_location("readme_numbers", ROOT / "scripts" / "readme_numbers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+script = _script()
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the script reads and writes, to be changed."""
+    for path in (script.README, script.FIGURE):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    shutil.copytree(ROOT / script.RESULTS, tmp_path / script.RESULTS)
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_readme_and_figure_are_what_the_records_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main(["--check"]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("h200.json", "convt3d_ms", 99.0),
+        ("h200_earlier.json", "convt3d_ms", 99.0),
+        ("end_to_end_h200.json", "ms", {"original": 1.0, "converted": 99.0}),
+    ],
+)
+def test_another_record_is_noticed_and_written(copy: Path, name: str, field: str, value: object) -> None:
+    path = copy / script.RESULTS / name
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["records"][0][field] = value
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert script.main(["--check"]) == 1
+    assert script.main([]) == 0
+    assert script.main(["--check"]) == 0
+    assert (copy / script.README).read_text(encoding="utf-8") != (ROOT / script.README).read_text(encoding="utf-8")
+
+
+def test_edited_readme_is_noticed(copy: Path) -> None:
+    readme = copy / script.README
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(text.replace("gradient of the weight | **1", "gradient of the weight | **2"), encoding="utf-8")
+    assert readme.read_text(encoding="utf-8") != text
+    assert script.main(["--check"]) == 1
+
+
+def test_a_mean_of_the_table_is_that_of_the_record() -> None:
+    content = json.loads((ROOT / script.RESULTS / "h200.json").read_text(encoding="utf-8"))
+    ratios = [
+        min(record["peers_ms"].values()) / record["convt3d_ms"]
+        for record in content["records"]
+        if (record["pass"], record["precision"]) == ("forward", "fp16")
+    ]
+    row = re.search(r"^\| forward \|(.*)\|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    mean, least, greatest = (script._number(value) for value in (geometric_mean(ratios), min(ratios), max(ratios)))
+    assert row[1].split("|")[2].strip() == f"**{mean}** ({least} to {greatest})"
+
+
+def test_no_pass_is_left_out() -> None:
+    passes = {result.pass_ for result in script.measured(ROOT)}
+    assert passes == {"forward", "backward_input", "backward_weight", "inference", "training"}
