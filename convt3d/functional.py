@@ -65,12 +65,9 @@ def _output_padding_for(
     weight: Tensor,
     stride: Sequence[int],
     padding: Sequence[int],
-    output_padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
     """The output_padding that gives `output_size`; the checks of torch.nn.ConvTranspose3d."""
-    if any(_triple("output_padding", output_padding)):
-        raise ValueError(f"output_padding must be 0 where output_size is given, got {output_padding}")
     leading = input.dim() - 3
     wanted = tuple(output_size[leading:]) if len(output_size) == leading + 3 else tuple(output_size)
     if len(wanted) != 3:
@@ -137,6 +134,7 @@ def _call(
         stride = _ints("stride", stride)
     if type(padding) is not tuple:
         padding = _ints("padding", padding)
+    given_output_padding = output_padding
     if type(output_padding) is not tuple:
         output_padding = _ints("output_padding", output_padding)
     if type(dilation) is not tuple:
@@ -144,7 +142,9 @@ def _call(
     if type(groups) is not int:
         groups = _integer("groups", "an int", groups)
     if output_size is not None:
-        output_padding = _output_padding_for(output_size, input, weight, stride, padding, output_padding, dilation)
+        if any(_triple("output_padding", output_padding)):
+            raise ValueError(f"output_padding must be 0 where output_size is given, got {given_output_padding}")
+        output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
     unbatched = input.dim() == 4
     if unbatched:
         input = input.unsqueeze(0)

@@ -326,7 +326,7 @@ def test_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     stopwatch = Stopwatch()
     monkeypatch.setattr(measuring, "Timer", lambda _: stopwatch)
     monkeypatch.setattr(measuring, "warm_up", lambda: None)
-    monkeypatch.setattr(measuring, "_why_not", lambda _: "")
+    monkeypatch.setattr(measuring, "_why_not", lambda _, **__: "")
     monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
     layer = convt3d.nn.ConvTranspose3dReLU(4, 6, (3, 2, 1), stride=(1, 2, 3), groups=2, padding=(1, 0, 0), bias=False)
     x = torch.randn(1, 1, 3, 4, 5).to(memory_format=torch.channels_last_3d).expand(2, 4, 3, 4, 5)  # overlaps
