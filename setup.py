@@ -120,7 +120,7 @@ def gencode_flags(archs: list[str]) -> list[str]:
 
 
 def arch_names(archs: list[str]) -> str:
-    """What compiled_architectures() in csrc/kernels/api.h returns, such as "sm_80 sm_90a sm_120 compute_120"."""
+    """What compiled_architectures() in csrc/core/build.h returns, such as "sm_80 sm_90a sm_120 compute_120"."""
     numbers = [arch.removesuffix("+PTX") for arch in archs]
     ptx = [f"compute_{arch.removesuffix('+PTX')}" for arch in archs if arch.endswith("+PTX")]
     return " ".join([f"sm_{number}" for number in numbers] + ptx)
@@ -134,7 +134,7 @@ def extension() -> Extension:
         sources = sorted([*csrc.rglob("*.cpp"), *csrc.rglob("*.cu")])
         sources.remove(csrc / "ops" / "cuda_absent.cpp")
     else:
-        sources = sorted([*csrc.glob("*.cpp"), *(csrc / "ops").glob("*.cpp")])
+        sources = sorted(csrc.rglob("*.cpp"))
         sources.remove(csrc / "ops" / "cuda.cpp")
 
     macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]

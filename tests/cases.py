@@ -36,7 +36,7 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "fp64": torch.float64,
 }
-_PLAN_DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}  # csrc/problem.h
+_PLAN_DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}  # csrc/core/problem.h
 LAYOUTS = ("NCDHW", "NDHWC")
 _ORDERS = {"NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)}
 _ADDRESS = 256  # that memory from an allocator is aligned to, at least
@@ -266,7 +266,7 @@ class Case:
     # ---- the plan ----
 
     def traits(self) -> dict[str, str]:
-        """What csrc/plan_traits.h says about this call's plan."""
+        """What csrc/planning/plan_traits.h says about this call's plan."""
         return _traits(self._plan_text(_library().convt3d_plan_traits, 8192))
 
     def candidate_traits(self, library: ctypes.CDLL) -> list[dict[str, str]]:

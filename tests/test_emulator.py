@@ -34,7 +34,7 @@ ROWS_OF_POSITIONS = (
 def emulate() -> Path:
     if build.compiler() is None:
         pytest.skip("needs g++")
-    if not (ROOT / "csrc" / "kernels").is_dir():
+    if not (ROOT / "csrc" / "device").is_dir():
         pytest.skip("needs the sources")
     return build.build(build.cache())
 
@@ -50,13 +50,13 @@ def test_only_one_folder_has_ptx() -> None:
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".cu", ".cuh", ".cpp", ".h")]
     assert len(sources) > 50
     found = {path.parent for path in sources if word.search(path.read_text(encoding="utf-8"))}
-    assert found == {ROOT / "csrc" / "kernels" / "ptx"}
+    assert found == {ROOT / "csrc" / "device" / "ptx"}
 
 
 def test_every_header_of_ptx_has_its_other() -> None:
     ours, theirs = (
         {path.name for path in folder.glob("*")}
-        for folder in (EMULATOR / "kernels" / "ptx", ROOT / "csrc" / "kernels" / "ptx")
+        for folder in (EMULATOR / "device" / "ptx", ROOT / "csrc" / "device" / "ptx")
     )
     assert ours == theirs
 

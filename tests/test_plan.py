@@ -21,10 +21,11 @@ from convt3d.benchmark.layers import suite
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# Everything that is planned without CUDA, but what chooses between the engines.
 PLANS = [
     str(path.relative_to(ROOT))
-    for path in sorted((ROOT / "csrc").glob("*.cpp"))
-    if path.stem in ("plan", "depthwise_plan", "phase_map") or path.stem.startswith("halo_")
+    for folder in ("core", "engines")
+    for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))
 ]
 
 
@@ -32,7 +33,7 @@ PLANS = [
     ("test", "sources"),
     [
         ("plan_test", PLANS),
-        ("plan_cache_test", [*PLANS, "csrc/forward_plan.cpp", "csrc/forward_plan_cache.cpp"]),
+        ("plan_cache_test", [*PLANS, "csrc/planning/forward_plan.cpp", "csrc/planning/forward_plan_cache.cpp"]),
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:

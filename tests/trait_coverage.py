@@ -1,4 +1,4 @@
-"""Which values of plans' traits (csrc/plan_traits.h), and which pairs of them, cases have; and a search for more."""
+"""Which values of the traits of plans (csrc/planning/), and which pairs of them, cases have; and a search for more."""
 
 from __future__ import annotations
 

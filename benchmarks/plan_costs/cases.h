@@ -4,8 +4,8 @@
 #include <istream>
 #include <string>
 
-#include "halo_plan.h"
-#include "problem.h"
+#include "core/problem.h"
+#include "engines/wgmma/plan/plan.h"
 
 struct Case {
   std::string name;

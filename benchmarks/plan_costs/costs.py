@@ -1,9 +1,9 @@
-"""Fits the constants of csrc/halo_cost.cpp, by which a forward plan is chosen, to measured times of plans.
+"""Fits the constants by which a forward plan is chosen, in csrc/engines/wgmma/plan/cost.cpp, to measured times.
 
 With a GPU of compute capability 9.0, nvcc and the installed package:
 
     python benchmarks/plan_costs/costs.py sweep times.txt      # a line for each plan
-    python benchmarks/plan_costs/costs.py fit times.txt        # without a GPU; --write changes csrc/halo_cost.cpp
+    python benchmarks/plan_costs/costs.py fit times.txt        # without a GPU; --write changes cost.cpp
 
 A sweep is of the constants that the source tree has then: plans that it no longer knows are left out and counted. After
 constants have changed, sweep again: the plan may choose what was not measured.
@@ -31,12 +31,14 @@ from convt3d.benchmark import layers
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent.parent / "csrc"
 BUILD = HERE.parent.parent / "build" / "plan_costs"
-PLAN_SOURCES = ("halo_plan", "halo_load_shapes", "halo_memory", "halo_rows", "halo_staging", "phase_map")
+PLANNING = CSRC / "engines" / "wgmma" / "plan"
+COST = PLANNING / "cost.cpp"
+PLAN_SOURCES = sorted({*PLANNING.glob("*.cpp"), *(CSRC / "core").glob("*.cpp")} - {COST})
 PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != "bf16")  # whose plans are those of fp16
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
 FIXED = ("kBytesPerClock", "kThreadOutputClocks")
-CLOCKS_PER_MS = float(re.findall(r"kHaloClocksPerMs = (\S+);", (CSRC / "halo_cost.h").read_text())[0])
+CLOCKS_PER_MS = float(re.findall(r"kHaloClocksPerMs = (\S+);", (PLANNING / "cost.h").read_text())[0])
 
 Key = tuple[str, str, str]  # layer, precision, layout
 
@@ -68,20 +70,8 @@ def sweep(options: argparse.Namespace) -> None:
     """Builds the program of ``sweep.cu`` and writes what it measures."""
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / "sweep"
-    engines = []
-    for name, element in (("float32", "float"), ("float16", "__half")):
-        engine = BUILD / f"forward_{name}.cu"  # the engine without its gradients
-        engine.write_text(
-            '#include "kernels/engine.cuh"\nnamespace convt3d {\n'
-            f"template void Engine<{element}>::forward(const Problem&, const ForwardPlan&, ConstTensor, ConstTensor, "
-            "ConstVector, Activation, MutableTensor, void*, Stream);\n}\n"
-        )
-        engines.append(engine)
-    sources = [*engines, HERE / "sweep.cu", CSRC / "kernels" / "tensor_map.cu"]
-    sources += [
-        CSRC / f"{name}.cpp"
-        for name in (*PLAN_SOURCES, "halo_cost", "halo_boxes", "plan", "depthwise_plan", "depthwise_access")
-    ]
+    engines = [CSRC / "engines" / "instantiate" / f"wgmma_forward_{name}.cu" for name in ("float32", "float16")]
+    sources = [*engines, HERE / "sweep.cu", CSRC / "device" / "tensor_map.cu", *PLAN_SOURCES, COST]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
     lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]
@@ -92,12 +82,12 @@ def sweep(options: argparse.Namespace) -> None:
 
 
 class Model:
-    """The cost of csrc/halo_cost.cpp with constants that can be changed, and the plans that were measured."""
+    """The cost of a plan with constants that can be changed, and the plans that were measured."""
 
     def __init__(self, times: list[Path]) -> None:
         self._library = _build_model()
         self._library.choice.restype = ctypes.c_char_p
-        source = (CSRC / "halo_cost.cpp").read_text()
+        source = COST.read_text()
         self.names = [name for name, _ in CONSTANT.findall(source)]
         self._constants = [ctypes.c_double.in_dll(self._library, name) for name in self.names]
         measured: dict[Key, dict[str, float]] = defaultdict(dict)
@@ -173,7 +163,7 @@ class Model:
 def _build_model() -> ctypes.CDLL:
     """The library of ``model.cpp``, in which every constant of the costs is a variable."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    source = (CSRC / "halo_cost.cpp").read_text()
+    source = COST.read_text()
     variables = "".join(f'extern "C" {{ double {name} = {value}; }}\n' for name, value in CONSTANT.findall(source))
     cost = BUILD / "halo_cost_variables.cpp"
     cost.write_text(variables + CONSTANT.sub("", source))
@@ -181,7 +171,7 @@ def _build_model() -> ctypes.CDLL:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise SystemExit("costs.py: a C++ compiler is needed, g++ or clang++")
-    sources = [cost, HERE / "model.cpp", *(CSRC / f"{name}.cpp" for name in PLAN_SOURCES)]
+    sources = [cost, HERE / "model.cpp", *PLAN_SOURCES]
     flags = ["-std=c++17", "-O3", "-shared", "-fPIC", f"-I{CSRC}", f"-I{HERE}"]
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))
@@ -229,7 +219,7 @@ def fit(options: argparse.Namespace) -> None:
     if not options.write:
         print("\n".join(f"{name} = {value:g}" for name, value in values.items()))
         return
-    source = CSRC / "halo_cost.cpp"
+    source = COST
     source.write_text(
         CONSTANT.sub(lambda found: f"constexpr double {found[1]} = {values[found[1]]:g};", source.read_text())
     )
@@ -253,7 +243,7 @@ def main() -> None:
     adjust.add_argument("--minutes", type=float, default=5)
     adjust.add_argument("--seed", type=int, default=1)
     adjust.add_argument("--ridge", type=float, default=1e-3, help="how much constants are held to what they were")
-    adjust.add_argument("--write", action="store_true", help="change csrc/halo_cost.cpp")
+    adjust.add_argument("--write", action="store_true", help="change csrc/engines/wgmma/plan/cost.cpp")
     adjust.set_defaults(command=fit)
     options = parser.parse_args()
     options.command(options)

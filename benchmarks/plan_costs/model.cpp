@@ -1,4 +1,5 @@
-// The plan and its costs as a library for costs.py, built with the constants of csrc/halo_cost.cpp as variables.
+// The plan and its costs as a library for costs.py, built with the constants of csrc/engines/wgmma/plan/cost.cpp as
+// variables.
 #include <cstring>
 #include <map>
 #include <sstream>
@@ -6,7 +7,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "halo_cost.h"
+#include "engines/wgmma/plan/cost.h"
 
 namespace {
 

@@ -17,8 +17,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "forward_plan.h"
-#include "kernels/engine.h"
+#include "engines/wgmma/run.h"
 
 namespace convt3d {
 std::string compiled_architectures() { return "sm_90a"; }
@@ -102,14 +101,10 @@ class Runner {
   }
 
   // Median of replays of a CUDA graph, the L2 flushed before each; the first one does not count.
-  float milliseconds(const HaloPlan& halo) {
-    ForwardPlan plan{};
-    plan.engine = ForwardEngine::kHaloWgmma;
-    plan.halo = halo;
-    plan.workspace_bytes = halo.workspace_bytes();
+  float milliseconds(const HaloPlan& plan) {
     const Problem& p = case_.problem;
     const bool last = case_.channels_last();
-    Buffer<unsigned char> workspace(static_cast<size_t>(plan.workspace_bytes));
+    Buffer<unsigned char> workspace(static_cast<size_t>(plan.workspace_bytes()));
     const ConstTensor input{input_.data, strides(p.in_channels, p.input_size, last)};
     const ConstTensor weight{weight_.data, strides(p.out_channels_per_group(), p.kernel_size, false)};
     const ConstVector bias{bias_.data, 1};
@@ -117,7 +112,7 @@ class Runner {
     cudaGraph_t graph;
     cudaGraphExec_t run;
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    Engine<T>::forward(p, plan, input, weight, bias, Activation::kNone, output, workspace.data, stream_);
+    wgmma::forward<T>(p, plan, input, weight, bias, Activation::kNone, output, workspace.data, stream_);
     check(cudaStreamEndCapture(stream_, &graph));
     check(cudaGraphInstantiate(&run, graph, 0));
     std::vector<float> times;

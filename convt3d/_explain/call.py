@@ -25,7 +25,7 @@ _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
 @dataclass(frozen=True)
 class ForwardPlan:
-    """What csrc/forward_plan.cpp chooses for one problem.
+    """What csrc/planning/forward_plan.cpp chooses for one problem.
 
     Attributes:
         engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``.

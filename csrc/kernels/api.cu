@@ -4,9 +4,12 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "forward_plan_cache.h"
-#include "kernels/engine.h"
-#include "kernels/launch.cuh"
+#include "core/build.h"
+#include "device/launch.cuh"
+#include "engines/depthwise/run.h"
+#include "engines/simt/run.h"
+#include "engines/wgmma/run.h"
+#include "planning/forward_plan_cache.h"
 
 namespace convt3d {
 namespace {
@@ -50,8 +53,18 @@ int64_t forward_workspace_bytes(const ForwardPlan& plan) { return plan.workspace
 void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    Engine<typename decltype(tag)::Type>::forward(problem, plan, input, weight, bias, activation, output, workspace,
-                                                  stream);
+    using T = typename decltype(tag)::Type;
+    switch (plan.engine) {
+      case ForwardEngine::kDepthwise:
+        return depthwise::forward<T>(problem, plan.depthwise, input, weight, bias, activation, output, stream);
+      case ForwardEngine::kHaloWgmma:
+        if constexpr (!std::is_same_v<T, double>) {
+          wgmma::forward<T>(problem, plan.halo, input, weight, bias, activation, output, workspace, stream);
+        }
+        return;
+      case ForwardEngine::kSimt:
+        return simt::forward<T>(problem, plan.simt, input, weight, bias, activation, output, workspace, stream);
+    }
   });
 }
 
@@ -62,8 +75,8 @@ int64_t input_grad_workspace_bytes(const Problem& problem, DataType dtype) {
 void input_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    Engine<typename decltype(tag)::Type>::input_grad(problem, grad_output, relu_output, weight, grad_input, workspace,
-                                                     stream);
+    simt::input_grad<typename decltype(tag)::Type>(problem, plan_input_grad(problem, dtype), grad_output, relu_output,
+                                                   weight, grad_input, workspace, stream);
   });
 }
 
@@ -74,8 +87,8 @@ int64_t weight_grad_workspace_bytes(const Problem& problem, DataType dtype) {
 void weight_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    Engine<typename decltype(tag)::Type>::weight_grad(problem, grad_output, relu_output, input, grad_weight, workspace,
-                                                      stream);
+    simt::weight_grad<typename decltype(tag)::Type>(problem, plan_weight_grad(problem, dtype), grad_output, relu_output,
+                                                    input, grad_weight, workspace, stream);
   });
 }
 
@@ -87,7 +100,8 @@ int64_t bias_grad_workspace_bytes(const std::array<int64_t, 5>& size, DataType) 
 void bias_grad(const std::array<int64_t, 5>& size, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
                void* grad_bias, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    Engine<typename decltype(tag)::Type>::bias_grad(size, grad_output, relu_output, grad_bias, workspace, stream);
+    simt::bias_grad<typename decltype(tag)::Type>(size, plan_bias_grad(size, grad_output.stride[1] == 1), grad_output,
+                                                  relu_output, grad_bias, workspace, stream);
   });
 }
 

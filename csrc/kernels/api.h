@@ -17,32 +17,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 
-#include "problem.h"
+#include "core/call.h"
+#include "core/problem.h"
 
 namespace convt3d {
-
-using Stream = void*;  // cudaStream_t
-
-// A tensor [N, C, D, H, W] (for a weight: [C_in, C_out/groups, kD, kH, kW]) in device memory.
-struct ConstTensor {
-  const void* data = nullptr;  // nullptr where an optional tensor is absent
-  std::array<int64_t, 5> stride{};
-};
-struct MutableTensor {
-  void* data = nullptr;
-  std::array<int64_t, 5> stride{};
-};
-struct ConstVector {
-  const void* data = nullptr;  // nullptr: no bias
-  int64_t stride = 0;
-};
-
-enum class Activation : int { kNone, kRelu };
-
-// What float32 may be rounded to on its way into the tensor cores; other types do not look at it.
-enum class Float32Mode : int { kIeee, kTf32 };
 
 // output = activation(conv_transpose3d(input, weight) + bias). The plan is that of the current device and is
 // remembered: asking again for the same costs no search.
@@ -73,7 +52,4 @@ void bias_grad(const std::array<int64_t, 5>& size, DataType dtype, ConstTensor g
 
 // Device facts for error messages and collect_env: total memory of the current device in bytes.
 int64_t device_total_memory();
-// The architectures compiled into this library, e.g. "sm_80 sm_90a compute_120".
-std::string compiled_architectures();
-
 }  // namespace convt3d

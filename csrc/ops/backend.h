@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "core/problem.h"
 #include "kernels/api.h"
 #include "ops/tensor_info.h"
-#include "problem.h"
 
 namespace convt3d {
 

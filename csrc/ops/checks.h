@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/problem.h"
 #include "ops/tensor_info.h"
-#include "problem.h"
 
 namespace convt3d {
 

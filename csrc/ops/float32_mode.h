@@ -1,7 +1,7 @@
 // PyTorch's switches for TF32 in convolutions, as they stand at the call.
 #pragma once
 
-#include "kernels/api.h"
+#include "core/call.h"
 
 namespace convt3d {
 

@@ -9,7 +9,7 @@
 
 #include <torch/csrc/stable/tensor.h>
 
-#include "problem.h"
+#include "core/problem.h"
 
 namespace convt3d {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "flat_call.h"
-#include "plan_traits.h"
+#include "planning/plan_traits.h"
 
 // As convt3d_plan_traits in csrc/traits_of_call.cpp; a line for each plan, none where another engine takes the forward.
 extern "C" int convt3d_candidate_traits(const int64_t* sizes, int operation, int dtype, const int* arguments,

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "depthwise_plan.h"
+#include "engines/depthwise/plan.h"
 #include "terms.h"
 
 namespace convt3d {

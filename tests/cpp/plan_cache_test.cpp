@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "forward_plan_cache.h"
+#include "planning/forward_plan_cache.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // The phase map and the plans against the operator's definition, term by term. Built by tests/test_plan.py with a plain
 // C++ compiler: no torch, no CUDA.
-#include "plan.h"
+#include "engines/simt/plan.h"
 #include "depthwise_checks.h"
-#include "halo_plan.h"
+#include "engines/wgmma/plan/plan.h"
 #include "position_rows_checks.h"
 #include "staging_checks.h"
 #include "terms.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "halo_plan.h"
+#include "engines/wgmma/plan/plan.h"
 #include "terms.h"
 
 namespace convt3d {

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "halo_plan.h"
+#include "engines/wgmma/plan/plan.h"
 #include "terms.h"
 
 namespace convt3d {

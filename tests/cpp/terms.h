@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "problem.h"
+#include "core/problem.h"
 
 namespace convt3d {
 

@@ -42,8 +42,11 @@ def compiler() -> str | None:
 
 def sources() -> dict[Path, list[str]]:
     """Every file that is compiled, the longest compilation first, and its flags."""
-    kernels = sorted((CSRC / "kernels").glob("*.cu"), key=lambda path: "16" not in path.name)
-    program = [*sorted(HERE.glob("*/*.cpp")), *(path for path in sorted(CSRC.glob("*.cpp")) if path.stem != "bindings")]
+    kernels = sorted(CSRC.rglob("*.cu"), key=lambda path: "wgmma" not in path.name)
+    program = [
+        *sorted(HERE.glob("*/*.cpp")),
+        *(path for path in sorted(CSRC.rglob("*.cpp")) if path.stem != "bindings" and path.parent.name != "ops"),
+    ]
     return dict.fromkeys(kernels, KERNELS) | dict.fromkeys(program, PROGRAM)
 
 

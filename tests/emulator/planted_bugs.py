@@ -33,7 +33,7 @@ class Bug:
     """`old`, which a file has once, becomes `new`, where BUG is true while the bug is at work."""
 
     name: str
-    file: str  # of csrc/kernels/ or csrc/
+    file: str  # of csrc/ or csrc/
     old: str
     new: str
     options: str = "--engine halo"  # the emulator's, of the cases that should find it
@@ -42,172 +42,215 @@ class Bug:
 SIMT, DEPTHWISE = "--engine simt", "--engine depthwise"
 BUGS = [
     # Loading
-    Bug("threads: last channel", "halo_loader.cuh", "&& channel < left)", "&& channel < left - BUG)"),
-    Bug("threads: last vector", "halo_loader.cuh", "i * kChannels < left)", "i * kChannels < left - BUG * kChannels)"),
-    Bug("threads: images past the batch", "halo_loader.cuh", "image < images &&", "image < images + BUG &&"),
-    Bug("copy: fold of the height", "halo_loader.cuh", "+ fold.height,", "+ (BUG ? 0 : fold.height),"),
-    Bug("copy: image", "halo_loader.cuh", "box{channel, item.image,", "box{channel, BUG ? 0 : item.image,"),
-    Bug("rows: depth", "halo_loader.cuh", "row, origin.at[0],", "row, BUG ? chunk.item.first[0] : origin.at[0],"),
+    Bug("threads: last channel", "engines/wgmma/load/loader.cuh", "&& channel < left)", "&& channel < left - BUG)"),
+    Bug(
+        "threads: last vector",
+        "engines/wgmma/load/loader.cuh",
+        "i * kChannels < left)",
+        "i * kChannels < left - BUG * kChannels)",
+    ),
+    Bug(
+        "threads: images past the batch",
+        "engines/wgmma/load/loader.cuh",
+        "image < images &&",
+        "image < images + BUG &&",
+    ),
+    Bug("copy: fold of the height", "engines/wgmma/load/loader.cuh", "+ fold.height,", "+ (BUG ? 0 : fold.height),"),
+    Bug(
+        "copy: image", "engines/wgmma/load/loader.cuh", "box{channel, item.image,", "box{channel, BUG ? 0 : item.image,"
+    ),
+    Bug(
+        "rows: depth",
+        "engines/wgmma/load/loader.cuh",
+        "row, origin.at[0],",
+        "row, BUG ? chunk.item.first[0] : origin.at[0],",
+    ),
     Bug(
         "boxes: shift",
-        "halo_transposer.cuh",
+        "engines/wgmma/load/transposer.cuh",
         "chunk.origin.shift(kChannels);",
         "BUG ? 0 : chunk.origin.shift(kChannels);",
     ),
     Bug(
         "boxes: last channel",
-        "halo_transposer.cuh",
+        "engines/wgmma/load/transposer.cuh",
         "store_box<false>(chunk, at, left);",
         "store_box<false>(chunk, at, left - BUG);",
     ),
-    Bug("planes: height", "halo_planes.cuh", "plan.halo[1] + h - low_h)", "plan.halo[1] + h - (BUG ? 0 : low_h))"),
+    Bug(
+        "planes: height",
+        "engines/wgmma/load/planes.cuh",
+        "plan.halo[1] + h - low_h)",
+        "plan.halo[1] + h - (BUG ? 0 : low_h))",
+    ),
     Bug(
         "planes: zeros",
-        "halo_planes.cuh",
+        "engines/wgmma/load/planes.cuh",
         "first < plan_.zero_entries;",
         "first < plan_.zero_entries - BUG * kHaloWordsInFlight * lanes;",
     ),
     Bug(
         "two terms: copied",
-        "halo_loader.cuh",
+        "engines/wgmma/load/loader.cuh",
         "kHaloSplitThreads < pieces) low",
         "kHaloSplitThreads < (BUG ? pieces / 2 : pieces)) low",
     ),
-    Bug("two terms: stored", "halo_loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
-    Bug("packed weight", "pack_halo_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
+    Bug("two terms: stored", "engines/wgmma/load/loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
+    Bug("packed weight", "engines/wgmma/pack_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
     # Synchronization
     Bug(
         "a tile is written while it is read",
-        "halo_shared.cuh",
+        "engines/wgmma/shared.cuh",
         "hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
         "if (!BUG) hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
     ),
     Bug(
         "products are not waited for",
-        "halo_mainloop.cuh",
+        "engines/wgmma/mainloop.cuh",
         "  reader.release_before();\n  reader.release_tile();",
         "  if (BUG) return reader.release_all();\n  reader.release_before();\n  reader.release_tile();",
     ),
     Bug(
         "staging is written while it is stored",
-        "halo_epilogue.cuh",
+        "engines/wgmma/store/epilogue.cuh",
         "    hopper::bulk_wait_read<kPending>();",
         "    if (!BUG) hopper::bulk_wait_read<kPending>();",
     ),
     # Storing
-    Bug("registers: image", "halo_image_store.cuh", "i % 2 >= images)", "i % 2 >= images + BUG)"),
-    Bug("registers: phase", "halo_image_store.cuh", "return k % 2 == 0 ?", "return k % 2 == BUG ?"),
+    Bug("registers: image", "engines/wgmma/store/image_store.cuh", "i % 2 >= images)", "i % 2 >= images + BUG)"),
+    Bug("registers: phase", "engines/wgmma/store/image_store.cuh", "return k % 2 == 0 ?", "return k % 2 == BUG ?"),
     Bug(
         "stored boxes: height",
-        "halo_epilogue.cuh",
+        "engines/wgmma/store/epilogue.cuh",
         "item_.first[1] + segment.h;",
         "item_.first[1] + (BUG ? 0 : segment.h);",
     ),
     Bug(
         "runs: tail",
-        "halo_run_store.cuh",
+        "engines/wgmma/store/run_store.cuh",
         "max(first, last) + sub * kBytes, end,",
         "max(first, last) + sub * kBytes, end - BUG * kBytes,",
     ),
     Bug(
         "runs: rows",
-        "halo_run_store.cuh",
+        "engines/wgmma/store/run_store.cuh",
         "* staging_.row_step + end_of",
         "* (staging_.row_step - BUG * kBytes) + end_of",
     ),
-    Bug("segments: rows", "halo_thread_store.cuh", "element < count;", "element < count - BUG;"),
-    Bug("segments: places", "halo_thread_store.cuh", "place < count << log;", "place < (count - BUG) << log;"),
+    Bug("segments: rows", "engines/wgmma/store/thread_store.cuh", "element < count;", "element < count - BUG;"),
+    Bug(
+        "segments: places",
+        "engines/wgmma/store/thread_store.cuh",
+        "place < count << log;",
+        "place < (count - BUG) << log;",
+    ),
     Bug(
         "matrices",
-        "halo_epilogue.cuh",
-        "static_cast<uint32_t>(lane_ & 8) * 2",
-        "static_cast<uint32_t>(lane_ & (BUG ? 0 : 8)) * 2",
+        "engines/wgmma/store/stage.cuh",
+        "static_cast<uint32_t>(lane & 8) * 2",
+        "static_cast<uint32_t>(lane & (BUG ? 0 : 8)) * 2",
     ),
     Bug(
         "shared segment",
-        "halo_epilogue.cuh",
+        "engines/wgmma/store/epilogue.cuh",
         "if (staging_.part[warpgroup_] >= 0)",
         "if ((kWay == HaloWay::kBoxes || !BUG) && staging_.part[warpgroup_] >= 0)",
     ),
     # Depthwise
     Bug(
         "depthwise rows",
-        "depthwise_rows_kernel.cuh",
+        "engines/depthwise/rows_kernel.cuh",
         "inside ? width_left : 0)",
         "inside ? BUG ? kVector : width_left : 0)",
         DEPTHWISE,
     ),
     Bug(
         "depthwise row pairs",
-        "depthwise_row_pairs_kernel.cuh",
+        "engines/depthwise/row_pairs_kernel.cuh",
         "first, kPositions + i, size",
         "first, kPositions + i + BUG, size",
         DEPTHWISE,
     ),
     Bug(
         "depthwise channels",
-        "depthwise_channels_kernel.cuh",
+        "engines/depthwise/channels_kernel.cuh",
         "if (out_w + output >= width.dst_size)",
         "if (out_w + output >= width.dst_size + BUG)",
         DEPTHWISE,
     ),
     Bug(
         "depthwise channel pairs",
-        "depthwise_channel_pairs_kernel.cuh",
+        "engines/depthwise/channel_pairs_kernel.cuh",
         "2 * u_d + d >= depth.dst_size",
         "2 * u_d + d >= depth.dst_size + BUG",
         DEPTHWISE,
     ),
     Bug(
         "depthwise, any channels",
-        "depthwise_channels_any_kernel.cuh",
+        "engines/depthwise/channels_any_kernel.cuh",
         "if (i < channels_left)",
         "if (i < channels_left + BUG)",
         DEPTHWISE,
     ),
     Bug(
         "depthwise, any rows",
-        "depthwise_rows_any_kernel.cuh",
+        "engines/depthwise/rows_any_kernel.cuh",
         "if (out_h < height.dst_size)",
         "if (out_h < height.dst_size + BUG)",
         DEPTHWISE,
     ),
     # General
-    Bug("positions", "epilogue.cuh", "offset < 0 || n >= n_left", "offset < 0 || n >= n_left + BUG", SIMT),
-    Bug("channels", "epilogue.cuh", "if (n + k < n_left) dest", "if (n + k < n_left + BUG) dest", SIMT),
-    Bug("fill", "fill_kernel.cuh", "if (params.relu && value < 0)", "if (!BUG && params.relu && value < 0)", SIMT),
+    Bug("positions", "engines/simt/epilogue.cuh", "offset < 0 || n >= n_left", "offset < 0 || n >= n_left + BUG", SIMT),
+    Bug("channels", "engines/simt/epilogue.cuh", "if (n + k < n_left) dest", "if (n + k < n_left + BUG) dest", SIMT),
+    Bug(
+        "fill",
+        "engines/simt/fill_kernel.cuh",
+        "if (params.relu && value < 0)",
+        "if (!BUG && params.relu && value < 0)",
+        SIMT,
+    ),
     Bug(
         "a stage is written while it is read",
-        "mainloop.cuh",
+        "engines/simt/mainloop.cuh",
         "stages[(tile + 1) % 2])",
         "stages[(tile + !BUG) % 2])",
         SIMT,
     ),
     Bug(
         "weight gradient",
-        "weight_grad_kernel.cuh",
+        "engines/simt/weight_grad_kernel.cuh",
         "split < params.splits;",
         "split < params.splits - BUG;",
         "--operator weight_grad",
     ),
     Bug(
         "bias gradient",
-        "bias_grad_kernel.cuh",
+        "engines/simt/bias_grad_kernel.cuh",
         "distance >= lanes;",
         "distance > lanes - !BUG;",
         "--operator bias_grad",
     ),
     Bug(
         "mask of a NaN",
-        "source.cuh",
+        "device/source.cuh",
         "if (to_accumulator(mask.value[i]) <= 0)",
         "if (BUG ? !(to_accumulator(mask.value[i]) > 0) : to_accumulator(mask.value[i]) <= 0)",
         "--operator input_grad",
     ),
     # On the host
-    Bug("planes: rows apart", "halo_boxes.cpp", "if (h != size[2]) return", "if (!BUG && h != size[2]) return"),
-    Bug("stored boxes: size", "halo_boxes.cpp", "- 1 - residue[i]) / counts", "- 1 - (BUG ? 0 : residue[i])) / counts"),
-    Bug("alignment", "access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
+    Bug(
+        "planes: rows apart",
+        "engines/wgmma/plan/boxes.cpp",
+        "if (h != size[2]) return",
+        "if (!BUG && h != size[2]) return",
+    ),
+    Bug(
+        "stored boxes: size",
+        "engines/wgmma/plan/boxes.cpp",
+        "- 1 - residue[i]) / counts",
+        "- 1 - (BUG ? 0 : residue[i])) / counts",
+    ),
+    Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]
 
 
@@ -216,15 +259,15 @@ def copied_tree(folder: Path) -> Path:
     root = Path(__file__).resolve().parents[2]
     shutil.copytree(root / "csrc", folder / "csrc")
     shutil.copytree(root / "tests" / "emulator", folder / "tests" / "emulator")
-    kernels = folder / "csrc" / "kernels"
-    (kernels / "planted.h").write_text(SWITCH, encoding="utf-8")
+    csrc = folder / "csrc"
+    (csrc / "planted.h").write_text(SWITCH, encoding="utf-8")
     for number, bug in enumerate(BUGS):
-        path = next(path for path in (kernels / bug.file, folder / "csrc" / bug.file) if path.exists())
+        path = csrc / bug.file
         text = path.read_text(encoding="utf-8")
         if text.count(bug.old) != 1:
             raise SystemExit(f"{bug.name}: {bug.file} has {text.count(bug.old)} times {bug.old!r}, not once")
         text = text.replace(bug.old, bug.new.replace("BUG", f"planted({number})"))
-        include = '#include "kernels/planted.h"\n'
+        include = '#include "planted.h"\n'
         if include not in text:
             once = "#pragma once\n"
             text = text.replace(once, once + include, 1) if once in text else include + text

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "check/arrangement.h"
-#include "kernels/api.h"
-#include "problem.h"
+#include "core/call.h"
+#include "core/problem.h"
 
 namespace check {
 

@@ -7,6 +7,7 @@
 
 #include "check/reference.h"
 #include "check/tensor.h"
+#include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
 #include "machine/memory.h"

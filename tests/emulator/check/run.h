@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check/case.h"
-#include "forward_plan.h"
+#include "planning/forward_plan.h"
 
 namespace check {
 

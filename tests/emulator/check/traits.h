@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check/case.h"
-#include "halo_plan.h"
+#include "engines/wgmma/plan/plan.h"
 
 namespace check {
 

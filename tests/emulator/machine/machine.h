@@ -1,4 +1,4 @@
-// What the stand-ins for CUDA's headers and for csrc/kernels/ptx/ call: one multiprocessor that runs one block at a
+// What the stand-ins for CUDA's headers and for csrc/device/ptx/ call: one multiprocessor that runs one block at a
 // time, its threads one after another, each until it waits.
 #pragma once
 

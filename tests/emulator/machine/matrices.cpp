@@ -111,7 +111,7 @@ void read_operands(const Product& product, int warp_in_group, Operands& operands
   }
 }
 
-// Which of a lane's accumulators is at a row and column, and whose: see csrc/kernels/ptx/wgmma.cuh.
+// Which of a lane's accumulators is at a row and column, and whose: see csrc/device/ptx/wgmma.cuh.
 template <typename Visit>
 void for_each_accumulator(const IssuedProduct& issued, Visit&& visit) {
   for (int lane = 0; lane < kWarpThreads; ++lane) {

@@ -1,0 +1,100 @@
+// The one place that launches a kernel, and what a failed launch says.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/build.h"
+#include "core/call.h"
+#include "device/ptx/launch.cuh"
+
+namespace convt3d {
+
+inline void check_cuda(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // not sticky: do not let the next caller see it
+  std::string text = std::string("convt3d: ") + what + " failed: " + cudaGetErrorString(error);
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    int device = 0;
+    cudaDeviceProp properties{};
+    if (cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
+      text += std::string(". The device is ") + properties.name + " (compute capability " +
+              std::to_string(properties.major) + "." + std::to_string(properties.minor) + ")";
+    }
+    text += "; this build has kernels for " + compiled_architectures();
+  }
+  throw std::runtime_error(text);
+}
+
+struct DeviceFacts {
+  int capability_major;
+  int capability_minor;
+  int multiprocessors;
+};
+
+// Of the current device. A thread seldom changes its device: the facts of the one it used last are at hand.
+inline DeviceFacts device_facts() {
+  thread_local int known = -1;
+  thread_local DeviceFacts facts{};
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  if (device == known) return facts;
+  const auto ask = [&](int& value, cudaDeviceAttr attribute) {
+    check_cuda(cudaDeviceGetAttribute(&value, attribute, device), "asking for the device");
+  };
+  known = -1;
+  ask(facts.capability_major, cudaDevAttrComputeCapabilityMajor);
+  ask(facts.capability_minor, cudaDevAttrComputeCapabilityMinor);
+  ask(facts.multiprocessors, cudaDevAttrMultiProcessorCount);
+  known = device;
+  return facts;
+}
+
+// Lets `function` have `bytes` of dynamic shared memory on the current device. The driver takes its time with each
+// attribute, so what it was told is remembered.
+inline void allow_shared_memory(const char* name, const void* function, int64_t bytes) {
+  static std::mutex mutex;
+  static auto* const allowed = new std::map<std::pair<const void*, int>, int64_t>;  // other threads may outlive exit
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), name);
+  const std::lock_guard<std::mutex> lock(mutex);
+  int64_t& known = (*allowed)[{function, device}];
+  if (bytes <= known) return;
+  check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             name);
+  known = bytes;
+}
+
+// When a kernel begins: after all earlier work of its stream or, if that kernel allows it (griddepcontrol), while the
+// one before it still runs, whose results it then waits for itself.
+enum class LaunchOrder { kAfter, kOverlapping };
+
+// `blocks` past the largest grid are taken by the kernels' own loops over their tiles.
+template <typename Params>
+void launch(const char* name, void (*kernel)(Params), int64_t blocks, int threads, Stream stream, const Params& params,
+            int64_t shared_bytes = 0, LaunchOrder order = LaunchOrder::kAfter) {
+  if (blocks == 0) return;
+  if (shared_bytes > 0) allow_shared_memory(name, reinterpret_cast<const void*>(kernel), shared_bytes);
+  cudaLaunchAttribute overlapping{};
+  overlapping.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlapping.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(blocks, INT_MAX)));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &overlapping;
+  config.numAttrs = order == LaunchOrder::kOverlapping ? 1 : 0;
+  check_cuda(launch_kernel(config, kernel, params), name);
+}
+
+}  // namespace convt3d

@@ -1,0 +1,92 @@
+// Element types, the type each accumulates in, and loads and stores of four neighbouring channels (a quad).
+#pragma once
+
+#include "core/problem.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace convt3d {
+
+template <typename T>
+using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <typename T>
+__device__ __forceinline__ Accumulator<T> to_accumulator(T value) {
+  return static_cast<Accumulator<T>>(value);
+}
+template <>
+__device__ __forceinline__ float to_accumulator(__half value) {
+  return __half2float(value);
+}
+template <>
+__device__ __forceinline__ float to_accumulator(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+// Rounds once, to nearest even.
+template <typename T, typename From>
+__device__ __forceinline__ T from_accumulator(From value) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return __float2half_rn(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __float2bfloat16_rn(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+constexpr int kQuad = 4;
+
+// sizeof(Quad<double>) is 32, two of the widest loads.
+template <typename T>
+struct alignas(sizeof(T) >= 4 ? 16 : 8) Quad {
+  T value[kQuad];
+};
+
+template <typename T>
+__device__ __forceinline__ Quad<T> zero_quad() {
+  Quad<T> quad;
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i) quad.value[i] = from_accumulator<T>(Accumulator<T>(0));
+  return quad;
+}
+
+template <typename T>
+__device__ __forceinline__ Quad<T> load_quad_vector(const T* source) {
+  Quad<T> quad;
+  if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<uint2*>(&quad) = __ldg(reinterpret_cast<const uint2*>(source));
+  } else {
+    constexpr int kVectors = sizeof(Quad<T>) / sizeof(uint4);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      reinterpret_cast<uint4*>(&quad)[i] = __ldg(reinterpret_cast<const uint4*>(source) + i);
+    }
+  }
+  return quad;
+}
+
+template <typename T>
+__device__ __forceinline__ void store_quad_vector(T* destination, const Quad<T>& quad) {
+  if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<uint2*>(destination) = *reinterpret_cast<const uint2*>(&quad);
+  } else {
+    constexpr int kVectors = sizeof(Quad<T>) / sizeof(uint4);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      reinterpret_cast<uint4*>(destination)[i] = reinterpret_cast<const uint4*>(&quad)[i];
+    }
+  }
+}
+
+template <typename T>
+constexpr DataType kDataType = std::is_same_v<T, double>   ? DataType::kFloat64
+                               : std::is_same_v<T, float>  ? DataType::kFloat32
+                               : std::is_same_v<T, __half> ? DataType::kFloat16
+                                                           : DataType::kBFloat16;
+
+}  // namespace convt3d

@@ -1,0 +1,30 @@
+// Quotients by a number that a block knows only at run time (csrc/divisor.h: one that the host knows).
+#pragma once
+
+#include <cstdint>
+
+#include "device/ptx/numeric.cuh"
+
+namespace convt3d {
+
+// Of numbers below 2^14.
+class SmallDivisor {
+ public:
+  __device__ __forceinline__ explicit SmallDivisor(int divisor)
+      : divisor_(divisor), reciprocal_(quotient_or_any((1u << 31) - 1, static_cast<uint32_t>(divisor)) + 1) {}
+  __device__ __forceinline__ int quotient(int value) const {
+    return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
+  }
+  // Leaves the remainder.
+  __device__ __forceinline__ int divide(int& value) const {
+    const int result = quotient(value);
+    value -= result * divisor_;
+    return result;
+  }
+
+ private:
+  int divisor_;
+  uint32_t reciprocal_;
+};
+
+}  // namespace convt3d

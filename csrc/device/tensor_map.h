@@ -1,0 +1,13 @@
+// Descriptions of tensors for the copy engine ("tensor maps"), made by the driver.
+#pragma once
+
+#include <cuda.h>
+
+#include "device/tensor_box.h"
+
+namespace convt3d {
+
+// False where the box is not describable() or the driver refuses it.
+bool encode(const TensorBox& box, CUtensorMap& map);
+
+}  // namespace convt3d

@@ -1,0 +1,65 @@
+// Forward of groups of a few channels: which of the kernels, and its parameters.
+#pragma once
+
+#include <type_traits>
+
+#include "device/launch.cuh"
+#include "device/make_source.cuh"
+#include "engines/depthwise/access.h"
+#include "engines/depthwise/channel_pairs_kernel.cuh"
+#include "engines/depthwise/channels_any_kernel.cuh"
+#include "engines/depthwise/channels_kernel.cuh"
+#include "engines/depthwise/row_pairs_kernel.cuh"
+#include "engines/depthwise/rows_any_kernel.cuh"
+#include "engines/depthwise/rows_kernel.cuh"
+#include "engines/depthwise/run.h"
+
+namespace convt3d::depthwise {
+
+template <typename T>
+void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
+  const DepthwisePlan& plan = params.plan;
+  auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
+  if constexpr (!std::is_same_v<T, double>) {
+    with_width_taps(plan.width, [&](auto taps) {
+      using Taps = decltype(taps);
+      kernel = plan.channels ? convt3d_depthwise_channels<T, Taps> : convt3d_depthwise_rows<T, Taps, 1>;
+      if constexpr (Taps::kStride == 2) {
+        const bool vectors = params.source_vectors && params.destination_vectors;
+        if (plan.paired && plan.channels) {
+          kernel = convt3d_depthwise_channel_pairs<T, Taps>;
+        } else if (plan.paired) {
+          kernel = vectors ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
+        }
+      }
+    });
+  }
+  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, plan.shared_bytes);
+}
+
+template <typename T>
+void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
+             Activation activation, MutableTensor output, Stream stream) {
+  DepthwiseParams<T> params{};
+  params.plan = plan;
+  params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  for (int i = 0; i < 3; ++i) {
+    params.source_step[i] = input.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+    params.destination_step[i] = output.stride[2 + i] * static_cast<int64_t>(sizeof(T));
+    if (i < 2) params.tap_step[i] = plan.axis[i].offset_step * params.source_step[i];
+  }
+  params.weight = static_cast<const T*>(weight.data);
+  params.weight_stride = to_strides(weight.stride);
+  params.bias = static_cast<const T*>(bias.data);
+  params.bias_stride = bias.stride;
+  params.destination = static_cast<T*>(output.data);
+  params.destination_stride = to_strides(output.stride);
+  params.relu = activation == Activation::kRelu;
+  const DepthwiseAccess access = choose_access(problem, plan, kDataType<T>, input, output);
+  params.source_vectors = access.source_vectors;
+  params.destination_vectors = access.destination_vectors;
+  if (!access.regular) params.plan = plan_depthwise_forward(problem, sizeof(T), plan.channels, false);
+  run_depthwise(params, stream);
+}
+
+}  // namespace convt3d::depthwise

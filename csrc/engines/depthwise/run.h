@@ -1,0 +1,15 @@
+// The engine for groups of a few channels. Plan -> kernel parameters -> launch; defined in run.cuh, instantiated in
+// engines/instantiate/.
+#pragma once
+
+#include "core/call.h"
+#include "core/problem.h"
+#include "engines/depthwise/plan.h"
+
+namespace convt3d::depthwise {
+
+template <typename T>
+void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
+             Activation activation, MutableTensor output, Stream stream);
+
+}  // namespace convt3d::depthwise

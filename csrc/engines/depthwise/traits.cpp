@@ -1,0 +1,47 @@
+#include "engines/depthwise/traits.h"
+
+#include "core/trait_values.h"
+#include "engines/depthwise/access.h"
+
+namespace convt3d {
+
+Traits depthwise_traits(const Problem& problem, const DepthwisePlan& regular_plan, const ForwardArguments& arguments,
+                        const ConstTensor& input, const MutableTensor& output) {
+  const DepthwiseAccess access = choose_access(problem, regular_plan, arguments.dtype, input, output);
+  const DepthwisePlan plan = access.regular
+                                 ? regular_plan
+                                 : plan_depthwise_forward(problem, static_cast<int>(element_size(arguments.dtype)),
+                                                          regular_plan.channels, false);
+  const bool any = plan.width == DepthwiseWidth::kAny;
+  const bool vectors = access.source_vectors && access.destination_vectors;
+  Traits traits = engine_traits("depthwise", "forward", type_name(arguments.dtype, Float32Mode::kIeee));
+  traits.push_back({"bias", yes_no(arguments.bias)});
+  traits.push_back({"relu", yes_no(arguments.relu)});
+  traits.push_back(
+      {"kernel", std::string(plan.channels ? "channels" : "rows") + (any                            ? "_any"
+                                                                     : plan.paired && plan.channels ? "_pairs"
+                                                                     : plan.paired && vectors       ? "_pairs"
+                                                                     : plan.paired                  ? "_paired"
+                                                                                                    : "")});
+  traits.push_back({"width", to_string(plan.width)});
+  traits.push_back({"source_vectors", yes_no(access.source_vectors)});
+  traits.push_back({"destination_vectors", yes_no(access.destination_vectors)});
+  traits.push_back({"in_channels", count_name(plan.in_channels, 4)});
+  traits.push_back({"out_channels", count_name(plan.out_channels, 4)});
+  traits.push_back({"lanes", plan.lanes == 1 ? "1" : plan.lanes < 32 ? "few" : "warp"});
+  traits.push_back({"lane_tiles", one_or_many(plan.lane_tiles)});
+  traits.push_back({"item_tiles", one_or_many(plan.item_tiles)});
+  traits.push_back({"steps", one_or_many(plan.steps)});
+  traits.push_back({"walk", one_or_many(plan.walk)});
+  traits.push_back({"images", one_or_many(plan.batch)});
+  for (int i = 0; i < 3; ++i) traits.push_back({kShiftNames[i], sign_name(plan.shift[i], plan.shift[i])});
+  bool no_tap = false;
+  for (const DepthwiseAxis& axis : plan.axis) {
+    for (int residue = 0; residue < axis.stride; ++residue) no_tap = no_tap || axis.residue[residue].tap_count == 0;
+  }
+  traits.push_back({"no_tap", yes_no(no_tap)});
+  add_parameters(problem, traits);
+  return traits;
+}
+
+}  // namespace convt3d

@@ -1,0 +1,8 @@
+#include "engines/depthwise/run.cuh"
+
+namespace convt3d::depthwise {
+
+template void forward<__half>(const Problem&, const DepthwisePlan&, ConstTensor, ConstTensor, ConstVector, Activation,
+                              MutableTensor, Stream);
+
+}  // namespace convt3d::depthwise

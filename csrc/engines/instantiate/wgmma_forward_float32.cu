@@ -1,0 +1,8 @@
+#include "engines/wgmma/run.cuh"
+
+namespace convt3d::wgmma {
+
+template void forward<float>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, ConstVector, Activation,
+                             MutableTensor, void*, Stream);
+
+}  // namespace convt3d::wgmma

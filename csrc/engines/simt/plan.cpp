@@ -1,0 +1,142 @@
+#include "engines/simt/plan.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/integer.h"
+
+namespace convt3d {
+namespace {
+
+// Blocks that a weight gradient aims at: a few waves on the largest devices. A constant, not the device's own
+// count, so that the order of summation, and with it every bit of the result, is the same on every device.
+constexpr int64_t kTargetBlocks = 1024;
+// Below this many positions a split costs more in its partial sums than it gains.
+constexpr int64_t kMinSplitPositions = 512;
+
+// The tile that covers C with the least padded work; of equals the larger N, which reads A less often.
+TileShape choose_tile(int64_t m, int64_t n, bool is_double) {
+  TileShape best = TileShape::kNarrow;
+  int64_t best_cost = INT64_MAX;
+  for (const TileShape shape : {TileShape::kNarrow, TileShape::kSlim, TileShape::kMedium, TileShape::kWide}) {
+    const TileExtent tile = tile_extent(shape, is_double);
+    const int64_t cost = ceil_div(m, tile.m) * tile.m * ceil_div(n, tile.n) * (tile.n + 8);
+    if (cost <= best_cost) {
+      best = shape;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+CorrelationPlan plan_correlation(const Problem& problem, DataType dtype, const std::array<AxisMap, 3>& axis,
+                                 int64_t k_channels, int64_t n_channels) {
+  const bool is_double = dtype == DataType::kFloat64;
+  CorrelationPlan plan{};
+  plan.axis = axis;
+  plan.batch = problem.batch;
+  plan.groups = problem.groups;
+  plan.k_channels = static_cast<int32_t>(k_channels);
+  plan.n_channels = static_cast<int32_t>(n_channels);
+  plan.phases = 1;
+  int64_t positions = problem.batch;
+  for (const AxisMap& map : axis) {
+    plan.phases *= map.phases;
+    positions *= ceil_div(map.dst_size, map.dst_step);
+    plan.has_empty_phase |= map.phases < map.dst_step;
+  }
+  plan.tile = choose_tile(positions, n_channels, is_double);
+  const TileExtent tile = tile_extent(plan.tile, is_double);
+  plan.tiles_m = ceil_div(positions, tile.m);
+  plan.tiles_n = ceil_div(n_channels, tile.n);
+  plan.k_padded = static_cast<int32_t>(round_up(k_channels, tile.k));
+  plan.n_padded = static_cast<int32_t>(round_up(n_channels, tile.n));
+  plan.packed_weight_elements = problem.groups * problem.taps() * plan.k_padded * plan.n_padded;
+  return plan;
+}
+
+template <typename Range>
+void print_list(std::ostream& out, const Range& range) {
+  out << '(' << range[0] << ", " << range[1] << ", " << range[2] << ')';
+}
+
+}  // namespace
+
+CorrelationPlan plan_forward(const Problem& problem, DataType dtype) {
+  return plan_correlation(problem, dtype,
+                          {forward_axis(problem, 0), forward_axis(problem, 1), forward_axis(problem, 2)},
+                          problem.in_channels_per_group(), problem.out_channels_per_group());
+}
+
+CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype) {
+  return plan_correlation(problem, dtype,
+                          {input_grad_axis(problem, 0), input_grad_axis(problem, 1), input_grad_axis(problem, 2)},
+                          problem.out_channels_per_group(), problem.in_channels_per_group());
+}
+
+WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype) {
+  const bool is_double = dtype == DataType::kFloat64;
+  WeightGradPlan plan{};
+  plan.axis = {input_grad_axis(problem, 0), input_grad_axis(problem, 1), input_grad_axis(problem, 2)};
+  plan.batch = problem.batch;
+  plan.groups = problem.groups;
+  plan.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
+  plan.row_padded = static_cast<int32_t>(round_up(plan.row_channels, 4));
+  plan.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
+  plan.rows = problem.taps() * plan.row_padded;
+  plan.tile = choose_tile(plan.rows, plan.n_channels, is_double);
+  const TileExtent tile = tile_extent(plan.tile, is_double);
+  plan.tiles_m = ceil_div(plan.rows, tile.m);
+  plan.tiles_n = ceil_div(plan.n_channels, tile.n);
+  plan.positions = problem.batch * problem.input_size[0] * problem.input_size[1] * problem.input_size[2];
+  const int64_t tiles = plan.tiles_m * plan.tiles_n * plan.groups;
+  const int64_t splits =
+      std::min(ceil_div(kTargetBlocks, tiles), std::max<int64_t>(1, plan.positions / kMinSplitPositions));
+  plan.split_positions = round_up(ceil_div(plan.positions, splits), tile.k);
+  plan.splits = ceil_div(plan.positions, plan.split_positions);
+  plan.partial_elements = plan.splits * plan.groups * plan.rows * plan.n_channels;
+  return plan;
+}
+
+BiasGradPlan plan_bias_grad(const std::array<int64_t, 5>& size, bool channels_contiguous) {
+  BiasGradPlan plan{};
+  plan.channel_lanes = channels_contiguous ? 32 : 1;
+  plan.channel_blocks = ceil_div(size[1], plan.channel_lanes);
+  plan.positions = size[0] * size[2] * size[3] * size[4];
+  plan.splits = ceil_div(plan.positions, static_cast<int64_t>(kBiasGradThreads / plan.channel_lanes) * kBiasGradRun);
+  return plan;
+}
+
+std::string to_string(TileShape tile) {
+  switch (tile) {
+    case TileShape::kNarrow:
+      return "narrow";
+    case TileShape::kSlim:
+      return "slim";
+    case TileShape::kMedium:
+      return "medium";
+    case TileShape::kWide:
+      return "wide";
+  }
+  return "unknown";
+}
+
+std::string to_string(const CorrelationPlan& plan) {
+  std::ostringstream out;
+  out << "correlation tile=" << to_string(plan.tile) << " phases=" << plan.phases << " tiles_m=" << plan.tiles_m
+      << " tiles_n=" << plan.tiles_n << " groups=" << plan.groups << " k_channels=" << plan.k_channels
+      << " n_channels=" << plan.n_channels << " taps=";
+  print_list(out, std::array<int32_t, 3>{plan.axis[0].taps, plan.axis[1].taps, plan.axis[2].taps});
+  out << (plan.has_empty_phase ? " fill" : "");
+  return out.str();
+}
+
+std::string to_string(const WeightGradPlan& plan) {
+  std::ostringstream out;
+  out << "weight_grad tile=" << to_string(plan.tile) << " tiles_m=" << plan.tiles_m << " tiles_n=" << plan.tiles_n
+      << " groups=" << plan.groups << " splits=" << plan.splits << " split_positions=" << plan.split_positions
+      << " rows=" << plan.rows << " n_channels=" << plan.n_channels;
+  return out.str();
+}
+
+}  // namespace convt3d

@@ -1,0 +1,65 @@
+// Weight gradient of the general engine.
+#pragma once
+
+#include "core/integer.h"
+#include "device/launch.cuh"
+#include "device/make_source.cuh"
+#include "engines/simt/dispatch.cuh"
+#include "engines/simt/run.h"
+#include "engines/simt/weight_grad_kernel.cuh"
+
+namespace convt3d::simt {
+
+constexpr int kReduceThreads = 256;
+
+template <typename T>
+void run_weight_grad(TileShape shape, const WeightGradParams<T>& params, Stream stream) {
+  with_tile(shape, [&](auto tile) {
+    with_bool(params.grad_output.mask != nullptr, [&](auto masked) {
+      launch("weight gradient", convt3d_weight_grad<T, tile(), masked()>, params.tiles,
+             Tile<tile(), Accumulator<T>>::kThreads, stream, params);
+    });
+  });
+}
+
+template <typename T>
+void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+  WeightGradParams<T> params{};
+  for (int i = 0; i < 3; ++i) {
+    params.axis[i] = plan.axis[i];
+    params.grid.extent[i] = static_cast<uint32_t>(problem.input_size[i]);
+  }
+  params.grid.batch = plan.batch;
+  params.groups = plan.groups;
+  params.tiles = plan.tiles();
+  params.tiles_m = plan.tiles_m;
+  params.tiles_n = plan.tiles_n;
+  params.rows = plan.rows;
+  params.positions = plan.positions;
+  params.split_positions = plan.split_positions;
+  params.row_channels = plan.row_channels;
+  params.row_padded = plan.row_padded;
+  params.n_channels = plan.n_channels;
+  params.grad_output =
+      make_source<T>(grad_output, relu_output, problem.output_size(), problem.out_channels_per_group());
+  params.input = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.partial = static_cast<double*>(workspace);
+  run_weight_grad(plan.tile, params, stream);
+
+  WeightReduceParams<T> reduce{};
+  reduce.partial = params.partial;
+  reduce.splits = plan.splits;
+  reduce.split_stride = plan.partial_elements / plan.splits;
+  reduce.rows = plan.rows;
+  reduce.row_channels = plan.row_channels;
+  reduce.row_padded = plan.row_padded;
+  reduce.n_channels = plan.n_channels;
+  for (int i = 0; i < 3; ++i) reduce.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
+  reduce.grad_weight = static_cast<T*>(grad_weight.data);
+  reduce.stride = to_strides(grad_weight.stride);
+  launch("weight gradient reduction", convt3d_weight_reduce<T>, ceil_div(reduce.split_stride, kReduceThreads),
+         kReduceThreads, stream, reduce);
+}
+
+}  // namespace convt3d::simt

@@ -1,0 +1,258 @@
+// Input whose width is contiguous -> panels of shared memory: the copy engine brings boxes as they are in memory, warps
+// transpose them.
+#pragma once
+
+#include "engines/wgmma/load/loader.cuh"
+#include "engines/wgmma/load/planes.cuh"
+
+namespace convt3d {
+
+// One warp's boxes, each 16 bytes' worth of channels: a few rows, or whole depths, [channel][depth][row][width], or of
+// kPlanes those of a few images (see planes.cuh). The copy engine brings them as they are in memory, a few ahead,
+// also of the loads to come; the warp stores them as the rows of a panel.
+template <typename T, int kTerms, bool kPlanes>
+class HaloTransposer {
+ public:
+  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp,
+                                            const HaloItems<HaloWalker::kWarpAhead>& items, unsigned char* buffers,
+                                            const uint32_t* sources, uint64_t* arrived)
+      : params_(params),
+        plan_(params.plan),
+        sources_(sources),
+        buffers_(buffers),
+        arrived_(arrived),
+        warp_(warp),
+        panel_pieces_log_(plan_.row_bytes == 128  ? 3
+                          : plan_.row_bytes == 64 ? 2
+                                                  : 1),
+        swizzle_mask_(swizzle_mask(plan_.row_bytes)),
+        image_boxes_log_(kPlanes && plan_.box_images == 4 ? 1 : 0),
+        boxes_((kPlanes ? 1 << image_boxes_log_ : plan_.row_boxes * plan_.depth_boxes * plan_.folds()) *
+               (plan_.chunk_panels << panel_pieces_log_)),
+        row_boxes_(plan_.row_boxes),
+        depth_boxes_(plan_.depth_boxes),
+        width_(plan_.box_width),
+        folds_log_(plan_.axis[0].fold + plan_.axis[1].fold - 2),
+        box_bytes_(kPlanes ? plan_.box_images * kChannels * plan_.box_words * 4
+                           : 16 * plan_.box_depths * plan_.box_rows * plan_.box_width),
+        ahead_(plan_, items),
+        ahead_box_(warp) {
+    if (warp_ >= boxes_ * ahead_.loads()) return;
+    aim();
+    for (int slot = 0; slot < kHaloBoxBuffers; ++slot) request(slot);
+  }
+
+  // The warp's share of a chunk.
+  __device__ __forceinline__ void load(const HaloChunk& chunk) {
+    const int channels = plan_.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
+    box_ = chunk.first ? warp_ : box_ - boxes_;
+    for (; box_ < boxes_; box_ += kHaloLoaderWarps) {
+      hopper::barrier_wait(&arrived_[slot_], parity_);
+      const Box at = decode(box_);
+      const int left = channels - at.piece * kChannels;
+      if (left >= kChannels) {
+        store_box<true>(chunk, at, kChannels);
+      } else {
+        store_box<false>(chunk, at, left);
+      }
+      __syncwarp();  // the buffer has been read
+      request(slot_);
+      if (++slot_ == kHaloBoxBuffers) {
+        slot_ = 0;
+        parity_ ^= 1;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kChannels = kPieceChannels<T>;
+  static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
+
+  // First image, row and depth of a box in the tile, its fold, and its piece of the chunk's channels.
+  struct Box {
+    int image;
+    int row;
+    int depth;
+    int fold;
+    int piece;
+  };
+  __device__ __forceinline__ Box decode(int box) const {
+    if constexpr (kPlanes) {
+      const int piece = box >> image_boxes_log_;
+      return {(box - (piece << image_boxes_log_)) * plan_.box_images, 0, 0, 0, piece};
+    }
+    Box at;
+    at.image = 0;
+    at.row = box;
+    at.depth = row_boxes_.divide(at.row);
+    at.fold = depth_boxes_.divide(at.depth);
+    at.piece = at.fold >> folds_log_;
+    at.fold -= at.piece << folds_log_;
+    at.row *= plan_.box_rows;
+    at.depth *= plan_.box_depths;
+    return at;
+  }
+
+  // Where the columns of a box go, which are numbered through its rows.
+  struct Target {
+    int columns;
+    int shift;
+    int first;  // position of column 0
+    uint32_t base;
+  };
+  struct Place {
+    bool exists;  // not all columns are positions of the tile
+    uint32_t at;
+  };
+  __device__ __forceinline__ Place place(const Target& target, int column) const {
+    int w = column;
+    const int row = width_.divide(w);
+    const int position = target.first + row * plan_.halo[2] + w;
+    // Panels are aligned to the swizzle's pattern.
+    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.row_bytes);
+    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.halo[2],
+            swizzled(at, swizzle_mask_)};
+  }
+
+  // Of a piece that has so many `channels`.
+  template <bool kWhole>
+  __device__ __forceinline__ void store_box(const HaloChunk& chunk, const Box& at, int channels) const {
+    const unsigned char* source = buffers_ + slot_ * kHaloBoxBytes;
+    const int panel = at.piece >> panel_pieces_log_;
+    const uint32_t base = hopper::shared_address(chunk.panels) +
+                          static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
+                                                (at.piece - (panel << panel_pieces_log_)) * 16);
+    if constexpr (kPlanes) {
+      HaloPlanes<T, kTerms>(plan_, sources_, chunk.phase, 3 - image_boxes_log_)
+          .template store<kWhole>(hopper::shared_address(source), channels, base, at.image);
+    } else {
+      Target target;
+      target.columns = min(plan_.box_rows, plan_.halo[1] - at.row) * min(plan_.box_depths, plan_.halo[0] - at.depth) *
+                       plan_.box_width;
+      target.shift = chunk.origin.shift(kChannels);
+      target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - target.shift;
+      target.base = base;
+      store<kWhole>(source, channels, target);
+    }
+  }
+
+  template <bool kWhole>
+  __device__ __forceinline__ void store(const unsigned char* source, int channels, const Target& target) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int step = box_bytes_ / 16;  // from a channel to the next
+#pragma unroll 1
+    for (int first = 0; first < target.columns; first += 32 * kInFlight) {
+      if constexpr (sizeof(T) == 4) {
+        store_elements<kWhole>(reinterpret_cast<const T*>(source), step, channels, target, first + lane);
+      } else {
+        store_matrices<kWhole>(hopper::shared_address(source), step, channels, target, first + lane);
+      }
+    }
+  }
+
+  template <bool kWhole>
+  __device__ __forceinline__ void store_elements(const T* source, int step, int channels, const Target& target,
+                                                 int column) const {
+    alignas(16) T values[kInFlight][kChannels];
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      const T* at = source + c * step + column;
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        values[i][c] = column + 32 * i < target.columns && (kWhole || c < channels) ? at[32 * i] : 0;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const Place to = place(target, column + 32 * i);
+      store_terms<kTerms>(to.at, plan_.term_bytes(), *reinterpret_cast<const uint4*>(values[i]), to.exists);
+    }
+  }
+
+  // Rows of 8 columns of 8 channels are matrices, transposed on their way through the registers.
+  template <bool kWhole>
+  __device__ __forceinline__ void store_matrices(uint32_t source, int step, int channels, const Target& target,
+                                                 int column) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int channel = lane % 4 * 2;  // the first of two that a thread holds
+    const uint32_t mask = (channel < channels ? 0x0000FFFF : 0) | (channel + 1 < channels ? 0xFFFF0000 : 0);
+    const uint32_t spare = hopper::shared_address(halo_spare());
+    uint32_t matrix[kInFlight][4];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int from = column + 32 * i < target.columns ? (column + 32 * i) & -8 : 0;
+      hopper::load_matrices_transposed(matrix[i], source + static_cast<uint32_t>(lane % 8 * step + from) * 2);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if constexpr (!kWhole) {
+#pragma unroll
+        for (uint32_t& two : matrix[i]) two &= mask;
+      }
+      const Place to = place(target, column + 32 * i);
+      hopper::store_matrices(to.exists ? to.at : spare, matrix[i]);
+    }
+  }
+
+  // What the requests need of the load that they are at.
+  __device__ __forceinline__ void aim() {
+    if (ahead_.ended()) return;
+    const HaloItem item(plan_, ahead_.index());
+    const HaloOrigin origin(plan_, item, ahead_.phase(plan_, item));
+    ahead_origin_ = {kPlanes ? 0 : origin.at[2] - origin.shift(kChannels), kPlanes ? 0 : origin.at[1], origin.at[0],
+                     item.group * plan_.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
+                     item.image};
+  }
+  // The load that has the warp's next box, of the next item, too, or of this one only.
+  template <bool kNextItem>
+  __device__ __forceinline__ void find_box() {
+    while (!ahead_.ended() && ahead_box_ >= boxes_ && (kNextItem || !ahead_.at_items_end())) {
+      ahead_box_ = ahead_.at_items_end() ? warp_ : ahead_box_ - boxes_;
+      ahead_.advance();
+      aim();
+    }
+  }
+  // Has the next box brought to a slot, if there is one.
+  __device__ __forceinline__ void request(int slot) {
+    // Not sooner: the claim of an item waits for products that may need what this load brings.
+    find_box<true>();
+    if (ahead_.ended()) return;
+    const Box box = decode(ahead_box_);
+    if (hopper::elect_lane()) {
+      hopper::BoxOrigin origin = ahead_origin_;
+      const HaloFold fold(plan_, box.fold);
+      origin.at[1] += box.row * plan_.axis[1].fold + fold.height;
+      origin.at[2] += box.depth * plan_.axis[0].fold + fold.depth;
+      origin.at[3] += box.piece * kChannels;
+      if constexpr (kPlanes) origin.at[4] += box.image;
+      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_bytes_));
+      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
+    }
+    ahead_box_ += kHaloLoaderWarps;
+    find_box<false>();
+  }
+
+  const HaloParams<T>& params_;
+  const HaloPlan& plan_;
+  const uint32_t* sources_;
+  unsigned char* buffers_;
+  uint64_t* arrived_;
+  int warp_;
+  int panel_pieces_log_;
+  uint32_t swizzle_mask_;
+  int image_boxes_log_;  // boxes of a tile's images
+  int boxes_;            // of a chunk
+  SmallDivisor row_boxes_;
+  SmallDivisor depth_boxes_;
+  SmallDivisor width_;
+  int folds_log_;
+  int box_bytes_;
+  int box_;  // of the load, or how many loads' further; the warps take an item's in turn
+  int slot_ = 0;
+  uint32_t parity_ = 0;
+  HaloLoadCursor<HaloWalker::kWarpAhead> ahead_;
+  int ahead_box_;
+  hopper::BoxOrigin ahead_origin_;
+};
+
+}  // namespace convt3d

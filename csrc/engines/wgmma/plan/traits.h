@@ -1,0 +1,12 @@
+// Traits of the plans on Hopper's matrix units.
+#pragma once
+
+#include "core/traits.h"
+#include "engines/wgmma/plan/plan.h"
+
+namespace convt3d {
+
+Traits halo_traits(const Problem& problem, const HaloPlan& plan, const ForwardArguments& arguments,
+                   const ConstTensor& input, const MutableTensor& output);
+
+}  // namespace convt3d

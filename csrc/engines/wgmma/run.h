@@ -1,0 +1,15 @@
+// The engine on Hopper's matrix units. Plan -> kernel parameters -> launches; defined in run.cuh, instantiated in
+// engines/instantiate/.
+#pragma once
+
+#include "core/call.h"
+#include "core/problem.h"
+#include "engines/wgmma/plan/plan.h"
+
+namespace convt3d::wgmma {
+
+template <typename T>
+void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
+             Activation activation, MutableTensor output, void* workspace, Stream stream);
+
+}  // namespace convt3d::wgmma

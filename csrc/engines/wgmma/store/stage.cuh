@@ -1,0 +1,61 @@
+// Neighbouring outputs of a thread on their way to its warp's staging.
+#pragma once
+
+#include "device/hopper.cuh"
+#include "device/ptx/numeric.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "engines/wgmma/params.h"
+#include "engines/wgmma/store/staging_tables.cuh"
+#include "engines/wgmma/store/target.cuh"
+
+namespace convt3d {
+
+// Changes a warp's accumulators. `finish`: of a value, its set and whether its row is lane/4 (0) or lane/4 + 8 (1).
+template <int kSets, int kCount, typename Finish>
+__device__ __forceinline__ void change(float (&c)[kSets][kCount], Finish&& finish) {
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) c[set][i] = finish(c[set][i], set, i / 2 % 2);
+  }
+}
+
+// To shared memory, unless the place is kHaloNoPlace.
+template <typename T>
+__device__ __forceinline__ void stage_two(uint32_t at, uint32_t place, float a, float b) {
+  if constexpr (sizeof(T) == 4) {
+    hopper::store_shared_unless<kHaloNoPlace>(at, place, a, b);
+  } else {
+    hopper::store_shared_unless<kHaloNoPlace>(at, place, rounded_pair<T>(a, b));
+  }
+}
+template <typename T>
+__device__ __forceinline__ void stage_four(uint32_t at, uint32_t place, float a, float b, float c, float d) {
+  if constexpr (sizeof(T) == 4) {
+    hopper::store_shared_unless<kHaloNoPlace>(at, place, a, b, c, d);
+  } else {
+    hopper::store_shared_unless<kHaloNoPlace>(at, place, rounded_pair<T>(a, b), rounded_pair<T>(c, d));
+  }
+}
+__device__ __forceinline__ void stage_one(uint32_t at, uint32_t place, float a) {
+  hopper::store_shared_unless<kHaloNoPlace>(at, place, a);
+}
+
+// Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place,
+// `first` bytes into its channels.
+template <typename T, int kCount>
+__device__ __forceinline__ void stage_matrices(const float (&c)[kCount], int j, uint32_t place, uint32_t first,
+                                               uint32_t address, int lane, int32_t swizzle) {
+  const uint32_t flip = place >> 3 & static_cast<uint32_t>(swizzle);
+  const uint32_t at = place == kHaloNoPlace ? hopper::shared_address(halo_spare())
+                                            : address + place + (first + static_cast<uint32_t>(lane & 8) * 2 ^ flip);
+  uint32_t matrix[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int first = 4 * (j + i / 2) + 2 * (i % 2);
+    matrix[i] = rounded_pair<T>(c[first], c[first + 1]);
+  }
+  hopper::store_matrices_transposed(at, matrix);
+}
+
+}  // namespace convt3d

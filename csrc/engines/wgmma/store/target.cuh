@@ -1,0 +1,83 @@
+// What the ways of storing a warp's outputs share: the segments of its staging, and where they go.
+#pragma once
+
+#include <type_traits>
+
+#include "device/numeric.cuh"
+#include "engines/wgmma/params.h"
+
+namespace convt3d {
+
+// A segment of a warpgroup's outputs, as positions of the tile.
+struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
+  uint16_t d;
+  uint16_t h;
+  uint16_t w;
+  uint16_t columns;
+  uint16_t first;   // column of the segment that `w` is
+  uint16_t offset;  // in a warp's staging or, of runs, in each channel's
+  uint16_t step;    // to where the next box begins or, of runs, the next batch
+};
+
+// Neighbours along the width, whose outputs leave from the registers.
+struct alignas(16) HaloStoredPair {
+  uint16_t d;
+  uint16_t h;
+  uint16_t w;
+  uint16_t positions;  // of two, that the warpgroup has; 0: the pair begins elsewhere, or is no output
+  uint16_t kept;       // among the pairs that a warp keeps
+  uint32_t offset;     // elements of the output from the tile's first position on
+};
+static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of columns has room for it
+
+enum class HaloRows {
+  kWidths,       // [channel][place]: a thread's two columns are neighbours
+  kWidthPhases,  // ... and so are their two phases, in rows r and r + 8
+  kWidthSets,    // ... in the two sets
+  kChannels,     // [place][channel]
+};
+
+// Two 16-bit elements, each rounded once, to nearest even.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+// A unit's outputs of one slab.
+template <typename T>
+struct HaloTarget {
+  T* destination;  // of the tile's first position and the slab's first channel
+  int left[3];     // positions from there to the output's end; where a unit has both phases of an axis, outputs
+
+  HaloTarget() = default;
+  // `residue`: of each axis, 0 where the unit has both.
+  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloItem& item, const int (&residue)[3],
+                                        bool paired_width, int channel) {
+    int at[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const HaloAxis& axis = params.plan.axis[i];
+      at[i] = item.first[i] * axis.stride + residue[i];
+      const bool both = i == 2 ? paired_width : i == 1 && params.plan.height_sets();
+      // Strides are 1 or 2: a shift divides.
+      left[i] = (axis.dst_size - 1 - at[i] >> (both ? 0 : axis.stride - 1)) + 1;
+    }
+    const Strides& stride = params.destination_stride;
+    destination = params.destination + item.image * stride.n + channel * stride.c + stride.spatial(at[0], at[1], at[2]);
+  }
+
+  // Of a position of the tile.
+  __device__ __forceinline__ T* at(const HaloParams<T>& params, int d, int h, int w) const {
+    const HaloPlan& plan = params.plan;
+    return destination +
+           params.destination_stride.spatial(d * plan.axis[0].stride, h * plan.axis[1].stride, w * plan.axis[2].stride);
+  }
+};
+
+}  // namespace convt3d

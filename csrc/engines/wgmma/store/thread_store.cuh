@@ -1,0 +1,84 @@
+// Segments that the copy engine does not take and that are no runs: from a warp's staging to memory by its threads.
+#pragma once
+
+#include "engines/wgmma/store/target.cuh"
+
+namespace convt3d {
+
+// Of one warp and unit.
+template <typename T>
+class HaloThreadStore {
+ public:
+  // `channels`: of the slab; `images`: of the batch, from the item's first on; `memory`: the warp's staging.
+  __device__ __forceinline__ HaloThreadStore(const HaloParams<T>& params, const HaloTarget<T>& target,
+                                             bool paired_width, int channels, int64_t images,
+                                             const unsigned char* memory)
+      : params_(params),
+        staging_(params.plan.staging),
+        target_(target),
+        channels_(channels),
+        images_(images),
+        memory_(memory),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        paired_width_(paired_width) {}
+
+  template <HaloRows kRows>
+  __device__ __forceinline__ void store(const HaloStoredSegment& segment) const {
+    const int phases = paired_width_ ? 2 : 1;
+    const int count = min(segment.columns * phases, target_.left[2] - segment.w * phases);
+    if (segment.d >= target_.left[0] || segment.h >= target_.left[1] || count <= 0) return;
+    T* destination = target_.at(params_, segment.d, segment.h, segment.w);
+    const int bytes = segment.first * staging_.column_bytes;
+    if constexpr (kRows == HaloRows::kChannels) {
+      store_places(destination, count, segment.offset + bytes);
+    } else {
+      store_rows(destination, count, memory_ + segment.offset, bytes);
+    }
+  }
+
+ private:
+  // `count` neighbours of every channel, `first_bytes` from the beginning of the channel's row: a part of a box.
+  __device__ __forceinline__ void store_rows(T* destination, int count, const unsigned char* rows,
+                                             int first_bytes) const {
+#pragma unroll 1
+    for (int channel = 0; channel < channels_; ++channel) {
+      const int staged = channel * staging_.pitch;
+      for (int element = lane_; element < count; element += 32) {
+        const int bytes = first_bytes + element * kBytes;
+        destination[channel * params_.destination_stride.c + element] =
+            *reinterpret_cast<const T*>(rows + staged + (bytes ^ (staged >> 3 & staging_.swizzle)));
+      }
+    }
+  }
+
+  // `count` places, each with its channels and images.
+  __device__ __forceinline__ void store_places(T* destination, int count, int offset) const {
+    const int log = params_.plan.image_log;
+    // A step of the width, in outputs: of both phases every one, else each that the stride reaches.
+    const int step = paired_width_ ? 1 : params_.plan.axis[2].stride;
+    const int lanes_log = channels_ > 1 ? 32 - __clz(channels_ - 1) : 0;  // lanes of a place
+    const int channel = lane_ & ((1 << lanes_log) - 1);
+    if (channel >= channels_) return;
+    for (int place = lane_ >> lanes_log; place < count << log; place += 32 >> lanes_log) {
+      const int image = place & ((1 << log) - 1);
+      if (image >= images_) continue;
+      const int staged = offset + place * staging_.pitch;
+      destination[image * params_.destination_stride.n + (place >> log) * step * params_.destination_stride.w +
+                  channel] =
+          *reinterpret_cast<const T*>(memory_ + staged + (channel * kBytes ^ (staged >> 3 & staging_.swizzle)));
+    }
+  }
+
+  static constexpr int kBytes = static_cast<int>(sizeof(T));
+
+  const HaloParams<T>& params_;
+  const HaloStaging& staging_;
+  HaloTarget<T> target_;
+  int channels_;
+  int64_t images_;
+  const unsigned char* memory_;
+  int lane_;
+  bool paired_width_;
+};
+
+}  // namespace convt3d

@@ -1,7 +1,0 @@
-#include "kernels/engine.cuh"
-
-namespace convt3d {
-
-template struct Engine<float>;
-
-}  // namespace convt3d

@@ -1,7 +1,0 @@
-#include "kernels/engine.cuh"
-
-namespace convt3d {
-
-template struct Engine<double>;
-
-}  // namespace convt3d

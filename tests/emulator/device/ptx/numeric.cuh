@@ -1,0 +1,25 @@
+// csrc/device/ptx/numeric.cuh on a CPU.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "machine/types.h"
+
+namespace convt3d {
+
+inline uint32_t rounded_to_tf32(float value) {
+  const uint32_t bits = emulator::bits_of_float(value);
+  return std::isfinite(value) ? (bits + 0x1000) & 0xFFFFE000 : bits;
+}
+
+inline float greater(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return NAN;
+  return a > b ? a : b;
+}
+
+inline uint32_t quotient_or_any(uint32_t dividend, uint32_t divisor) {
+  return divisor == 0 ? 0xFFFFFFFF : dividend / divisor;
+}
+
+}  // namespace convt3d
