@@ -146,9 +146,9 @@ BUGS = [
     ),
     Bug(
         "matrices",
-        "engines/wgmma/store/stage.cuh",
-        "static_cast<uint32_t>(lane & 8) * 2",
-        "static_cast<uint32_t>(lane & (BUG ? 0 : 8)) * 2",
+        "engines/wgmma/store/fragments.cuh",
+        "static_cast<uint32_t>(lane_ & 8) * 2",
+        "static_cast<uint32_t>(lane_ & (BUG ? 0 : 8)) * 2",
     ),
     Bug(
         "shared segment",

@@ -7,30 +7,29 @@
 #include "device/hopper.cuh"
 #include "device/ptx/numeric.cuh"
 #include "engines/wgmma/params.h"
+#include "engines/wgmma/store/fragments.cuh"
 #include "engines/wgmma/store/image_store.cuh"
 #include "engines/wgmma/store/run_store.cuh"
-#include "engines/wgmma/store/stage.cuh"
 #include "engines/wgmma/store/staging_tables.cuh"
-#include "engines/wgmma/store/steps.cuh"
 #include "engines/wgmma/store/thread_store.cuh"
 
 namespace convt3d {
 
+template <int kIndex>
+using HaloStep = std::integral_constant<int, kIndex>;
+
 // Of one warp; a unit is begun, which fetches what it needs from memory, and stored after its products.
 template <typename T, int kN, int kSets>
-class HaloEpilogue {
+class HaloEpilogue : HaloFragments<T, kN, kSets> {
  public:
   // `columns` and `segments`: the warpgroup's. `memory`: the warp's staging.
   __device__ __forceinline__ HaloEpilogue(const HaloParams<T>& params, int warpgroup, const uint16_t* columns,
                                           const HaloStoredSegment* segments, unsigned char* memory)
-      : params_(params),
-        staging_(params.plan.staging),
+      : Fragments(params, memory),
         columns_(columns),
         segments_(segments),
         memory_(memory),
-        address_(hopper::shared_address(memory)),
         warpgroup_(warpgroup),
-        lane_(static_cast<int>(threadIdx.x) % 32),
         item_(params.plan, 0) {}
 
   __device__ __forceinline__ void begin_unit(const HaloItem& item, const HaloPhase& phase, const HaloSlab& slab) {
@@ -83,6 +82,15 @@ class HaloEpilogue {
   __device__ __forceinline__ void finish() const { hopper::bulk_wait_read<0>(); }
 
  private:
+  using Fragments = HaloFragments<T, kN, kSets>;
+  using Fragments::address_;
+  using Fragments::lane_;
+  using Fragments::paired;
+  using Fragments::params_;
+  using Fragments::run_batch_;
+  using Fragments::run_rows_;
+  using Fragments::staging_;
+
   static constexpr int kKeptPhase = 8;  // bit of residue_ that is 0
   static constexpr int kSteps = kN / kHaloStagedColumns;
   static constexpr int kTableSteps = halo_table_columns(kN) / kHaloStagedColumns;
@@ -106,11 +114,6 @@ class HaloEpilogue {
     }
   }
 
-  // A unit has both phases of the width, or those of the pair that it is of.
-  __device__ __forceinline__ bool paired() const {
-    const HaloPlan& plan = params_.plan;
-    return plan.width_sets() || plan.pair_rows || plan.phase_pairs;
-  }
   // Of the group, from the slab's first on.
   __device__ __forceinline__ int channels_left() const { return params_.plan.out_channels - slab_channel_; }
   // The slab's first, of all groups.
@@ -186,18 +189,17 @@ class HaloEpilogue {
   template <HaloWay kWay, HaloRows kRows, int kStep>
   __device__ __forceinline__ void stage_step(const float (&c)[kSets][kN / 2], HaloPlaces<kPlaces<kRows>> places) const {
     if constexpr (kWay == HaloWay::kRuns) {
-      stage_run<kRows>(c, 2 * kStep, places.first());
-      stage_run<kRows>(c, 2 * kStep + 1, places.second());
+      this->template stage_run<kRows>(c, 2 * kStep, places.first());
+      this->template stage_run<kRows>(c, 2 * kStep + 1, places.second());
     } else if constexpr (kMatrices<kRows>) {
 #pragma unroll
-      for (int set = 0; set < kSets; ++set)
-        stage_matrices<T>(c[set], 2 * kStep, places.first(), 32 * set, address_, lane_, staging_.swizzle);
+      for (int set = 0; set < kSets; ++set) this->stage_matrices(c[set], 2 * kStep, places.first(), 32 * set);
     } else if constexpr (kRows == HaloRows::kChannels) {
-      stage_channels(c, 2 * kStep, places.first());
-      stage_channels(c, 2 * kStep + 1, places.second());
+      this->stage_channels(c, 2 * kStep, places.first());
+      this->stage_channels(c, 2 * kStep + 1, places.second());
     } else {
-      stage_widths<kRows>(c, 2 * kStep, places.first());
-      stage_widths<kRows>(c, 2 * kStep + 1, places.second());
+      this->template stage_widths<kRows>(c, 2 * kStep, places.first());
+      this->template stage_widths<kRows>(c, 2 * kStep + 1, places.second());
     }
   }
 
@@ -253,7 +255,58 @@ class HaloEpilogue {
       }
     };
     const auto after = [&](int step) { return kWay == HaloWay::kRuns && (open >> step & 1) != 0 ? step : step + 1; };
-    return from_step(first, kSteps + 1, stage, after);
+    switch (first) {
+      case 0:
+        if (stage(HaloStep<0>())) return after(0);
+        [[fallthrough]];
+      case 1:
+        if (stage(HaloStep<1>())) return after(1);
+        [[fallthrough]];
+      case 2:
+        if (stage(HaloStep<2>())) return after(2);
+        [[fallthrough]];
+      case 3:
+        if (stage(HaloStep<3>())) return after(3);
+        [[fallthrough]];
+      case 4:
+        if (stage(HaloStep<4>())) return after(4);
+        [[fallthrough]];
+      case 5:
+        if (stage(HaloStep<5>())) return after(5);
+        [[fallthrough]];
+      case 6:
+        if (stage(HaloStep<6>())) return after(6);
+        [[fallthrough]];
+      case 7:
+        if (stage(HaloStep<7>())) return after(7);
+        [[fallthrough]];
+      case 8:
+        if (stage(HaloStep<8>())) return after(8);
+        [[fallthrough]];
+      case 9:
+        if (stage(HaloStep<9>())) return after(9);
+        [[fallthrough]];
+      case 10:
+        if (stage(HaloStep<10>())) return after(10);
+        [[fallthrough]];
+      case 11:
+        if (stage(HaloStep<11>())) return after(11);
+        [[fallthrough]];
+      case 12:
+        if (stage(HaloStep<12>())) return after(12);
+        [[fallthrough]];
+      case 13:
+        if (stage(HaloStep<13>())) return after(13);
+        [[fallthrough]];
+      case 14:
+        if (stage(HaloStep<14>())) return after(14);
+        [[fallthrough]];
+      case 15:
+        if (stage(HaloStep<15>())) return after(15);
+        [[fallthrough]];
+      default:
+        return kSteps + 1;
+    }
   }
 
   // All but the last kPending batches have been read.
@@ -263,72 +316,6 @@ class HaloEpilogue {
     __syncwarp();
   }
 
-  // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
-  template <HaloRows kRows>
-  __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
-    const uint32_t row = static_cast<uint32_t>(lane_ / 4 * staging_.pitch);
-    const uint32_t at = address_ + row + (place ^ (row >> 3 & static_cast<uint32_t>(staging_.swizzle)));
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int i = 4 * j + 2 * half;
-      const uint32_t to = at + 8 * half * staging_.pitch;
-      if constexpr (kRows == HaloRows::kWidths) {
-        stage_two<T>(to, place, c[0][i], c[0][i + 1]);
-      } else if constexpr (kRows == HaloRows::kWidthSets) {
-        stage_four<T>(to, place, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
-      } else if (half == 0) {
-        stage_four<T>(to, place, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
-      }
-    }
-  }
-
-  // Fragment j of a thread's channels, of both phases of the height where they are the sets.
-  template <HaloRows kRows>
-  __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
-    const uint32_t place = entry ^ run_batch_;
-    const uint32_t missing = place >> kHaloRunOffsetBits;
-    const uint32_t at = (place & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
-    const int i = 4 * j;
-    if constexpr (kRows == HaloRows::kWidths) {
-      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[0][i + 1]});
-      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
-    } else if constexpr (kRows == HaloRows::kWidthPhases) {
-#pragma unroll
-      for (int set = 0; set < kSets; ++set) {
-        stage_outputs<T>(run_rows_[0] + at + static_cast<uint32_t>(set * staging_.row_step), missing,
-                         {c[set][i], c[set][i + 2], c[set][i + 1], c[set][i + 3]});
-      }
-    } else {
-      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]});
-      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[1][i + 2], c[0][i + 3], c[1][i + 3]});
-    }
-  }
-
-  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases;
-  // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
-  // by the swizzle, of fewer also because half of them begin with their second column.
-  __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
-    const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * staging_.pitch);
-    const uint32_t mask = static_cast<uint32_t>(staging_.swizzle);
-    const bool turned = kSets == 1 && lane_ % 2 != 0;
-    // Of a thread's two columns.
-    const uint32_t first = address_ + place + (turned ? next : 0);
-    const uint32_t second = address_ + place + (turned ? 0 : next);
-    // Where places have less than 128 bytes, the swizzle's pattern is the same for both columns.
-    const uint32_t flip = place >> 3 & mask;
-    const uint32_t second_flip = kSets == 1 ? flip : flip ^ (next >> 3 & mask);
-#pragma unroll
-    for (int set = 0; set < kSets; ++set) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float a = c[set][4 * j + 2 * half];
-        const float b = c[set][4 * j + 2 * half + 1];
-        const uint32_t row = static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half + 64 * set);
-        stage_one(first + (row ^ flip), place, turned ? b : a);
-        stage_one(second + (row ^ second_flip), place, turned ? a : b);
-      }
-    }
-  }
   template <HaloWay kWay, HaloRows kRows>
   __device__ __forceinline__ void hand_over(int batch) const {
     const int part = staging_.part[warpgroup_];
@@ -377,22 +364,15 @@ class HaloEpilogue {
     return HaloThreadStore<T>(params_, target(), paired(), slab_channels(), params_.plan.batch - item_.image, memory_);
   }
 
-  const HaloParams<T>& params_;
-  const HaloStaging& staging_;
   const uint16_t* columns_;
   const HaloStoredSegment* segments_;
   unsigned char* memory_;
-  uint32_t address_;
   int warpgroup_;
-  int lane_;
   // Of the unit.
   HaloItem item_;
   int slab_channel_;
   int residue_;  // a bit for each axis, and that of the phase that is kept of a pair
   float bias_[kSets][2];
-  // Of the batch, of runs.
-  uint32_t run_rows_[2];  // where each of a thread's channels begins in shared memory
-  uint32_t run_batch_;
 };
 
 }  // namespace convt3d

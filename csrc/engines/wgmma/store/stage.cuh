@@ -1,10 +1,7 @@
 // Neighbouring outputs of a thread on their way to its warp's staging.
 #pragma once
 
-#include "device/hopper.cuh"
-#include "device/ptx/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
-#include "engines/wgmma/params.h"
 #include "engines/wgmma/store/staging_tables.cuh"
 #include "engines/wgmma/store/target.cuh"
 
@@ -39,23 +36,6 @@ __device__ __forceinline__ void stage_four(uint32_t at, uint32_t place, float a,
 }
 __device__ __forceinline__ void stage_one(uint32_t at, uint32_t place, float a) {
   hopper::store_shared_unless<kHaloNoPlace>(at, place, a);
-}
-
-// Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place,
-// `first` bytes into its channels.
-template <typename T, int kCount>
-__device__ __forceinline__ void stage_matrices(const float (&c)[kCount], int j, uint32_t place, uint32_t first,
-                                               uint32_t address, int lane, int32_t swizzle) {
-  const uint32_t flip = place >> 3 & static_cast<uint32_t>(swizzle);
-  const uint32_t at = place == kHaloNoPlace ? hopper::shared_address(halo_spare())
-                                            : address + place + (first + static_cast<uint32_t>(lane & 8) * 2 ^ flip);
-  uint32_t matrix[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int first = 4 * (j + i / 2) + 2 * (i % 2);
-    matrix[i] = rounded_pair<T>(c[first], c[first + 1]);
-  }
-  hopper::store_matrices_transposed(at, matrix);
 }
 
 }  // namespace convt3d
