@@ -200,6 +200,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
           tile.advance(plan.slots);
         }
       }
+      // One lane hands on what all of them have waited for. Products hold the lanes together, and some units have none.
+      __syncwarp();
       if (plan.alternate && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->turn[second ? 0 : 1]);
       if (last) walk.advance();  // while the last products are computed
       if constexpr (kTerms == 1) {

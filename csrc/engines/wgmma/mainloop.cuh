@@ -114,7 +114,10 @@ class HaloReader {
     tile_ = -1;
   }
   __device__ __forceinline__ void leave_tile(int slot) {
-    release_tile();  // of a unit without products
+    // Of a unit without products, which nothing holds the lanes together for: one that hands the tile back must not be
+    // ahead of one that still waits for it.
+    if (tile_ >= 0) __syncwarp();
+    release_tile();
     tile_ = slot;
   }
   // `keep`: all items read the same weights, which stay from the ring's first stage on.

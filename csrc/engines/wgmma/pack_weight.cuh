@@ -122,7 +122,8 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int row_in_slab = row % 16;
   const int output_channel =
       slab.channel + (plan.pair_rows ? row_in_slab % 8 : row_in_slab) + (plan.channel_sets() ? 16 * set : 0);
-  const int tap_d = taps_d.tap[d][slab.depth];
+  const int tap_d =
+      taps_d.tap[d][min(slab.depth, kHaloMaxStride - 1)];  // slabs that fill a tile are past the last depth
   const int tap_h = taps_h.tap[h][slab.height];
   const int tap_w = taps_w.tap[w][plan.pair_rows ? row_in_slab / 8 : slab.width];
   const bool exists = !filler && output_channel < plan.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;

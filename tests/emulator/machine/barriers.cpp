@@ -62,9 +62,8 @@ void complete_bytes(uint32_t address, uint32_t bytes) {
 void wait(const uint64_t* barrier, uint32_t parity) {
   const Barrier& state = find(address_of(barrier));
   if (parity > 1) fail("a barrier's parity of %u", parity);
-  // A warp looks at a barrier once, for all of its lanes: its slots may be handed back by one lane, and be filled
-  // again, before another lane would look.
-  const uint64_t phase = agree(state.phase, "a barrier of shared memory");
+  // Every lane looks for itself: where one hands back what another still waits for, the other misses it.
+  const uint64_t phase = state.phase;
   if (phase % 2 == parity) wait_while(state.phase, phase, "a barrier of shared memory");
 }
 

@@ -47,22 +47,6 @@ Thread* running = nullptr;
 Meeting warp_meetings[kMostThreads / kWarpThreads];
 Meeting thread_meetings[kThreadBarriers];
 uint32_t exchanged[kMostThreads];
-// Lanes of a warp that have not ended, those of them that have come to an agreement, and what was agreed on.
-struct Agreement {
-  int living = 0;
-  int arrived = 0;
-  uint64_t count = 0;
-  const uint64_t* word = nullptr;
-  uint64_t value = 0;
-
-  void settle() {
-    if (arrived == 0 || arrived < living) return;
-    value = *word;
-    arrived = 0;
-    ++count;
-  }
-};
-Agreement agreements[kMostThreads / kWarpThreads];
 const std::function<void()>* body = nullptr;
 bool failed = false;
 std::string text;
@@ -82,9 +66,6 @@ void hand_over() { switch_to(running->fiber, scheduler); }
 void run_thread() {
   (*body)();
   running->done = true;
-  Agreement& agreement = agreements[warp()];
-  --agreement.living;
-  agreement.settle();
   hand_over();
 }
 
@@ -115,9 +96,7 @@ void meet(Meeting& meeting, int expected, const char* operation) {
 void begin_threads(int count) {
   for (Meeting& meeting : warp_meetings) meeting = Meeting();
   for (Meeting& meeting : thread_meetings) meeting = Meeting();
-  for (Agreement& agreement : agreements) agreement = Agreement();
   for (int i = 0; i < count; ++i) {
-    ++agreements[i / kWarpThreads].living;
     threads[i].done = false;
     threads[i].word = nullptr;
     begin(threads[i].fiber, stack_of(i), kStackBytes, run_thread);
@@ -195,17 +174,6 @@ void wait_while(const uint64_t& word, uint64_t value, const char* what) {
   running->word = &word;
   running->value = value;
   hand_over();
-}
-
-uint64_t agree(const uint64_t& word, const char* operation) {
-  Agreement& agreement = agreements[warp()];
-  if (agreement.arrived == 0) agreement.word = &word;
-  if (agreement.word != &word) fail("divergence: the lanes of a warp are at different words of %s", operation);
-  const uint64_t count = agreement.count;
-  ++agreement.arrived;
-  agreement.settle();
-  if (agreement.count == count) wait_while(agreement.count, count, operation);
-  return agreement.value;
 }
 
 void meet_warp(const char* operation) { meet(warp_meetings[warp()], kWarpThreads, operation); }

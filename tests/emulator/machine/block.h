@@ -31,9 +31,6 @@ void clear_report();
 // What a thread waits for: until the word is no longer what it was. `what` is for reports.
 void wait_while(const uint64_t& word, uint64_t value, const char* what);
 
-// What the word is once all lanes of the warp that have not ended are here.
-uint64_t agree(const uint64_t& word, const char* operation);
-
 // Each part of the machine at the beginning of a block, and what must be settled at its end.
 void begin_barriers();
 void begin_copies(int threads);
