@@ -26,9 +26,10 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import torch
+from network_records import HEADER, VARIANTS, Meta, Record, RecordFile, format_row, merge
 from networks import Workload, workloads
 from torch import Tensor, nn
 
@@ -45,44 +46,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Call = Callable[[], object]
-    Meta = dict[str, object]
 
 PASSES = ("inference", "training")
 RUNS = ("eager", "compiled")
 LAYOUTS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
-VARIANTS = ("original", "converted")
 
 CALLS_BEFOREHAND = 3  # the search for algorithms, the optimizer's state and the GradScaler's scale settle here
 BLOCK_SECONDS = 0.1
 FEWEST_BLOCKS = 3
 # The converted network may be this much further from float32 than the original; compiled ones round in other places.
 ERROR_FACTOR, ERROR_MARGIN = 1.5, 1e-3
-
-# A record stays comparable with a newer one while these agree.
-IDENTITY = ("gpu", "torch", "cudnn", "csrc_tree", "python_tree")
-
-Record = TypedDict(
-    "Record",
-    {
-        "network": str,
-        "pass": str,
-        "run": str,
-        "precision": str,
-        "layout": str,
-        "converted_layers": int,
-        "ms": dict[str, float],  # by variant, like all that follow
-        "calls": dict[str, int],
-        "peak_mib": dict[str, float],
-        "error": dict[str, float],
-    },
-)
-
-
-class RecordFile(TypedDict):
-    """Content of a file of records."""
-
-    meta: Meta
-    records: list[Record]
 
 
 @dataclass(frozen=True)
@@ -288,39 +261,6 @@ def current_meta(device: torch.device) -> Meta:
         "csrc_tree": environment.source_tree("csrc", "CONVT3D_CSRC_TREE"),
         "python_tree": environment.source_tree("convt3d", "CONVT3D_PYTHON_TREE"),
     }
-
-
-def _key(record: Record) -> tuple[str, ...]:
-    return record["network"], record["pass"], record["run"], record["precision"], record["layout"]
-
-
-def merge(old: RecordFile | None, meta: Meta, new: Sequence[Record]) -> RecordFile:
-    """The old file with the new records, each in the place of an older one of its case.
-
-    Old records of another GPU, torch, cuDNN or source are dropped: the new meta would give them a false origin.
-    """
-    kept = []
-    if old is not None and all(old["meta"].get(field) == meta.get(field) for field in IDENTITY):
-        keys = {_key(record) for record in new}
-        kept = [record for record in old["records"] if _key(record) not in keys]
-    return {"meta": meta, "records": [*kept, *new]}
-
-
-HEADER = (
-    "| network | pass | run | precision | layout | original ms | converted ms | speed-up "
-    "| original MiB | converted MiB | original error | converted error |\n"
-    "| --- | --- | --- | --- | --- |" + " ---: |" * 7
-)
-
-
-def format_row(record: Record) -> str:
-    """A record as a line below HEADER, in Markdown."""
-    ms, peak, error = record["ms"], record["peak_mib"], record["error"]
-    cells = [*_key(record), *(f"{ms[variant]:.3f}" for variant in VARIANTS)]
-    cells.append(f"{ms['original'] / ms['converted']:.2f}x")
-    cells += [f"{peak[variant]:.0f}" for variant in VARIANTS]
-    cells += [f"{error[variant]:.1e}" for variant in VARIANTS]
-    return "| " + " | ".join(cells) + " |"
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:

@@ -16,6 +16,7 @@ import convt3d
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import end_to_end
+import network_records
 from networks import DynUNetWorkload, SurroundOccDecoder, SurroundOccUpsampling, workloads
 
 TINY = ["--device", "cpu", "--tiny", "--seconds", "0", "--run", "eager", "--only", "surroundocc-upsampling"]
@@ -145,7 +146,7 @@ def test_calls_take_turns() -> None:
     assert {name: len(of_name) for name, of_name in times.items()} == {"a": 60, "b": 60}
 
 
-def _record(network: str, ms: float) -> end_to_end.Record:
+def _record(network: str, ms: float) -> network_records.Record:
     return {
         "network": network,
         "pass": "inference",
@@ -161,10 +162,10 @@ def _record(network: str, ms: float) -> end_to_end.Record:
 
 
 def test_merge_replaces_its_cases_and_drops_those_of_another_machine() -> None:
-    old = end_to_end.merge(None, META, [_record("a", 1), _record("b", 1)])
-    merged = end_to_end.merge(old, {**META, "date": "tomorrow"}, [_record("a", 2)])
+    old = network_records.merge(None, META, [_record("a", 1), _record("b", 1)])
+    merged = network_records.merge(old, {**META, "date": "tomorrow"}, [_record("a", 2)])
     assert [(record["network"], record["ms"]["original"]) for record in merged["records"]] == [("b", 1), ("a", 2)]
-    assert end_to_end.merge(old, {**META, "gpu": "B"}, [_record("a", 2)])["records"] == [_record("a", 2)]
+    assert network_records.merge(old, {**META, "gpu": "B"}, [_record("a", 2)])["records"] == [_record("a", 2)]
 
 
 def test_bad_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
