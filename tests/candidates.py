@@ -16,7 +16,7 @@ from pathlib import Path
 from trait_coverage import Coverage, read
 
 ROOT = Path(__file__).resolve().parent.parent
-_NOT_OF_PLANS = {"explain", "bindings", "traits_of_call", "forward_plan_cache"}
+_NOT_OF_PLANS = {"explain", "traits_of_call", "forward_plan_cache"}
 
 
 def build(folder: Path) -> ctypes.CDLL:
@@ -24,7 +24,8 @@ def build(folder: Path) -> ctypes.CDLL:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise FileNotFoundError("no C++ compiler: neither CXX nor g++ nor clang++")
-    sources = [path for path in sorted((ROOT / "csrc").glob("*.cpp")) if path.stem not in _NOT_OF_PLANS]
+    rooms = [ROOT / "csrc" / room for room in ("core", "engines", "planning")]
+    sources = [path for room in rooms for path in sorted(room.rglob("*.cpp")) if path.stem not in _NOT_OF_PLANS]
     library = folder / "candidates.so"
     flags = ["-std=c++17", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}", "-o", str(library)]
     subprocess.run([compiler, *flags, str(ROOT / "tests/cpp/candidate_traits.cpp"), *map(str, sources)], check=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import candidates
 import pytest
 import torch
 from cases import ARRANGEMENTS, DTYPES, Case
@@ -10,6 +13,9 @@ from drawing import MOST_ELEMENTS, MOST_PRODUCTS
 from trait_coverage import WANTED, Coverage, checked_search, plans, read
 
 import convt3d
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ops = torch.ops.convt3d
 SHARDS = 64
@@ -44,6 +50,19 @@ def test_cases_are_small_and_their_lines_are_what_they_say(cases: list[Case]) ->
 
 def test_walks_of_the_depthwise_engine() -> None:
     assert {Case.parse(line).traits()["walk"] for line in LARGE} == {"many"}
+
+
+@pytest.mark.slow
+def test_plans_that_the_search_passed_over_have_traits(cases: list[Case], tmp_path: Path) -> None:
+    """tests/candidates.py lists what only they have."""
+    try:
+        library = candidates.build(tmp_path)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    case = next(case for case in cases if case.traits()["engine"] == "halo_wgmma")
+    found = list(case.candidate_traits(library))
+    assert len(found) > 10
+    assert case.traits() in found
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <string>
 
-#include "flat_call.h"
+#include "engines/wgmma/plan/traits.h"
+#include "planning/flat_call.h"
 #include "planning/plan_traits.h"
 
-// As convt3d_plan_traits in csrc/traits_of_call.cpp; a line for each plan, none where another engine takes the forward.
+// As convt3d_plan_traits in csrc/planning/traits_of_call.cpp; a line for each plan, none where another engine takes the
+// forward.
 extern "C" int convt3d_candidate_traits(const int64_t* sizes, int operation, int dtype, const int* arguments,
                                         int has_wgmma, const int64_t* tensors, char* text, int capacity) {
   using namespace convt3d;
