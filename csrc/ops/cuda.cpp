@@ -6,6 +6,7 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include "core/build.h"
 #include "kernels/api.h"
 #include "ops/allocation.h"
 #include "ops/backend.h"
