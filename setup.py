@@ -133,6 +133,7 @@ def extension() -> Extension:
     if without_cuda is None:
         sources = sorted([*csrc.rglob("*.cpp"), *csrc.rglob("*.cu")])
         sources.remove(csrc / "ops" / "cuda_absent.cpp")
+        sources.sort(key=lambda path: "wgmma" not in path.name)  # the longest compilations first
     else:
         sources = sorted(csrc.rglob("*.cpp"))
         sources.remove(csrc / "ops" / "cuda.cpp")
