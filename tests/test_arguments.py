@@ -52,8 +52,9 @@ def test_other_types_are_refused(name: str, value: Any, operator_name: str) -> N
     input, weight = _tensors()
     with pytest.raises(TypeError, match=f"^{name} must be an int.*, got "):
         getattr(convt3d, operator_name)(input, weight, **_parameters(name, value))
-    with pytest.raises((TypeError, RuntimeError)):
-        F.conv_transpose3d(input, weight, **_parameters(name, value))
+    if not isinstance(value, np.bool_):  # which PyTorch takes for groups while NumPy takes it for an index
+        with pytest.raises((TypeError, RuntimeError)):
+            F.conv_transpose3d(input, weight, **_parameters(name, value))
 
 
 @pytest.mark.parametrize("value", [None, "2", 2.0, np.zeros((1, 4, 5, 7, 6))], ids=["None", "str", "float", "array"])

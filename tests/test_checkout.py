@@ -65,12 +65,19 @@ def test_library_built_in_place_comes_first(checkout: Path, installed: Path) -> 
 
 
 def test_without_an_installation_the_error_says_what_to_do(checkout: Path, installed: Path) -> None:
-    (installed / "convt3d" / _library.LIBRARY_PATH.name).unlink()  # and no other library, whatever this Python has
-    program = (
-        "import sys; sys.path = [p for p in sys.path if p in ('', {folder!r}) or not __import__('os').path.exists("
-        "p + '/convt3d')]; import convt3d"
-    )
-    result = run(checkout, "-c", program.format(folder=str(installed)), path=installed)
+    (installed / "convt3d" / _library.LIBRARY_PATH.name).unlink()
+    # Where the package that is tested is installed beside torch, the checkout must not find it either.
+    program = f"""
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    if name == "convt3d" and path is not None:
+        path = [entry for entry in path if entry == {str(installed)!r}]
+    return find(name, path, target)
+PathFinder.find_spec = find_spec
+import convt3d
+"""
+    result = run(checkout, "-c", program, path=installed)
     assert result.returncode == 1
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("ImportError: ")]
     assert str(checkout / "convt3d" / _library.LIBRARY_PATH.name) in error
