@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
+from readme_numbers import LAYER_RECORDS, NETWORK_RECORDS, RESULTS
+
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import LAYOUTS
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("docs/performance.md")
-RESULTS = Path("benchmarks/results")
-LAYER_RECORDS = ("h200.json", "h200_earlier.json")
-NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_tf32_h200.json")
 PASSES = {"forward": "forward", "backward_input": "input gradient", "backward_weight": "weight gradient"}
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
 BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
