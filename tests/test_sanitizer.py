@@ -4,7 +4,10 @@ compute-sanitizer --tool memcheck python -m pytest -m sanitizer tests
 
 import pytest
 import torch
+from cases import Case
+from checking import check
 from reference import LAYOUTS, Problem, forward, gradients
+from trait_coverage import read
 
 pytestmark = [pytest.mark.cuda, pytest.mark.sanitizer]
 ops = torch.ops.convt3d
@@ -52,3 +55,19 @@ def test_folded_positions(dtype: torch.dtype, layout: str) -> None:
     operands = FOLDED.tensors(dtype, "cuda", layout, integers=True)
     output = ops.conv_transpose3d(*operands, **FOLDED.parameters)
     assert torch.equal(output, forward(FOLDED, *operands).to(dtype))
+
+
+@pytest.fixture(scope="module")
+def claiming() -> dict[str, Case]:
+    """By the way of loading, the smallest call of the covering set whose blocks claim items one after another."""
+    smallest: dict[str, Case] = {}
+    for case in sorted(read(), key=lambda case: case.products):
+        traits = case.traits()
+        if traits.get("items") == "claimed":
+            smallest.setdefault(traits["load"], case)
+    return smallest
+
+
+@pytest.mark.parametrize("load", ["threads", "threads_pieces", "copy", "copy_rows", "transpose", "transpose_planes"])
+def test_items_that_blocks_claim(load: str, claiming: dict[str, Case]) -> None:
+    check(claiming[load], "cuda")

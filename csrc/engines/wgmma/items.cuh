@@ -73,6 +73,7 @@ class HaloItems {
       index_ = __shfl_sync(0xFFFFFFFFu, index_, 0);  // all have read it, and the compiler knows that it is the same
     }
     if constexpr (kWalker == HaloWalker::kWarp) {
+      __syncwarp();  // one lane arrives for the reads of all
       if (!hopper::elect_lane()) return;
     }
     if constexpr (kWalker != HaloWalker::kWarpAhead) hopper::barrier_arrive(&ring_.taken[slot]);
