@@ -62,22 +62,23 @@ class HaloItems {
       index_ += gridDim.x;
     } else {
       hopper::barrier_wait(&ring_.claimed[slot], (round - 1) & 1);
-      index_ = ring_.index[slot];
+      index_ = kWalker == HaloWalker::kThread || leads() ? ring_.index[slot] : 0;
+      // A sum of one lane's: unlike after a shuffle, the compiler knows that all have the same.
+      if constexpr (kWalker != HaloWalker::kThread) index_ = __reduce_or_sync(0xFFFFFFFFu, index_);
     }
     take(slot);
   }
 
  private:
   __device__ __forceinline__ void take(uint32_t slot) {
-    if constexpr (kWalker != HaloWalker::kThread) {
-      index_ = __shfl_sync(0xFFFFFFFFu, index_, 0);  // all have read it, and the compiler knows that it is the same
-    }
     if constexpr (kWalker == HaloWalker::kWarp) {
-      __syncwarp();  // one lane arrives for the reads of all
-      if (!hopper::elect_lane()) return;
+      if (!leads()) return;
     }
     if constexpr (kWalker != HaloWalker::kWarpAhead) hopper::barrier_arrive(&ring_.taken[slot]);
   }
+
+  // Of a warp, one lane reads an item's index and says that it was read.
+  __device__ __forceinline__ static bool leads() { return threadIdx.x % 32 == 0; }
 
   HaloItemRing& ring_;
   uint32_t items_;

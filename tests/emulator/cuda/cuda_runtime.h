@@ -51,6 +51,11 @@ inline T __shfl_sync(unsigned, T value, int lane) {
   static_assert(sizeof(T) == sizeof(uint32_t));
   return static_cast<T>(emulator::exchange(static_cast<uint32_t>(value), lane));
 }
+inline uint32_t __reduce_or_sync(unsigned mask, uint32_t value) {
+  uint32_t result = 0;
+  for (int lane = 0; lane < 32; ++lane) result |= __shfl_sync(mask, value, lane);
+  return result;
+}
 inline void __syncwarp() { emulator::meet_warp("__syncwarp"); }
 inline void __syncthreads() { emulator::meet_block(); }
 
