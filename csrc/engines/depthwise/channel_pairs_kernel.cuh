@@ -122,7 +122,7 @@ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelPairBlocks<T, Taps>) void 
           }
         }
       }
-      if (params.relu) depthwise_relu(&sum[0][0][0][0], 4 * kOutputs * kQuad);
+      activate(params.epilogue, &sum[0][0][0][0], 4 * kOutputs * kQuad);
       T* out_plane = place;
 #pragma unroll
       for (int d = 0; d < 2; ++d, advance_bytes(out_plane, params.destination_step[0])) {

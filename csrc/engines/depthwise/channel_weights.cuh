@@ -31,7 +31,7 @@ struct DepthwiseChannelWeights {
     const uint32_t width = plan.axis[2].taps;
     const uint32_t taps = plan.axis[0].taps * height * width;
     for (int32_t c = static_cast<int32_t>(threadIdx.x); c < staged; c += kDepthwiseThreads) {
-      data[c] = c < existing ? depthwise_bias(params, first_channel + c) : Acc(0);
+      data[c] = c < existing ? bias_of<T>(params.epilogue, first_channel + c) : Acc(0);
     }
 #pragma unroll 1
     for (uint32_t tap = threadIdx.x % 32; tap < taps; tap += 32) {

@@ -103,7 +103,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
         }
       }
     }
-    if (params.relu) depthwise_relu(&sum[0][0], kRun * kQuad);
+    activate(params.epilogue, &sum[0][0], kRun * kQuad);
 #pragma unroll
     for (int u = 0; u < kRun; ++u) {
       const int32_t out_w = (run_w * kRun + u) * width.stride + residue_w;

@@ -107,7 +107,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
           }
         }
       }
-      if (params.relu) depthwise_relu(&sum[0][0], kOutputs * kQuad);
+      activate(params.epilogue, &sum[0][0], kOutputs * kQuad);
 #pragma unroll
       for (int output = 0; output < kOutputs; ++output, place += to.w) {
         if (out_w + output >= width.dst_size) break;

@@ -4,6 +4,7 @@
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
 #include "engines/depthwise/plan.h"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -13,8 +14,6 @@ struct DepthwiseParams {
   Source<T> source;
   const T* weight;
   Strides weight_stride;  // n, c: input and output channel
-  const T* bias;          // nullptr where absent
-  int64_t bias_stride;
   T* destination;
   Strides destination_stride;
   int64_t source_step[3];  // bytes from a position to the next, along each axis
@@ -22,22 +21,8 @@ struct DepthwiseParams {
   int64_t tap_step[2];       // bytes of the source from one tap of a residue to the next, along depth and height
   bool source_vectors;       // rows: a thread's positions along the width are aligned and whole; channels: quads are
   bool destination_vectors;  // likewise a thread's outputs along the width, or the quads
-  bool relu;
+  Epilogue epilogue;
 };
-
-template <typename T>
-__device__ __forceinline__ Accumulator<T> depthwise_bias(const DepthwiseParams<T>& params, int64_t channel) {
-  return params.bias != nullptr ? to_accumulator(__ldg(params.bias + channel * params.bias_stride)) : Accumulator<T>(0);
-}
-
-// Under one test of whether there is a ReLU at all: the sums of a thread are many.
-template <typename Acc>
-__device__ __forceinline__ void depthwise_relu(Acc* sums, int count) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    if (sums[i] < 0) sums[i] = 0;  // a NaN stays, as in torch.relu
-  }
-}
 
 // By bytes that lie ready among the parameters, not in registers.
 template <typename T>

@@ -81,7 +81,7 @@ __global__ __launch_bounds__(
   const T* const source =
       params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c + first_w;
   T* const destination = params.destination + image * to.n + channel * to.c + out_w;
-  const Acc bias = depthwise_bias(params, channel);
+  const Acc bias = bias_of<T>(params.epilogue, channel);
 
   const int32_t items_end = min(plan.items, share.item + plan.steps * plan.slots);
 #pragma unroll 1
@@ -128,7 +128,7 @@ __global__ __launch_bounds__(
       channel_weights += Taps::kTaps * Taps::kTaps * Taps::kPadded;
     }
 
-    if (params.relu) depthwise_relu(&sum[0][0][0], 4 * kVector);
+    activate(params.epilogue, &sum[0][0][0], 4 * kVector);
     T* plane = destination + 2 * u_d * to.d + 2 * u_h * to.h;
 #pragma unroll
     for (int d = 0; d < 2; ++d, advance_bytes(plane, params.destination_step[0])) {

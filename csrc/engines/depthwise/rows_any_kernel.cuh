@@ -29,7 +29,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
   const T* const source =
       params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c;
   T* const destination = params.destination + image * to.n + channel * to.c;
-  const Acc bias = depthwise_bias(params, channel);
+  const Acc bias = bias_of<T>(params.epilogue, channel);
   const int32_t out_w = share.lane;
   if (out_w >= width.dst_size) return;
   const DepthwiseResidue taps_w = width.residue[out_w % width.stride];
@@ -87,7 +87,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
         for (int row = 0; row < kDepthwiseRows; ++row) sum[row] += part[row];
       }
     }
-    if (params.relu) depthwise_relu(sum, kDepthwiseRows);
+    activate(params.epilogue, sum, kDepthwiseRows);
 #pragma unroll
     for (int row = 0; row < kDepthwiseRows; ++row) {
       const int32_t out_h = (u_h + row) * height.stride + residue_h;

@@ -129,7 +129,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
   const T* const source =
       params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c;
   T* const destination = params.destination + image * to.n + channel * to.c;
-  const Acc bias = depthwise_bias(params, channel);
+  const Acc bias = bias_of<T>(params.epilogue, channel);
   const int32_t width_first = share.lane * kPositions + plan.shift[2];
   const int32_t out_width = share.lane * kVector;
   const int32_t width_left = min(max(plan.axis[2].dst_size - out_width, 0), kVector);
@@ -202,7 +202,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
       }
     }
 
-    if (params.relu) depthwise_relu(&sum[0][0][0], kPair * kPair * kVector);
+    activate(params.epilogue, &sum[0][0][0], kPair * kPair * kVector);
 #pragma unroll
     for (int d = 0; d < kPair; ++d) {
 #pragma unroll

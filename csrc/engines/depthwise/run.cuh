@@ -38,8 +38,8 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
 }
 
 template <typename T>
-void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, Stream stream) {
+void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, Stream stream) {
   DepthwiseParams<T> params{};
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
@@ -50,11 +50,9 @@ void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor inpu
   }
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);
-  params.bias = static_cast<const T*>(bias.data);
-  params.bias_stride = bias.stride;
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
-  params.relu = activation == Activation::kRelu;
+  params.epilogue = epilogue;
   const DepthwiseAccess access = choose_access(problem, plan, kDataType<T>, input, output);
   params.source_vectors = access.source_vectors;
   params.destination_vectors = access.destination_vectors;
