@@ -19,6 +19,7 @@ namespace convt3d::depthwise {
 template <typename T>
 void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
   const DepthwisePlan& plan = params.plan;
+  int64_t shared_bytes = plan.shared_bytes;
   auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
   if constexpr (!std::is_same_v<T, double>) {
     with_width_taps(plan.width, [&](auto taps) {
@@ -28,13 +29,16 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
         const bool vectors = params.source_vectors && params.destination_vectors;
         if (plan.paired && plan.channels) {
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
+        } else if (plan.paired && vectors) {
+          kernel = convt3d_depthwise_row_pairs<T, Taps>;
+          shared_bytes -= kDepthwiseRowStageBytes;  // whole vectors leave from the registers
         } else if (plan.paired) {
-          kernel = vectors ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
+          kernel = convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });
   }
-  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, plan.shared_bytes);
+  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, shared_bytes);
 }
 
 template <typename T>
