@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
+import marked
 from readme_numbers import LAYER_RECORDS, NETWORK_RECORDS, RESULTS
 
 from convt3d.benchmark import records
@@ -115,12 +116,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) ->
 def with_tables(text: str, root: Path) -> str:
     """The page's text with the tables of the records."""
     for name, write in TABLES.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        before, found_begin, rest = text.partition(begin)
-        _, found_end, after = rest.partition(end)
-        if not (found_begin and found_end):
-            raise SystemExit(f"{PAGE} must have the lines {begin!r} and {end!r}")
-        text = before + begin + write(root) + end + after
+        text = marked.between(text, BEGIN.format(name), END.format(name), write(root), page=PAGE)
     return text
 
 
@@ -129,16 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
-    path = ROOT / PAGE
-    old = path.read_text(encoding="utf-8")
-    new = with_tables(old, ROOT)
-    if old == new:
-        return 0
-    if options.check:
-        print(f"{PAGE} is not what the records say: run python scripts/performance_tables.py", file=sys.stderr)
-        return 1
-    path.write_text(new, encoding="utf-8")
-    return 0
+    new = with_tables((ROOT / PAGE).read_text(encoding="utf-8"), ROOT)
+    return marked.write(ROOT, {PAGE: new}, check=options.check, script="performance_tables.py")
 
 
 def _ratio(record: Record | None) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
+import marked
+
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import PRECISIONS
 
@@ -142,15 +144,6 @@ def figure(results: Sequence[Measured]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def with_section(text: str, new: str) -> str:
-    """README's text with `new` between the markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{README} must have the lines {BEGIN!r} and {END!r}")
-    return before + begin + new + end + after
-
-
 def _number(ratio: float) -> str:
     return f"{ratio:.1f}" if ratio >= 9.995 else f"{ratio:.2f}"
 
@@ -185,21 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
     results = measured(ROOT)
+    readme = (ROOT / README).read_text(encoding="utf-8")
     wanted = {
-        README: with_section((ROOT / README).read_text(encoding="utf-8"), section(results)),
+        README: marked.between(readme, BEGIN, END, section(results), page=README),
         FIGURE: figure(results),
     }
-    different = []
-    for path, text in wanted.items():
-        if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text:
-            different.append(path)
-            if not options.check:
-                (ROOT / path).write_text(text, encoding="utf-8")
-    for path in different:
-        print(
-            f"{path} {'differs from the records: run python scripts/readme_numbers.py' if options.check else 'written'}"
-        )
-    return 1 if options.check and different else 0
+    return marked.write(ROOT, wanted, check=options.check, script="readme_numbers.py")
 
 
 if __name__ == "__main__":

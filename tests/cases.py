@@ -5,7 +5,7 @@
 
 From stride on, what is not said has the value that most cases have (`Case`).
 
-Needs torch, convt3d and nothing else.
+Needs torch, convt3d and nothing else but tests/sizes.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
+from sizes import Int3, Sizes
 from torch import Tensor
 
 from convt3d._library import LIBRARY_PATH
@@ -25,7 +26,6 @@ from convt3d._memory_format import has_channels_last_strides
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Int3 = tuple[int, int, int]
 Int5 = tuple[int, int, int, int, int]
 
 OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")
@@ -196,14 +196,25 @@ class Case:
     # ---- sizes ----
 
     @cached_property
-    def output_size(self) -> Int3:
-        d, h, w = (
-            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
-            for size, stride, padding, dilation, kernel, extra in zip(
-                self.size, self.stride, self.padding, self.dilation, self.kernel, self.output_padding, strict=True
-            )
+    def sizes(self) -> Sizes:
+        """Without the operands' types and places."""
+        return Sizes(
+            "case",
+            self.n,
+            self.cin,
+            self.cout,
+            self.size,
+            self.kernel,
+            self.stride,
+            self.padding,
+            self.output_padding,
+            self.dilation,
+            self.groups,
         )
-        return d, h, w
+
+    @property
+    def output_size(self) -> Int3:
+        return self.sizes.output_size
 
     @property
     def products(self) -> int:
@@ -213,28 +224,21 @@ class Case:
     @property
     def elements(self) -> int:
         """Of input, weight and output."""
-        positions = self.n * (self.cin * math.prod(self.size) + self.cout * math.prod(self.output_size))
-        return positions + self.cin * self.cout // self.groups * math.prod(self.kernel)
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the three tensors of a forward."""
         return {
-            "input": (self.n, self.cin, *self.size),
-            "weight": (self.cin, self.cout // self.groups, *self.kernel),
-            "output": (self.n, self.cout, *self.output_size),
+            "input": self.sizes.input_shape,
+            "weight": self.sizes.weight_shape,
+            "output": self.sizes.output_shape,
         }
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Of the operators, by their names."""
-        return {
-            "stride": self.stride,
-            "padding": self.padding,
-            "output_padding": self.output_padding,
-            "groups": self.groups,
-            "dilation": self.dilation,
-        }
+        return self.sizes.parameters
 
     # ---- operands ----
 

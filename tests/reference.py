@@ -7,16 +7,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+from sizes import Int3, Sizes
 from torch import Tensor
 
 import convt3d
-
-Int3 = tuple[int, int, int]
 
 LAYOUTS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
 
@@ -27,57 +25,8 @@ ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Sizes and parameters of one 3D transposed convolution."""
-
-    name: str
-    batch: int
-    in_channels: int
-    out_channels: int
-    input_size: Int3
-    kernel_size: Int3
-    stride: Int3 = (1, 1, 1)
-    padding: Int3 = (0, 0, 0)
-    output_padding: Int3 = (0, 0, 0)
-    dilation: Int3 = (1, 1, 1)
-    groups: int = 1
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "stride": self.stride,
-            "padding": self.padding,
-            "output_padding": self.output_padding,
-            "groups": self.groups,
-            "dilation": self.dilation,
-        }
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return (self.batch, self.in_channels, *self.input_size)
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        return (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
-
-    @property
-    def output_shape(self) -> tuple[int, ...]:
-        spatial = (
-            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
-            for size, stride, padding, dilation, kernel, extra in zip(
-                self.input_size,
-                self.stride,
-                self.padding,
-                self.dilation,
-                self.kernel_size,
-                self.output_padding,
-                strict=True,
-            )
-        )
-        return (self.batch, self.out_channels, *spatial)
+class Problem(Sizes):
+    """One 3D transposed convolution that is compared, with its tensors."""
 
     @property
     def forward_terms(self) -> int:

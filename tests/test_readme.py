@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
 import sys
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("readme_numbers", ROOT / "scripts" / "readme_numbers.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-script = _script()
+sys.path.insert(0, str(ROOT / "scripts"))
+import readme_numbers as script  # noqa: E402  # scripts/readme_numbers.py
 
 
 @pytest.fixture

@@ -19,11 +19,9 @@ struct MutableTensor {
   std::array<int64_t, 5> stride{};
 };
 struct ConstVector {
-  const void* data = nullptr;  // nullptr: no bias
+  const void* data = nullptr;  // nullptr: absent
   int64_t stride = 0;
 };
-
-enum class Activation : int { kNone, kRelu };
 
 // What float32 may be rounded to on its way into the tensor cores; other types do not look at it.
 enum class Float32Mode : int { kIeee, kTf32 };

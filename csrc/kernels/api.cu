@@ -51,19 +51,19 @@ std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, Dat
 int64_t forward_workspace_bytes(const ForwardPlan& plan) { return plan.workspace_bytes; }
 
 void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     switch (plan.engine) {
       case ForwardEngine::kDepthwise:
-        return depthwise::forward<T>(problem, plan.depthwise, input, weight, bias, activation, output, stream);
+        return depthwise::forward<T>(problem, plan.depthwise, input, weight, epilogue, output, stream);
       case ForwardEngine::kHaloWgmma:
         if constexpr (!std::is_same_v<T, double>) {
-          wgmma::forward<T>(problem, plan.halo, input, weight, bias, activation, output, workspace, stream);
+          wgmma::forward<T>(problem, plan.halo, input, weight, epilogue, output, workspace, stream);
         }
         return;
       case ForwardEngine::kSimt:
-        return simt::forward<T>(problem, plan.simt, input, weight, bias, activation, output, workspace, stream);
+        return simt::forward<T>(problem, plan.simt, input, weight, epilogue, output, workspace, stream);
     }
   });
 }

@@ -20,17 +20,18 @@
 
 #include "core/call.h"
 #include "core/problem.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d {
 
-// output = activation(conv_transpose3d(input, weight) + bias). The plan is that of the current device and is
+// output = epilogue(conv_transpose3d(input, weight)). The plan is that of the current device and is
 // remembered: asking again for the same costs no search.
 struct ForwardPlan;
 std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
                                                      MutableTensor output);
 int64_t forward_workspace_bytes(const ForwardPlan& plan);
 void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 
 // In the three gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts
 // only where relu_output > 0.

@@ -93,7 +93,7 @@ Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor
   const DataType dtype = kernel_dtype(input);
   const auto plan = plan_forward_call(problem, dtype, float32_mode(), mutable_view(output));
   const Scratch workspace(op, forward_workspace_bytes(*plan), input);
-  convt3d::forward(problem, *plan, dtype, view(input), view(weight), view_vector(bias), activation,
+  convt3d::forward(problem, *plan, dtype, view(input), view(weight), {view_vector(bias), activation},
                    mutable_view(output), workspace.data(), current_stream(input));
   return output;
 }

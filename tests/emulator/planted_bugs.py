@@ -199,14 +199,43 @@ BUGS = [
         "if (out_h < height.dst_size + BUG)",
         DEPTHWISE,
     ),
+    # What engines share
+    Bug(
+        "activation",
+        "epilogue/apply.cuh",
+        "if (epilogue.activation == Activation::kRelu)",
+        "if (!BUG && epilogue.activation == Activation::kRelu)",
+    ),
+    Bug("bias", "epilogue/apply.cuh", "bias + channel * epilogue", "bias + (channel - BUG) * epilogue", DEPTHWISE),
+    Bug(
+        "ordered sum: splits",
+        "device/ordered_sum.cuh",
+        "split < params.splits;",
+        "split < params.splits - BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: padding",
+        "device/ordered_sum.cuh",
+        "exists && at < axis.size;",
+        "exists && at < axis.size + BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: lanes",
+        "device/ordered_sum.cuh",
+        "distance >= apart;",
+        "distance > apart - !BUG;",
+        "--operator bias_grad",
+    ),
     # General
     Bug("positions", "engines/simt/epilogue.cuh", "offset < 0 || n >= n_left", "offset < 0 || n >= n_left + BUG", SIMT),
     Bug("channels", "engines/simt/epilogue.cuh", "if (n + k < n_left) dest", "if (n + k < n_left + BUG) dest", SIMT),
     Bug(
         "fill",
         "engines/simt/fill_kernel.cuh",
-        "if (params.relu && value < 0)",
-        "if (!BUG && params.relu && value < 0)",
+        "% params.channels;",
+        "% (params.channels + BUG);",
         SIMT,
     ),
     Bug(
@@ -215,20 +244,6 @@ BUGS = [
         "stages[(tile + 1) % 2])",
         "stages[(tile + !BUG) % 2])",
         SIMT,
-    ),
-    Bug(
-        "weight gradient",
-        "engines/simt/weight_grad_kernel.cuh",
-        "split < params.splits;",
-        "split < params.splits - BUG;",
-        "--operator weight_grad",
-    ),
-    Bug(
-        "bias gradient",
-        "engines/simt/bias_grad_kernel.cuh",
-        "distance >= lanes;",
-        "distance > lanes - !BUG;",
-        "--operator bias_grad",
     ),
     Bug(
         "mask of a NaN",

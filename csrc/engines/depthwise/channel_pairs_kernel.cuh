@@ -22,9 +22,7 @@ __global__
 __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelPairBlocks<T, Taps>) void convt3d_depthwise_channel_pairs(
     const __grid_constant__ DepthwiseParams<T> params) {
   using Acc = Accumulator<T>;
-  using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-  static_assert(sizeof(Bits) == sizeof(Quad<T>), "one load");
-  static_assert(Taps::kStride == 2, "pairs of residues");
+  using Bits = QuadBits<T>;
   constexpr int kRun = kDepthwisePairRun;
   constexpr int kOutputs = 2 * kRun;
   constexpr int kOffsets = Taps::kHigh - Taps::kLow + 1;
@@ -33,21 +31,17 @@ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelPairBlocks<T, Taps>) void 
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
   const DepthwiseAxis& width = plan.axis[2];
-  const DepthwiseShare share(plan);
-  const int32_t lane_channel = static_cast<int32_t>(threadIdx.x & (plan.lanes - 1)) * kQuad;
-  const int32_t channel = share.lane * kQuad;
-
-  const DepthwiseChannelWeights<T, depthwise_weight_pitch(kDepthwisePairLanes, sizeof(Acc))> weights(plan);
-  weights.template stage<true>(params, share.lane_tile * plan.lanes * kQuad);
-  __syncthreads();
-  if (channel >= plan.groups) return;
-
   const Strides& from = params.source.stride;
   const Strides& to = params.destination_stride;
-  const T* const source = params.source.data + share.volume * from.n + channel;
-  T* const destination = params.destination + share.volume * to.n + channel;
+  using Pitch = std::integral_constant<int32_t, depthwise_weight_pitch(kDepthwisePairLanes, sizeof(Acc))>;
+  const DepthwiseChannelShare share(plan);
+  const DepthwiseChannelWeights<T, Pitch> weights{Pitch()};
+  weights.template stage<true>(params, share.lane_tile);
+  if (share.channel >= plan.groups) return;
+  const T* const source = params.source.data + share.image * from.n + share.channel;
+  T* const destination = params.destination + share.image * to.n + share.channel;
 
-  const int32_t items_end = min(plan.items, share.item + plan.steps * plan.slots);
+  const int32_t items_end = share.items_end(plan);
 #pragma unroll 1
   for (int32_t item = share.item; item < items_end; item += plan.slots) {
     const int32_t row = plan.by_units[2].quotient(item);
@@ -66,7 +60,7 @@ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelPairBlocks<T, Taps>) void 
 #pragma unroll 1
     for (; out_w < walk_end; out_w += kOutputs, first_w += kRun, corner += kRun * from.w, place += kOutputs * to.w) {
       Acc sum[2][2][kOutputs][kQuad];  // residues of depth and height, outputs along the width, channels
-      const Quad<Acc> bias = weights.bias(lane_channel);
+      const Quad<Acc> bias = weights.bias(share.lane_channel);
 #pragma unroll
       for (int output = 0; output < 4 * kOutputs; ++output) {
 #pragma unroll
@@ -93,36 +87,12 @@ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelPairBlocks<T, Taps>) void 
         }
 #pragma unroll
         for (int k = 0; k < kOffsets; ++k) {
-#pragma unroll
-          for (int d = 0; d < 2; ++d) {
-            const int tap_d = Taps::tap(d, j + Taps::kLow);
-            if (tap_d < 0) continue;
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-              const int tap_h = Taps::tap(h, k + Taps::kLow);
-              if (tap_h < 0) continue;
-#pragma unroll
-              for (int tap = 0; tap < Taps::kTaps; ++tap) {
-                const Quad<Acc> weight = weights.quad((tap_d * Taps::kTaps + tap_h) * Taps::kTaps + tap, lane_channel);
-#pragma unroll
-                for (int w = 0; w < 2; ++w) {
-                  if (!Taps::meets(w, tap)) continue;
-#pragma unroll
-                  for (int u = 0; u < kRun; ++u) {
-                    const Quad<T> value =
-                        *reinterpret_cast<const Quad<T>*>(&window[k][u + Taps::offset(w, tap) - Taps::kLow]);
-#pragma unroll
-                    for (int i = 0; i < kQuad; ++i) {
-                      sum[d][h][2 * u + w][i] += to_accumulator(value.value[i]) * weight.value[i];
-                    }
-                  }
-                }
-              }
-            }
-          }
+          for_each_residue_pair<Taps>(j + Taps::kLow, k + Taps::kLow, [&](int d, int h, int weight_row) {
+            multiply_quads<Taps>(weights, share.lane_channel, weight_row * Taps::kTaps, window[k], sum[d][h]);
+          });
         }
       }
-      if (params.relu) depthwise_relu(&sum[0][0][0][0], 4 * kOutputs * kQuad);
+      activate(params.epilogue, &sum[0][0][0][0], 4 * kOutputs * kQuad);
       T* out_plane = place;
 #pragma unroll
       for (int d = 0; d < 2; ++d, advance_bytes(out_plane, params.destination_step[0])) {

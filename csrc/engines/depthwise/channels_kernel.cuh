@@ -14,9 +14,7 @@ template <typename T, typename Taps>
 __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) void convt3d_depthwise_channels(
     const __grid_constant__ DepthwiseParams<T> params) {
   using Acc = Accumulator<T>;
-  // Quads as plain bits until they are used: a test of each element of a half quad would cost as much as its product.
-  using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-  static_assert(sizeof(Bits) == sizeof(Quad<T>), "one load");
+  using Bits = QuadBits<T>;
   constexpr int kRun = depthwise_run(sizeof(T), false);
   constexpr int kOutputs = kRun * Taps::kStride;
   constexpr int kWindow = kRun + Taps::kHigh - Taps::kLow;
@@ -24,34 +22,28 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
   const DepthwiseAxis& width = plan.axis[2];
-  const DepthwiseShare share(plan);
-  const int64_t image = share.volume;
-  const int32_t lane_channel = static_cast<int32_t>(threadIdx.x & (plan.lanes - 1)) * kQuad;
-  const int32_t channel = share.lane * kQuad;
-
-  const DepthwiseChannelWeights<T> weights(plan);
-  weights.template stage<true>(params, share.lane_tile * plan.lanes * kQuad);
-  __syncthreads();
-  if (channel >= plan.groups) return;
-
   const Strides& from = params.source.stride;
   const Strides& to = params.destination_stride;
-  const T* const source = params.source.data + image * from.n + channel;
-  T* const destination = params.destination + image * to.n + channel;
+  const DepthwiseChannelShare share(plan);
+  const DepthwiseChannelWeights<T, int32_t> weights(depthwise_weight_pitch(plan.lanes, sizeof(Acc)));
+  weights.template stage<true>(params, share.lane_tile);
+  if (share.channel >= plan.groups) return;
+  const T* const source = params.source.data + share.image * from.n + share.channel;
+  T* const destination = params.destination + share.image * to.n + share.channel;
 
-  const int32_t items_end = min(plan.items, share.item + plan.steps * plan.slots);
+  const int32_t items_end = share.items_end(plan);
 #pragma unroll 1
   for (int32_t item = share.item; item < items_end; item += plan.slots) {
     const int32_t row = plan.by_units[2].quotient(item);
     const int32_t segment = plan.by_units[2].remainder(item, row);
     const int32_t out_d = plan.by_units[1].quotient(row);
     const int32_t out_h = plan.by_units[1].remainder(row, out_d);
-    const int32_t u_d = depth.by_stride.quotient(out_d);
-    const int32_t u_h = height.by_stride.quotient(out_h);
-    const DepthwiseResidue taps_d = depth.residue[depth.by_stride.remainder(out_d, u_d)];
-    const DepthwiseResidue taps_h = height.residue[height.by_stride.remainder(out_h, u_h)];
-    const int32_t first_d = u_d + taps_d.first_offset;
-    const int32_t first_h = u_h + taps_h.first_offset;
+    const DepthwiseOutput output_d(depth, out_d);
+    const DepthwiseOutput output_h(height, out_h);
+    const DepthwiseResidue& taps_d = output_d.taps;
+    const DepthwiseResidue& taps_h = output_h.taps;
+    const int32_t first_d = output_d.u + taps_d.first_offset;
+    const int32_t first_h = output_h.u + taps_h.first_offset;
     const int32_t first_row = (taps_d.first_tap * height.taps + taps_h.first_tap) * Taps::kTaps;
     const int32_t walk = plan.walk * kOutputs;
     int32_t out_w = segment * walk;
@@ -64,7 +56,7 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
     for (; out_w < walk_end; out_w += kOutputs, corner += kRun * from.w) {
       const int32_t first_w = out_w / Taps::kStride + shift_w;
       Acc sum[kOutputs][kQuad];
-      const Quad<Acc> bias = weights.bias(lane_channel);
+      const Quad<Acc> bias = weights.bias(share.lane_channel);
 #pragma unroll
       for (int output = 0; output < kOutputs; ++output) {
 #pragma unroll
@@ -88,26 +80,10 @@ __global__ __launch_bounds__(kDepthwiseThreads, kDepthwiseChannelBlocks<Taps>) v
             if (depthwise_inside(first_w + i, width.src_size))
               window[i] = __ldg(reinterpret_cast<const Bits*>(position));
           }
-#pragma unroll
-          for (int tap = 0; tap < Taps::kTaps; ++tap) {
-            const Quad<Acc> weight = weights.quad(tap_row + tap, lane_channel);
-#pragma unroll
-            for (int residue = 0; residue < Taps::kStride; ++residue) {
-              if (!Taps::meets(residue, tap)) continue;
-#pragma unroll
-              for (int u = 0; u < kRun; ++u) {
-                const Quad<T> value =
-                    *reinterpret_cast<const Quad<T>*>(&window[u + Taps::offset(residue, tap) - Taps::kLow]);
-#pragma unroll
-                for (int i = 0; i < kQuad; ++i) {
-                  sum[u * Taps::kStride + residue][i] += to_accumulator(value.value[i]) * weight.value[i];
-                }
-              }
-            }
-          }
+          multiply_quads<Taps>(weights, share.lane_channel, tap_row, window, sum);
         }
       }
-      if (params.relu) depthwise_relu(&sum[0][0], kOutputs * kQuad);
+      activate(params.epilogue, &sum[0][0], kOutputs * kQuad);
 #pragma unroll
       for (int output = 0; output < kOutputs; ++output, place += to.w) {
         if (out_w + output >= width.dst_size) break;

@@ -4,6 +4,7 @@
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
 #include "engines/depthwise/plan.h"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -13,31 +14,17 @@ struct DepthwiseParams {
   Source<T> source;
   const T* weight;
   Strides weight_stride;  // n, c: input and output channel
-  const T* bias;          // nullptr where absent
-  int64_t bias_stride;
   T* destination;
   Strides destination_stride;
   int64_t source_step[3];  // bytes from a position to the next, along each axis
   int64_t destination_step[3];
-  int64_t tap_step[2];       // bytes of the source from one tap of a residue to the next, along depth and height
+  // Depth and height: bytes of the source from one tap of a residue to the next, offset_step * source_step. The product
+  // would take registers where the channels' kernels have none left.
+  int64_t tap_step[2];
   bool source_vectors;       // rows: a thread's positions along the width are aligned and whole; channels: quads are
   bool destination_vectors;  // likewise a thread's outputs along the width, or the quads
-  bool relu;
+  Epilogue epilogue;
 };
-
-template <typename T>
-__device__ __forceinline__ Accumulator<T> depthwise_bias(const DepthwiseParams<T>& params, int64_t channel) {
-  return params.bias != nullptr ? to_accumulator(__ldg(params.bias + channel * params.bias_stride)) : Accumulator<T>(0);
-}
-
-// Under one test of whether there is a ReLU at all: the sums of a thread are many.
-template <typename Acc>
-__device__ __forceinline__ void depthwise_relu(Acc* sums, int count) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    if (sums[i] < 0) sums[i] = 0;  // a NaN stays, as in torch.relu
-  }
-}
 
 // By bytes that lie ready among the parameters, not in registers.
 template <typename T>
@@ -69,28 +56,40 @@ struct DepthwiseShare {
     lane = static_cast<int32_t>(threadIdx.x & (plan.lanes - 1)) + lane_tile * plan.lanes;
     item = static_cast<int32_t>(threadIdx.x / static_cast<uint32_t>(plan.lanes) + tile * plan.steps * plan.slots);
   }
+
+  // Past its last item.
+  __device__ __forceinline__ int32_t items_end(const DepthwisePlan& plan) const {
+    return min(plan.items, item + plan.steps * plan.slots);
+  }
 };
 
-// Weights of one output channel, [input channel][depth][height][padded width].
-template <typename T>
-__device__ __forceinline__ void stage_row_weights(const DepthwiseParams<T>& params, int32_t channel, uint32_t padded,
-                                                  Accumulator<T>* weights) {
-  const DepthwisePlan& plan = params.plan;
-  const Strides& stride = params.weight_stride;
-  const int32_t group = channel / plan.out_channels;
-  const T* const first =
-      params.weight + int64_t{group} * plan.in_channels * stride.n + channel % plan.out_channels * stride.c;
-  const uint32_t depth = plan.axis[0].taps;
-  const uint32_t height = plan.axis[1].taps;
-  const uint32_t width = plan.axis[2].taps;
-  const uint32_t count = plan.in_channels * depth * height * width;
-#pragma unroll 1
-  for (uint32_t index = threadIdx.x; index < count; index += kDepthwiseThreads) {
-    const uint32_t row = index / width;
-    const uint32_t plane = row / height;
-    const uint32_t in_channel = plane / depth;
-    const T* const place = first + in_channel * stride.n + stride.spatial(plane % depth, row % height, index % width);
-    weights[row * padded + index % width] = to_accumulator(__ldg(place));
+// An output position along an axis, u * stride + residue, and the taps of that residue.
+struct DepthwiseOutput {
+  int32_t u;
+  int32_t residue;
+  DepthwiseResidue taps;
+
+  __device__ __forceinline__ DepthwiseOutput(const DepthwiseAxis& axis, int32_t position)
+      : u(axis.by_stride.quotient(position)),
+        residue(axis.by_stride.remainder(position, u)),
+        taps(axis.residue[residue]) {}
+};
+
+// Calls `function` with every two residues (of depth and height) that read offsets `at_d` and `at_h`, and with the row
+// of weights that they read them with. What a caller unrolls, the compiler knows.
+template <typename Taps, typename Function>
+__device__ __forceinline__ void for_each_residue_pair(int at_d, int at_h, Function&& function) {
+  static_assert(Taps::kStride == 2, "pairs of residues");
+#pragma unroll
+  for (int d = 0; d < 2; ++d) {
+    const int tap_d = Taps::tap(d, at_d);
+    if (tap_d < 0) continue;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int tap_h = Taps::tap(h, at_h);
+      if (tap_h < 0) continue;
+      function(d, h, tap_d * Taps::kTaps + tap_h);
+    }
   }
 }
 

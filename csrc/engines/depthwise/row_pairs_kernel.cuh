@@ -58,32 +58,24 @@ __global__ __launch_bounds__(
                            ? 4
                            : 5) void convt3d_depthwise_row_pairs(const __grid_constant__ DepthwiseParams<T> params) {
   using Acc = Accumulator<T>;
-  static_assert(Taps::kStride == 2, "pairs of residues");
   constexpr int kVector = depthwise_vector(sizeof(T));
   constexpr int kOffsets = Taps::kHigh - Taps::kLow + 1;
   const DepthwisePlan& plan = params.plan;
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
-  const DepthwiseShare share(plan);
-  const int32_t channels = plan.groups * plan.out_channels;
-  const int32_t channel = share.volume % channels;
-  const int64_t image = share.volume / channels;
-
+  const DepthwiseRowShare share(plan);
   Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory);
-  stage_row_weights(params, channel, Taps::kPadded, weights);
-  __syncthreads();
-
+  stage_row_weights(params, share.channel, Taps::kPadded, weights);
   const int32_t out_w = share.lane * kVector;
   if (out_w >= plan.axis[2].dst_size) return;
   const Strides& from = params.source.stride;
   const Strides& to = params.destination_stride;
   const int32_t first_w = out_w / 2 + plan.shift[2];
-  const T* const source =
-      params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c + first_w;
-  T* const destination = params.destination + image * to.n + channel * to.c + out_w;
-  const Acc bias = depthwise_bias(params, channel);
+  const T* const source = params.source.data + share.image * from.n + share.in_channel * from.c + first_w;
+  T* const destination = params.destination + share.image * to.n + share.channel * to.c + out_w;
+  const Acc bias = bias_of<T>(params.epilogue, share.channel);
 
-  const int32_t items_end = min(plan.items, share.item + plan.steps * plan.slots);
+  const int32_t items_end = share.items_end(plan);
 #pragma unroll 1
   for (int32_t item = share.item; item < items_end; item += plan.slots) {
     const int32_t u_d = plan.by_units[1].quotient(item);
@@ -111,24 +103,16 @@ __global__ __launch_bounds__(
 #pragma unroll
         for (int k = 0; k < kOffsets; ++k) {
           const DepthwiseWindow<T, Taps> window = rows[k].widened();
-#pragma unroll
-          for (int d = 0; d < 2; ++d) {
-            const int tap_d = Taps::tap(d, j + Taps::kLow);
-            if (tap_d < 0) continue;
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-              const int tap_h = Taps::tap(h, k + Taps::kLow);
-              if (tap_h < 0) continue;
-              multiply_row(window, channel_weights + (tap_d * Taps::kTaps + tap_h) * Taps::kPadded, sum[d][h]);
-            }
-          }
+          for_each_residue_pair<Taps>(j + Taps::kLow, k + Taps::kLow, [&](int d, int h, int weight_row) {
+            multiply_row(window, channel_weights + weight_row * Taps::kPadded, sum[d][h]);
+          });
         }
       }
       corner += from.c;
       channel_weights += Taps::kTaps * Taps::kTaps * Taps::kPadded;
     }
 
-    if (params.relu) depthwise_relu(&sum[0][0][0], 4 * kVector);
+    activate(params.epilogue, &sum[0][0][0], 4 * kVector);
     T* plane = destination + 2 * u_d * to.d + 2 * u_h * to.h;
 #pragma unroll
     for (int d = 0; d < 2; ++d, advance_bytes(plane, params.destination_step[0])) {

@@ -3,7 +3,7 @@
 // residue, which share their taps.
 #pragma once
 
-#include "engines/depthwise/params.cuh"
+#include "engines/depthwise/row_share.cuh"
 
 namespace convt3d {
 
@@ -15,38 +15,29 @@ __global__ __launch_bounds__(kDepthwiseThreads,
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
   const DepthwiseAxis& width = plan.axis[2];
-  const DepthwiseShare share(plan);
-  const int32_t channels = plan.groups * plan.out_channels;
-  const int32_t channel = share.volume % channels;
-  const int64_t image = share.volume / channels;
-
-  Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory);
-  stage_row_weights(params, channel, width.taps, weights);
-  __syncthreads();
-
   const Strides& from = params.source.stride;
   const Strides& to = params.destination_stride;
-  const T* const source =
-      params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c;
-  T* const destination = params.destination + image * to.n + channel * to.c;
-  const Acc bias = depthwise_bias(params, channel);
+  const DepthwiseRowShare share(plan);
+  Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory);
+  stage_row_weights(params, share.channel, width.taps, weights);
+  const T* const source = params.source.data + share.image * from.n + share.in_channel * from.c;
+  T* const destination = params.destination + share.image * to.n + share.channel * to.c;
+  const Acc bias = bias_of<T>(params.epilogue, share.channel);
   const int32_t out_w = share.lane;
   if (out_w >= width.dst_size) return;
   const DepthwiseResidue taps_w = width.residue[out_w % width.stride];
   const int32_t first_w = out_w / width.stride + taps_w.first_offset;
 
+  const int32_t items_end = share.items_end(plan);
 #pragma unroll 1
-  for (int step = 0; step < plan.steps; ++step) {
-    const int32_t item = share.item + step * plan.slots;
-    if (item >= plan.items) return;
+  for (int32_t item = share.item; item < items_end; item += plan.slots) {
     const int32_t out_d = plan.by_units[1].quotient(item);
     const int32_t unit_h = plan.by_units[1].remainder(item, out_d);
-    const int32_t u_d = depth.by_stride.quotient(out_d);
-    const int32_t run_h = height.by_stride.quotient(unit_h);
-    const int32_t u_h = run_h * kDepthwiseRows;
-    const int32_t residue_h = height.by_stride.remainder(unit_h, run_h);
-    const DepthwiseResidue taps_d = depth.residue[depth.by_stride.remainder(out_d, u_d)];
-    const DepthwiseResidue taps_h = height.residue[residue_h];
+    const DepthwiseOutput output_d(depth, out_d);
+    const DepthwiseOutput run_h(height, unit_h);
+    const DepthwiseResidue& taps_d = output_d.taps;
+    const DepthwiseResidue& taps_h = run_h.taps;
+    const int32_t u_h = run_h.u * kDepthwiseRows;
 
     // Two levels keep the rounding of long sums small.
     Acc sum[kDepthwiseRows];
@@ -56,7 +47,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
     for (int c = 0; c < plan.in_channels; ++c) {
 #pragma unroll 1
       for (int j = 0; j < taps_d.tap_count; ++j) {
-        const int32_t in_d = u_d + taps_d.first_offset + j * depth.offset_step;
+        const int32_t in_d = output_d.u + taps_d.first_offset + j * depth.offset_step;
         if (!depthwise_inside(in_d, depth.src_size)) continue;
         const int32_t tap_d = taps_d.first_tap + j * depth.tap_step;
         Acc part[kDepthwiseRows] = {};
@@ -87,10 +78,10 @@ __global__ __launch_bounds__(kDepthwiseThreads,
         for (int row = 0; row < kDepthwiseRows; ++row) sum[row] += part[row];
       }
     }
-    if (params.relu) depthwise_relu(sum, kDepthwiseRows);
+    activate(params.epilogue, sum, kDepthwiseRows);
 #pragma unroll
     for (int row = 0; row < kDepthwiseRows; ++row) {
-      const int32_t out_h = (u_h + row) * height.stride + residue_h;
+      const int32_t out_h = (u_h + row) * height.stride + run_h.residue;
       if (out_h < height.dst_size) {
         destination[to.spatial(out_d, out_h, out_w)] = from_accumulator<T>(sum[row]);
       }

@@ -3,7 +3,7 @@
 // and height have the width's taps, in the four rows of their residues, which read the same input.
 #pragma once
 
-#include "engines/depthwise/params.cuh"
+#include "engines/depthwise/row_share.cuh"
 
 namespace convt3d {
 
@@ -112,24 +112,18 @@ __global__ __launch_bounds__(kDepthwiseThreads,
   const DepthwisePlan& plan = params.plan;
   const DepthwiseAxis& depth = plan.axis[0];
   const DepthwiseAxis& height = plan.axis[1];
-  const DepthwiseShare share(plan);
-  const int32_t channels = plan.groups * plan.out_channels;
-  const int32_t channel = share.volume % channels;
-  const int64_t image = share.volume / channels;
+  const Strides& from = params.source.stride;
+  const Strides& to = params.destination_stride;
 
   using Stage = DepthwiseRowStage<T>;
   static_assert(sizeof(Stage) == kDepthwiseRowStageBytes, "the plan reserves the stage's bytes before the weights");
   Stage& stage = *reinterpret_cast<Stage*>(dynamic_shared_memory);
+  const DepthwiseRowShare share(plan);
   Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory + sizeof(Stage));
-  stage_row_weights(params, channel, Taps::kPadded, weights);
-  __syncthreads();
-
-  const Strides& from = params.source.stride;
-  const Strides& to = params.destination_stride;
-  const T* const source =
-      params.source.data + image * from.n + int64_t{channel / plan.out_channels} * plan.in_channels * from.c;
-  T* const destination = params.destination + image * to.n + channel * to.c;
-  const Acc bias = depthwise_bias(params, channel);
+  stage_row_weights(params, share.channel, Taps::kPadded, weights);
+  const T* const source = params.source.data + share.image * from.n + share.in_channel * from.c;
+  T* const destination = params.destination + share.image * to.n + share.channel * to.c;
+  const Acc bias = bias_of<T>(params.epilogue, share.channel);
   const int32_t width_first = share.lane * kPositions + plan.shift[2];
   const int32_t out_width = share.lane * kVector;
   const int32_t width_left = min(max(plan.axis[2].dst_size - out_width, 0), kVector);
@@ -140,8 +134,6 @@ __global__ __launch_bounds__(kDepthwiseThreads,
     const bool exists = item < plan.items && width_left > 0;
     const int32_t unit_d = plan.by_units[1].quotient(item);
     const int32_t unit_h = plan.by_units[1].remainder(item, unit_d);
-    const int32_t u_d = kPair == 1 ? depth.by_stride.quotient(unit_d) : unit_d;
-    const int32_t u_h = kPair == 1 ? height.by_stride.quotient(unit_h) : unit_h;
 
     Acc sum[kPair][kPair][kVector];
 #pragma unroll
@@ -161,38 +153,32 @@ __global__ __launch_bounds__(kDepthwiseThreads,
       if constexpr (kPair == 2) {
 #pragma unroll
         for (int offset_d = Taps::kLow; offset_d <= Taps::kHigh; ++offset_d) {
-          const int32_t in_d = u_d + plan.shift[0] + offset_d;
+          const int32_t in_d = unit_d + plan.shift[0] + offset_d;
           if (!depthwise_inside(in_d, depth.src_size)) continue;
           const T* const plane = volume + in_d * from.d;
 #pragma unroll
           for (int offset_h = Taps::kLow; offset_h <= Taps::kHigh; ++offset_h) {
-            const int32_t in_h = u_h + plan.shift[1] + offset_h;
+            const int32_t in_h = unit_h + plan.shift[1] + offset_h;
             if (!depthwise_inside(in_h, height.src_size)) continue;
             window.load(params, plane + in_h * from.h, width_first);
-#pragma unroll
-            for (int d = 0; d < kPair; ++d) {
-              const int tap_d = Taps::tap(d, offset_d);
-              if (tap_d < 0) continue;
-#pragma unroll
-              for (int h = 0; h < kPair; ++h) {
-                const int tap_h = Taps::tap(h, offset_h);
-                if (tap_h < 0) continue;
-                multiply_row(window, channel_weights + (tap_d * Taps::kTaps + tap_h) * Taps::kPadded, sum[d][h]);
-              }
-            }
+            for_each_residue_pair<Taps>(offset_d, offset_h, [&](int d, int h, int row) {
+              multiply_row(window, channel_weights + row * Taps::kPadded, sum[d][h]);
+            });
           }
         }
       } else {
-        const DepthwiseResidue taps_d = depth.residue[depth.by_stride.remainder(unit_d, u_d)];
-        const DepthwiseResidue taps_h = height.residue[height.by_stride.remainder(unit_h, u_h)];
+        const DepthwiseOutput output_d(depth, unit_d);
+        const DepthwiseOutput output_h(height, unit_h);
+        const DepthwiseResidue& taps_d = output_d.taps;
+        const DepthwiseResidue& taps_h = output_h.taps;
 #pragma unroll 1
         for (int j = 0; j < taps_d.tap_count; ++j) {
-          const int32_t in_d = u_d + taps_d.first_offset + j * depth.offset_step;
+          const int32_t in_d = output_d.u + taps_d.first_offset + j * depth.offset_step;
           if (!depthwise_inside(in_d, depth.src_size)) continue;
           const int32_t tap_d = taps_d.first_tap + j * depth.tap_step;
 #pragma unroll 1
           for (int k = 0; k < taps_h.tap_count; ++k) {
-            const int32_t in_h = u_h + taps_h.first_offset + k * height.offset_step;
+            const int32_t in_h = output_h.u + taps_h.first_offset + k * height.offset_step;
             if (!depthwise_inside(in_h, height.src_size)) continue;
             const int32_t tap_h = taps_h.first_tap + k * height.tap_step;
             window.load(params, volume + in_d * from.d + in_h * from.h, width_first);
@@ -202,7 +188,7 @@ __global__ __launch_bounds__(kDepthwiseThreads,
       }
     }
 
-    if (params.relu) depthwise_relu(&sum[0][0][0], kPair * kPair * kVector);
+    activate(params.epilogue, &sum[0][0][0], kPair * kPair * kVector);
 #pragma unroll
     for (int d = 0; d < kPair; ++d) {
 #pragma unroll

@@ -19,6 +19,7 @@ namespace convt3d::depthwise {
 template <typename T>
 void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
   const DepthwisePlan& plan = params.plan;
+  int64_t shared_bytes = plan.shared_bytes;
   auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
   if constexpr (!std::is_same_v<T, double>) {
     with_width_taps(plan.width, [&](auto taps) {
@@ -28,18 +29,21 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
         const bool vectors = params.source_vectors && params.destination_vectors;
         if (plan.paired && plan.channels) {
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
+        } else if (plan.paired && vectors) {
+          kernel = convt3d_depthwise_row_pairs<T, Taps>;
+          shared_bytes -= kDepthwiseRowStageBytes;  // whole vectors leave from the registers
         } else if (plan.paired) {
-          kernel = vectors ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
+          kernel = convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });
   }
-  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, plan.shared_bytes);
+  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, shared_bytes);
 }
 
 template <typename T>
-void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, Stream stream) {
+void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, Stream stream) {
   DepthwiseParams<T> params{};
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
@@ -50,11 +54,9 @@ void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor inpu
   }
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);
-  params.bias = static_cast<const T*>(bias.data);
-  params.bias_stride = bias.stride;
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
-  params.relu = activation == Activation::kRelu;
+  params.epilogue = epilogue;
   const DepthwiseAccess access = choose_access(problem, plan, kDataType<T>, input, output);
   params.source_vectors = access.source_vectors;
   params.destination_vectors = access.destination_vectors;

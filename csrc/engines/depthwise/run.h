@@ -5,11 +5,12 @@
 #include "core/call.h"
 #include "core/problem.h"
 #include "engines/depthwise/plan.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d::depthwise {
 
 template <typename T>
-void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, Stream stream);
+void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, Stream stream);
 
 }  // namespace convt3d::depthwise

@@ -2,7 +2,7 @@
 
 namespace convt3d::wgmma {
 
-template void forward<__half>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, ConstVector, Activation,
-                              MutableTensor, void*, Stream);
+template void forward<__half>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
+                              void*, Stream);
 
 }  // namespace convt3d::wgmma

@@ -1,7 +1,8 @@
 // Bias gradient: sum of grad_output over all but the channels, the ReLU mask applied while loading. Blocks sum splits
-// of the positions; a second kernel adds the splits. Both in a fixed order.
+// of the positions; device/ordered_sum.cuh adds the splits. Both in a fixed order.
 #pragma once
 
+#include "device/ordered_sum.cuh"
 #include "device/positions.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
@@ -20,19 +21,6 @@ struct BiasGradParams {
   int64_t splits;
   double* partial;  // [split][channels]
 };
-
-// The block's sum of one double a thread, over threads whose index is equal modulo `lanes`, in a fixed order.
-__device__ __forceinline__ double sum_over_threads(double value, int lanes, double (&shared)[kBiasGradThreads]) {
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int distance = kBiasGradThreads / 2; distance >= lanes; distance /= 2) {
-    if (static_cast<int>(threadIdx.x) < distance) shared[threadIdx.x] += shared[threadIdx.x + distance];
-    __syncthreads();
-  }
-  const double sum = shared[threadIdx.x % lanes];
-  __syncthreads();
-  return sum;
-}
 
 template <typename T, bool kMasked>
 __global__ void __launch_bounds__(kBiasGradThreads)
@@ -71,28 +59,6 @@ __global__ void __launch_bounds__(kBiasGradThreads)
     if (static_cast<int>(threadIdx.x) < lanes && channel < params.channels) {
       params.partial[split * params.channels + channel] = total;
     }
-  }
-}
-
-template <typename T>
-struct BiasReduceParams {
-  const double* partial;  // [split][channels]
-  int64_t splits;
-  int64_t channels;
-  T* grad_bias;
-};
-
-template <typename T>
-__global__ void __launch_bounds__(kBiasGradThreads)
-    convt3d_bias_reduce(const __grid_constant__ BiasReduceParams<T> params) {
-  auto& shared = static_shared_memory<double[kBiasGradThreads]>();
-  for (int64_t channel = blockIdx.x; channel < params.channels; channel += gridDim.x) {
-    double sum = 0;
-    for (int64_t split = threadIdx.x; split < params.splits; split += kBiasGradThreads) {
-      sum += params.partial[split * params.channels + channel];
-    }
-    const double total = sum_over_threads(sum, 1, shared);
-    if (threadIdx.x == 0) params.grad_bias[channel] = from_accumulator<T>(total);
   }
 }
 

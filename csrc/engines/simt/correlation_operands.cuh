@@ -5,6 +5,7 @@
 #include "device/positions.cuh"
 #include "device/source.cuh"
 #include "engines/simt/tile.cuh"
+#include "epilogue/epilogue.h"
 
 namespace convt3d {
 
@@ -21,13 +22,11 @@ struct CorrelationParams {
   int32_t n_padded;
   Source<T> source;
   const T* weight;  // packed [group][tap][k_padded][n_padded]
-  const T* bias;    // nullptr where absent
-  int64_t bias_stride;
   T* destination;
   Strides destination_stride;
   bool destination_channels_contiguous;
   bool destination_quads;  // ... and every quad of channels is aligned and whole
-  bool relu;
+  Epilogue epilogue;
 };
 
 // One phase of the three axes.

@@ -1,8 +1,9 @@
-// From the accumulators to memory: bias, ReLU, one rounding, and stores along whichever axis is contiguous.
+// From the accumulators to memory: the epilogue, and stores along whichever axis is contiguous.
 #pragma once
 
 #include "engines/simt/correlation_operands.cuh"
 #include "engines/simt/mainloop.cuh"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -15,13 +16,6 @@ struct OutputStage {
   // collide.
   typename Tile::Acc row[kRows][Tile::kM + 2 * kQuad];
 };
-
-template <typename T, typename Acc>
-__device__ __forceinline__ T finish(const CorrelationParams<T>& params, Acc value, int64_t channel) {
-  if (params.bias != nullptr) value += to_accumulator(__ldg(params.bias + channel * params.bias_stride));
-  if (params.relu && value < 0) value = 0;  // a NaN stays, as in torch.relu
-  return from_accumulator<T>(value);
-}
 
 // Channels contiguous: each thread holds a quad of channels at each of its positions.
 template <typename Tile, typename T>
@@ -39,7 +33,7 @@ __device__ __forceinline__ void store_channels(const CorrelationParams<T>& param
       Quad<T> quad;
 #pragma unroll
       for (int k = 0; k < kQuad; ++k) {
-        if (n + k < n_left) quad.value[k] = finish(params, c[i][j + k], first_channel + n + k);
+        if (n + k < n_left) quad.value[k] = finished<T>(params.epilogue, c[i][j + k], first_channel + n + k);
       }
       T* destination = params.destination + offset + (first_channel + n) * params.destination_stride.c;
       if (params.destination_quads) {
@@ -81,7 +75,8 @@ __device__ __forceinline__ void store_positions(const CorrelationParams<T>& para
       const int64_t offset = stage.offset[m];
       if (offset < 0 || n >= n_left) continue;
       const int64_t channel = first_channel + n;
-      params.destination[offset + channel * params.destination_stride.c] = finish(params, stage.row[row][m], channel);
+      params.destination[offset + channel * params.destination_stride.c] =
+          finished<T>(params.epilogue, stage.row[row][m], channel);
     }
     __syncthreads();
   }

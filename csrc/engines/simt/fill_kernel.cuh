@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/numeric.cuh"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -14,9 +14,7 @@ struct FillParams {
   int64_t elements;
   int64_t channel_stride;
   int64_t channels;
-  const T* bias;  // nullptr where absent
-  int64_t bias_stride;
-  bool relu;
+  Epilogue epilogue;
 };
 
 template <typename T>
@@ -24,11 +22,9 @@ __global__ void convt3d_fill(const __grid_constant__ FillParams<T> params) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; index < params.elements;
        index += step) {
-    Accumulator<T> value = 0;
-    if (params.bias != nullptr) {
-      value = to_accumulator(__ldg(params.bias + index / params.channel_stride % params.channels * params.bias_stride));
-      if (params.relu && value < 0) value = 0;
-    }
+    const int64_t channel = index / params.channel_stride % params.channels;
+    Accumulator<T> value = bias_of<T>(params.epilogue, channel);
+    activate(params.epilogue, &value, 1);
     params.output[index] = from_accumulator<T>(value);
   }
 }

@@ -5,12 +5,13 @@
 #include "core/call.h"
 #include "core/problem.h"
 #include "engines/simt/plan.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d::simt {
 
 template <typename T>
 void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 template <typename T>
 void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream);

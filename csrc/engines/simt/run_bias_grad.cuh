@@ -42,12 +42,13 @@ void bias_grad(const std::array<int64_t, 5>& size, const BiasGradPlan& plan, Con
   params.partial = static_cast<double*>(workspace);
   run_bias_grad(params, stream);
 
-  BiasReduceParams<T> reduce{};
-  reduce.partial = params.partial;
-  reduce.splits = plan.splits;
-  reduce.channels = size[1];
-  reduce.grad_bias = static_cast<T*>(grad_bias);
-  launch("bias gradient reduction", convt3d_bias_reduce<T>, size[1], kBiasGradThreads, stream, reduce);
+  OrderedSumParams<T, double> sums{};
+  sums.partial = params.partial;
+  sums.splits = plan.splits;
+  sums.elements = size[1];
+  sums.axis[0] = {size[1], size[1], 1};
+  sums.destination = static_cast<T*>(grad_bias);
+  add_in_order<kOrderedSumThreads>("bias gradient reduction", sums, stream);  // many splits of few channels
 }
 
 }  // namespace convt3d::simt

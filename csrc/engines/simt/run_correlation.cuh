@@ -75,8 +75,7 @@ void run_correlation(TileShape shape, const CorrelationParams<T>& params, Stream
 
 template <typename T>
 void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
-  const bool relu = activation == Activation::kRelu;
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   if (plan.has_empty_phase) {
     const Int3 size = problem.output_size();
     FillParams<T> fill{};
@@ -84,10 +83,8 @@ void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor in
     fill.channels = problem.out_channels;
     fill.elements = problem.batch * problem.out_channels * size[0] * size[1] * size[2];
     fill.channel_stride = output.stride[1];
-    fill.bias = static_cast<const T*>(bias.data);
-    fill.bias_stride = bias.stride;
-    fill.relu = relu;
-    if (bias.data == nullptr) {
+    fill.epilogue = epilogue;
+    if (epilogue.bias.data == nullptr) {
       check_cuda(cudaMemsetAsync(output.data, 0, fill.elements * sizeof(T), static_cast<cudaStream_t>(stream)),
                  "filling the output");
     } else {
@@ -98,9 +95,7 @@ void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor in
   const T* packed = pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
   CorrelationParams<T> params = correlation_params<T>(
       plan, make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group()), packed, output);
-  params.bias = static_cast<const T*>(bias.data);
-  params.bias_stride = bias.stride;
-  params.relu = relu;
+  params.epilogue = epilogue;
   run_correlation(plan.tile, params, stream);
 }
 

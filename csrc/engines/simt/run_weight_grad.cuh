@@ -1,16 +1,14 @@
 // Weight gradient of the general engine.
 #pragma once
 
-#include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/ordered_sum.cuh"
 #include "engines/simt/dispatch.cuh"
 #include "engines/simt/run.h"
 #include "engines/simt/weight_grad_kernel.cuh"
 
 namespace convt3d::simt {
-
-constexpr int kReduceThreads = 256;
 
 template <typename T>
 void run_weight_grad(TileShape shape, const WeightGradParams<T>& params, Stream stream) {
@@ -47,19 +45,18 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.partial = static_cast<double*>(workspace);
   run_weight_grad(plan.tile, params, stream);
 
-  WeightReduceParams<T> reduce{};
-  reduce.partial = params.partial;
-  reduce.splits = plan.splits;
-  reduce.split_stride = plan.partial_elements / plan.splits;
-  reduce.rows = plan.rows;
-  reduce.row_channels = plan.row_channels;
-  reduce.row_padded = plan.row_padded;
-  reduce.n_channels = plan.n_channels;
-  for (int i = 0; i < 3; ++i) reduce.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
-  reduce.grad_weight = static_cast<T*>(grad_weight.data);
-  reduce.stride = to_strides(grad_weight.stride);
-  launch("weight gradient reduction", convt3d_weight_reduce<T>, ceil_div(reduce.split_stride, kReduceThreads),
-         kReduceThreads, stream, reduce);
+  const auto& stride = grad_weight.stride;
+  const Int3& kernel = problem.kernel_size;
+  OrderedSumParams<T, double> sums{};
+  sums.partial = params.partial;
+  sums.splits = plan.splits;
+  sums.elements = plan.partial_elements / plan.splits;
+  sums.axis[0] = {plan.n_channels, plan.n_channels, stride[0]};
+  sums.axis[1] = {plan.row_padded, plan.row_channels, stride[1]};
+  for (int i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
+  sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
+  sums.destination = static_cast<T*>(grad_weight.data);
+  add_in_order<1>("weight gradient reduction", sums, stream);
 }
 
 }  // namespace convt3d::simt

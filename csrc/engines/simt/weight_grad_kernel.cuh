@@ -1,5 +1,5 @@
-// Weight gradient: a block sums one tile of (tap and output channel, input channel) over one split of the positions; a
-// second kernel adds the splits in order.
+// Weight gradient: a block sums one tile of (tap and output channel, input channel) over one split of the positions;
+// device/ordered_sum.cuh adds the splits.
 #pragma once
 
 #include "device/ptx/shared_memory.cuh"
@@ -54,44 +54,6 @@ __global__ void __launch_bounds__(Tile<kShape, Accumulator<T>>::kThreads,
       tiles_left -= segment;
       first_segment = false;
     }
-  }
-}
-
-template <typename T>
-struct WeightReduceParams {
-  const double* partial;  // [split][group][row][n_channels]
-  int64_t splits;
-  int64_t split_stride;  // group*row*n_channels
-  int64_t rows;
-  int32_t row_channels;
-  int32_t row_padded;
-  int32_t n_channels;
-  int32_t kernel[3];
-  T* grad_weight;
-  Strides stride;  // n: input channel, c: output channel of the group, d h w: tap
-};
-
-template <typename T>
-__global__ void convt3d_weight_reduce(const __grid_constant__ WeightReduceParams<T> params) {
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; index < params.split_stride;
-       index += step) {
-    const int64_t n = index % params.n_channels;
-    int64_t rest = index / params.n_channels;
-    const int64_t row = rest % params.rows;
-    const int64_t group = rest / params.rows;
-    const int64_t channel = row % params.row_padded;
-    if (channel >= params.row_channels) continue;
-    double sum = 0;
-#pragma unroll 4
-    for (int64_t split = 0; split < params.splits; ++split) sum += params.partial[split * params.split_stride + index];
-    int64_t tap = row / params.row_padded;
-    const int64_t w = tap % params.kernel[2];
-    tap /= params.kernel[2];
-    const int64_t h = tap % params.kernel[1];
-    const int64_t d = tap / params.kernel[1];
-    params.grad_weight[(group * params.n_channels + n) * params.stride.n + channel * params.stride.c +
-                       params.stride.spatial(d, h, w)] = from_accumulator<T>(sum);
   }
 }
 

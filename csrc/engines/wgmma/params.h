@@ -7,6 +7,7 @@
 #include "device/source.cuh"
 #include "engines/wgmma/plan/boxes.h"
 #include "engines/wgmma/plan/plan.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d {
 
@@ -32,13 +33,11 @@ struct HaloParams {
   uint32_t weight_classes;  // see HaloGrid
   uint32_t lag_clocks;      // how much later the second warpgroup begins
   uint32_t* counters;       // of items, see items.cuh
-  const T* bias;
-  int64_t bias_stride;
   T* destination;
   Strides destination_stride;
   bool destination_channels_contiguous;
   bool boxes_out;  // the copy engine stores; `out` is filled
-  bool relu;
+  Epilogue epilogue;
 };
 
 // One block's share of a tile. Splits and groups count fastest: blocks at work at the same time share lines of memory.

@@ -56,8 +56,8 @@ void run_halo_forward(const HaloParams<T>& params, int64_t blocks, Stream stream
 }
 
 template <typename T>
-void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, void* workspace, Stream stream) {
+void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   PackHaloWeightParams<T> pack{};
   if (plan.packed_bytes > 0) {
     pack.plan = plan;
@@ -78,12 +78,10 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   params.weight_classes = grid.weight_classes;
   params.lag_clocks = lag_clocks(plan);
   params.counters = pack.counters;
-  params.bias = static_cast<const T*>(bias.data);
-  params.bias_stride = bias.stride;
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.destination_channels_contiguous = output.stride[1] == 1;
-  params.relu = activation == Activation::kRelu;
+  params.epilogue = epilogue;
   TensorBox box{};
   params.load = choose_load(problem, plan, kDataType<T>, input, box);
   if (params.load != HaloLoad::kThreads && !encode(box, params.boxes)) params.load = HaloLoad::kThreads;

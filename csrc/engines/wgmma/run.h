@@ -5,11 +5,12 @@
 #include "core/call.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d::wgmma {
 
 template <typename T>
-void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight, ConstVector bias,
-             Activation activation, MutableTensor output, void* workspace, Stream stream);
+void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 
 }  // namespace convt3d::wgmma

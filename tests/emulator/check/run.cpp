@@ -208,10 +208,11 @@ class Run {
     outcome_.plan = to_string(*plan);
     const bool cores = plan->engine == ForwardEngine::kHaloWgmma;
     const auto space = workspace(plan->workspace_bytes);
+    convt3d::Epilogue epilogue;
+    if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
+    if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::forward(problem_, *plan, item_.data_type(), input.source(), weight.source(),
-                       item_.bias ? convt3d::ConstVector{bias.data(), bias.stride()[1]} : convt3d::ConstVector{},
-                       item_.relu ? convt3d::Activation::kRelu : convt3d::Activation::kNone, output.target(),
+      convt3d::forward(problem_, *plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
                        space->begin(), nullptr);
       std::vector<double> x = input.values();
       std::vector<double> w = weight.values();

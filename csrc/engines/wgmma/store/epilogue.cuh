@@ -1,17 +1,17 @@
-// A warp's accumulators (a slab: 16 rows) -> bias, ReLU, one rounding -> its staging, in the
+// A warp's accumulators (a slab: 16 rows) -> the epilogue (epilogue/apply.cuh) -> its staging, in the
 // output's order -> memory: by the copy engine in the background, or by the warp itself (see plan/staging.h).
 #pragma once
 
 #include <type_traits>
 
 #include "device/hopper.cuh"
-#include "device/ptx/numeric.cuh"
 #include "engines/wgmma/params.h"
 #include "engines/wgmma/store/fragments.cuh"
 #include "engines/wgmma/store/image_store.cuh"
 #include "engines/wgmma/store/run_store.cuh"
 #include "engines/wgmma/store/staging_tables.cuh"
 #include "engines/wgmma/store/thread_store.cuh"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -46,9 +46,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = lane_ / 4 + (plan.pair_rows ? 0 : 8 * half) + (plan.channel_sets() ? 16 * set : 0);
-        bias_[set][half] = params_.bias != nullptr && row < channels_left()
-                               ? to_accumulator(__ldg(params_.bias + (first_channel() + row) * params_.bias_stride))
-                               : 0;
+        bias_[set][half] = row < channels_left() ? bias_of<T>(params_.epilogue, first_channel() + row) : 0;
       }
     }
   }
@@ -57,12 +55,10 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   __device__ __forceinline__ void store(float (&c)[kSets][kN / 2]) {
     if (channels_left() <= 0) return;
     // Passes of their own: most layers need neither, and the stores of a fragment wait for nothing.
-    if (params_.bias != nullptr) {
+    if (params_.epilogue.bias.data != nullptr) {
       change(c, [&](float value, int set, int half) { return value + bias_[set][half]; });
     }
-    if (params_.relu) {
-      change(c, [](float value, int, int) { return greater(value, 0); });
-    }
+    activate(params_.epilogue, &c[0][0], kSets * kN / 2);
     if (staging_.way == HaloWay::kRegisters) {
       if constexpr (halo_stores_images(kN, kSets)) {
         HaloImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(), params_.plan.batch - item_.image,
