@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from convt3d._registry import ops
+from convt3d._registrations.registry import ops
 
 _MODULE = "torch.utils.flop_counter"
 

@@ -1,8 +1,8 @@
 """The private parts of PyTorch that this package uses, all in one place.
 
-`torch.library.register_autograd` cannot express what the Autograd kernels of `convt3d._autograd` do (compose with
+`torch.library.register_autograd` cannot express what the Autograd kernels of `autograd` do (compose with
 `torch.func.grad`, carry forward-mode tangents), so these reach one level deeper. PyTorch may move any of it:
-`AVAILABLE` tells whether this release has it all; where it is False, `convt3d._autograd` falls back to the public one.
+`AVAILABLE` tells whether this release has it all; where it is False, `autograd` falls back to the public one.
 """
 
 from contextlib import AbstractContextManager
