@@ -1,4 +1,4 @@
-"""A step in two processes is the step in one: DistributedDataParallel and FSDP2, gloo on the CPU."""
+"""A step in two processes is the step in one: DistributedDataParallel and FSDP2."""
 
 import copy
 import itertools
@@ -60,8 +60,8 @@ def _ddp(model: nn.Module) -> nn.Module:
 
 def _fsdp(model: nn.Module) -> nn.Module:
     """The second layer is a group of its own, whose class FSDP changes as well."""
-    mesh = torch.distributed.init_device_mesh("cpu", (PROCESSES,))
     assert isinstance(model, Network)
+    mesh = torch.distributed.init_device_mesh(next(model.parameters()).device.type, (PROCESSES,))
     for part in (model.second, model.first, model):
         fully_shard(part, mesh=mesh)
     return model
@@ -77,11 +77,11 @@ def _whole(value: Tensor) -> Tensor:
     return whole.detach().clone()
 
 
-def train() -> dict[str, dict[str, Tensor]]:
+def train(device: str) -> dict[str, dict[str, Tensor]]:
     """In one of the processes: the parameters after training on its half of each batch, by wrapper and order."""
     states = {}
     for wrapper, order in itertools.product(WRAPPERS, ORDERS):
-        model = _network()
+        model: nn.Module = _network().to(device)
         if order == "converted first":
             convt3d.convert(model)
             model = WRAPPERS[wrapper](model)
@@ -91,20 +91,21 @@ def train() -> dict[str, dict[str, Tensor]]:
         layers = [m for m in model.modules() if isinstance(m, nn.ConvTranspose3d)]
         assert len(layers) == 2
         assert all(isinstance(layer, convt3d.nn.ConvTranspose3d) for layer in layers)
-        _train(model, _adam(model), _batches().chunk(PROCESSES, dim=1)[torch.distributed.get_rank()])
+        batches = _batches().chunk(PROCESSES, dim=1)[torch.distributed.get_rank()]
+        _train(model, _adam(model), batches.to(device))
         states[f"{wrapper}, {order}"] = {
             name.removeprefix("module."): _whole(value) for name, value in model.state_dict().items()
         }
     return states
 
 
-def test_two_processes_train_like_one(tmp_path: Path) -> None:
+def test_two_processes_train_like_one(device: str, tmp_path: Path) -> None:
     original = _network()
     initial = copy.deepcopy(original.state_dict())
     _train(original, _adam(original), _batches())
     trained = original.state_dict()
     assert not any(torch.allclose(value, initial[name], rtol=1e-3, atol=1e-5) for name, value in trained.items())
-    states = run_group(train, tmp_path, PROCESSES)
+    states = run_group(train, device, tmp_path, PROCESSES)
     assert len(states) == len(WRAPPERS) * len(ORDERS)
     for way, state in states.items():
         assert list(state) == list(trained), way

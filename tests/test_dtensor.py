@@ -149,6 +149,17 @@ def _call_with_parameters(mesh: DeviceMesh) -> list[tuple[tuple[int, ...], Tenso
     return [(tuple(output.shape), output.full_tensor()) for output in outputs]
 
 
+def _call_on_one_image(mesh: DeviceMesh) -> Tensor:
+    """A batch that not every process can have a part of."""
+    tensors = _tensors(PROBLEMS[1])
+    input, weight = (
+        distribute_tensor(tensor, mesh, [placement])
+        for tensor, placement in ((tensors["input"][:1], S0), (tensors["weight"], R))
+    )
+    output: DTensor = convt3d.conv_transpose3d_relu(input, weight, **GEOMETRY)
+    return output.full_tensor()
+
+
 # ---- networks ----
 
 STEPS = 2
@@ -202,12 +213,13 @@ def _train_distributed(mesh: DeviceMesh, batch: Any, share_channels: bool, compi
     return {name: value.full_tensor() for name, value in model.state_dict().items()}
 
 
-def everything() -> dict[str, Any]:
+def everything(device: str) -> dict[str, Any]:
     """In one of two processes."""
-    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    mesh = torch.distributed.init_device_mesh(device, (2,))
     return {
         "calls": _call_distributed(mesh),
         "parameters": _call_with_parameters(mesh),
+        "one image": _call_on_one_image(mesh),
         "networks": {
             "data parallel": _train_distributed(mesh, S0, share_channels=False),
             "tensor parallel": _train_distributed(mesh, R, share_channels=True),
@@ -216,9 +228,9 @@ def everything() -> dict[str, Any]:
     }
 
 
-def networks_on_two_dimensions() -> dict[str, dict[str, Tensor]]:
+def networks_on_two_dimensions(device: str) -> dict[str, dict[str, Tensor]]:
     """In one of four processes."""
-    mesh = torch.distributed.init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    mesh = torch.distributed.init_device_mesh(device, (2, 2), mesh_dim_names=("data", "model"))
     sharded = distribute_module(_network(), mesh["model"], _share_channels)
     fully_shard(sharded, mesh=mesh["data"])
     mine = [batch.chunk(2)[mesh.get_local_rank("data")] for batch in _batches()]
@@ -233,9 +245,9 @@ def networks_on_two_dimensions() -> dict[str, dict[str, Tensor]]:
 # ---- tests ----
 
 
-@pytest.fixture(scope="module")
-def of_two_processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    results: dict[str, Any] = run_group(everything, tmp_path_factory.mktemp("dtensor"))
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def of_two_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    results: dict[str, Any] = run_group(everything, request.param, tmp_path_factory.mktemp("dtensor"))
     return results
 
 
@@ -269,7 +281,12 @@ def test_parameters_tell_calls_apart(of_two_processes: dict[str, Any]) -> None:
     for parameters, (shape, output) in zip(PARAMETERS, of_two_processes["parameters"], strict=True):
         expected = nn.functional.conv_transpose3d(input, weight, **parameters)
         assert shape == expected.shape, parameters
-        assert torch.equal(output, expected), parameters
+        assert torch.equal(output, expected), parameters  # sums of ones
+
+
+def test_batch_smaller_than_the_mesh(of_two_processes: dict[str, Any]) -> None:
+    expected = _expected("conv_transpose3d_relu", PROBLEMS[1], has_optional=False)[:1]
+    torch.testing.assert_close(of_two_processes["one image"], expected)
 
 
 def _assert_trained_like_one(states: dict[str, dict[str, Tensor]]) -> None:
@@ -286,8 +303,8 @@ def test_networks_train_like_one_process(of_two_processes: dict[str, Any]) -> No
     _assert_trained_like_one(of_two_processes["networks"])
 
 
-def test_networks_on_a_mesh_of_two_dimensions(tmp_path: Path) -> None:
-    _assert_trained_like_one(run_group(networks_on_two_dimensions, tmp_path, size=4))
+def test_networks_on_a_mesh_of_two_dimensions(device: str, tmp_path: Path) -> None:
+    _assert_trained_like_one(run_group(networks_on_two_dimensions, device, tmp_path, size=4))
 
 
 # ---- when the strategies are registered ----
