@@ -8,16 +8,9 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from convt3d import (  # each registers its kernels  # noqa: F401
-    _autocast,
-    _autograd,
-    _fake,
-    _flops,
-    _torch_internals,
-    _vmap,
-)
 from convt3d._errors import raise_if_out_of_memory
-from convt3d._registry import ops
+from convt3d._registrations import autocast
+from convt3d._registrations.registry import ops
 
 __all__ = ["conv_transpose3d", "conv_transpose3d_relu"]
 
@@ -149,7 +142,7 @@ def _call(
     if unbatched:
         input = input.unsqueeze(0)
     try:
-        output = _autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
+        output = autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
     except RuntimeError as error:
         raise_if_out_of_memory(error)
         # The dispatcher's error for an element of the wrong type is a RuntimeError.

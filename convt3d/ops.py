@@ -1,6 +1,6 @@
 """The operators `torch.ops.convt3d.*` under names that editors and type checkers know; the stub beside it has them."""
 
-from convt3d._registry import ops as _ops
+from convt3d._registrations.registry import ops as _ops
 
 __all__ = [
     "conv_transpose3d",

@@ -21,7 +21,7 @@ from sizes import Int3, Sizes
 from torch import Tensor
 
 from convt3d._library import LIBRARY_PATH
-from convt3d._memory_format import has_channels_last_strides
+from convt3d._registrations.memory_format import has_channels_last_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable

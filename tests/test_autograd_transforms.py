@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 from torch.utils.checkpoint import checkpoint
 
 import convt3d
-from convt3d import _torch_internals
+from convt3d._registrations import torch_internals
 
 ops = torch.ops.convt3d
 SMALL = [
@@ -250,7 +250,7 @@ def test_saved_tensor_hooks(operator_name: str, device: str) -> None:
 
 def test_private_helpers_are_there() -> None:
     """If this fails, PyTorch moved a helper: forward mode and torch.func.grad fall away until it is found again."""
-    assert _torch_internals.AVAILABLE
+    assert torch_internals.AVAILABLE
 
 
 FALLBACK = """
@@ -259,10 +259,10 @@ import torch._functorch.autograd_function  # holds its own reference
 del torch._functorch.utils.enable_single_level_autograd_function  # as if PyTorch had moved it
 
 import convt3d
-from convt3d import _torch_internals
+from convt3d._registrations import torch_internals
 from torch.autograd import gradcheck, gradgradcheck
 
-assert not _torch_internals.AVAILABLE
+assert not torch_internals.AVAILABLE
 torch.manual_seed(0)
 shapes = (2, 4, 2, 3, 1), (4, 3, 3, 2, 2), (6,)
 tensors = tuple(torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)

@@ -53,6 +53,7 @@ def test_walks_of_the_depthwise_engine() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.torch_free
 def test_plans_that_the_search_passed_over_have_traits(cases: list[Case], tmp_path: Path) -> None:
     """tests/candidates.py lists what only they have."""
     try:
@@ -66,6 +67,7 @@ def test_plans_that_the_search_passed_over_have_traits(cases: list[Case], tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.torch_free
 def test_every_pair_that_a_search_finds_is_covered(cases: list[Case]) -> None:
     """A plan that is new, or that others join in a new way, is drawn here and missing in the set."""
     search = checked_search()

@@ -1,14 +1,13 @@
-"""A step in two processes is the step in one: DistributedDataParallel and FSDP2, gloo on the CPU."""
+"""A step in two processes is the step in one: DistributedDataParallel and FSDP2."""
 
 import copy
-import subprocess
-import sys
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from reference import environment
+from processes import run_group
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
@@ -61,8 +60,8 @@ def _ddp(model: nn.Module) -> nn.Module:
 
 def _fsdp(model: nn.Module) -> nn.Module:
     """The second layer is a group of its own, whose class FSDP changes as well."""
-    mesh = torch.distributed.init_device_mesh("cpu", (PROCESSES,))
     assert isinstance(model, Network)
+    mesh = torch.distributed.init_device_mesh(next(model.parameters()).device.type, (PROCESSES,))
     for part in (model.second, model.first, model):
         fully_shard(part, mesh=mesh)
     return model
@@ -70,18 +69,19 @@ def _fsdp(model: nn.Module) -> nn.Module:
 
 WRAPPERS: dict[str, Callable[[nn.Module], nn.Module]] = {"ddp": _ddp, "fsdp": _fsdp}
 
+ORDERS = ["converted first", "wrapped first"]
+
 
 def _whole(value: Tensor) -> Tensor:
     whole: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value  # type: ignore[operator]
     return whole.detach().clone()
 
 
-def worker(rank: int, store: str, wrapper: str, order: str, path: str) -> None:
-    """One of the processes: trains on its half of each batch; the first one saves the parameters."""
-    # Through a file: a port that was free a moment ago may be taken, and the one process that serves it may go first.
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=PROCESSES)
-    try:
-        model = _network()
+def train(device: str) -> dict[str, dict[str, Tensor]]:
+    """In one of the processes: the parameters after training on its half of each batch, by wrapper and order."""
+    states = {}
+    for wrapper, order in itertools.product(WRAPPERS, ORDERS):
+        model: nn.Module = _network().to(device)
         if order == "converted first":
             convt3d.convert(model)
             model = WRAPPERS[wrapper](model)
@@ -91,42 +91,25 @@ def worker(rank: int, store: str, wrapper: str, order: str, path: str) -> None:
         layers = [m for m in model.modules() if isinstance(m, nn.ConvTranspose3d)]
         assert len(layers) == 2
         assert all(isinstance(layer, convt3d.nn.ConvTranspose3d) for layer in layers)
-        _train(model, _adam(model), _batches().chunk(PROCESSES, dim=1)[rank])
-        state = {name.removeprefix("module."): _whole(value) for name, value in model.state_dict().items()}
-        if rank == 0:
-            torch.save(state, path)
-        torch.distributed.barrier()
-    finally:
-        torch.distributed.destroy_process_group()
+        batches = _batches().chunk(PROCESSES, dim=1)[torch.distributed.get_rank()]
+        _train(model, _adam(model), batches.to(device))
+        states[f"{wrapper}, {order}"] = {
+            name.removeprefix("module."): _whole(value) for name, value in model.state_dict().items()
+        }
+    return states
 
 
-@pytest.mark.parametrize("order", ["converted first", "wrapped first"])
-@pytest.mark.parametrize("wrapper", list(WRAPPERS))
-def test_two_processes_train_like_one(wrapper: str, order: str, tmp_path: Path) -> None:
-    path, store = tmp_path / "state.pt", tmp_path / "store"
-    program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_distributed as t; "
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", f"{program}t.worker({rank}, {str(store)!r}, {wrapper!r}, {order!r}, {str(path)!r})"],
-            env=environment(),
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(PROCESSES)
-    ]
-    try:
-        errors = [process.communicate(timeout=240)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * PROCESSES, "\n".join(errors)
-
+def test_two_processes_train_like_one(device: str, tmp_path: Path) -> None:
     original = _network()
     initial = copy.deepcopy(original.state_dict())
     _train(original, _adam(original), _batches())
-    state = torch.load(path)
-    assert list(state) == list(original.state_dict())
-    for name, value in original.state_dict().items():
-        torch.testing.assert_close(state[name], value, rtol=1e-3, atol=1e-5)
-        assert not torch.allclose(value, initial[name], rtol=1e-3, atol=1e-5)
+    trained = original.state_dict()
+    assert not any(torch.allclose(value, initial[name], rtol=1e-3, atol=1e-5) for name, value in trained.items())
+    states = run_group(train, device, tmp_path, PROCESSES)
+    assert len(states) == len(WRAPPERS) * len(ORDERS)
+    for way, state in states.items():
+        assert list(state) == list(trained), way
+        for name, value in trained.items():
+            torch.testing.assert_close(
+                state[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, way=way: f"{way}: {text}"
+            )

@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMPILES = {"docs/cpp.md"}
 
+# What torchrun sets, for a page that is a script of one process.
+ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+
 # Runs the blocks of a page one after another, and prints what each printed.
 RUNNER = """
 import contextlib, io, json, sys
@@ -40,7 +43,7 @@ def run(blocks: list[str], folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env=environment(),
+        env={**environment(), **ALONE},
         check=False,
     )
     assert result.returncode == 0, result.stderr

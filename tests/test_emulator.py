@@ -15,6 +15,8 @@ sys.path.insert(0, str(EMULATOR))
 
 import build  # noqa: E402
 
+pytestmark = pytest.mark.torch_free
+
 SECONDS = 3  # of each engine and operator
 PROBLEM = (
     "op={} type={} layout={} n=2 cin=8 cout=12 size=3,4,8 kernel=2,3,2 stride=2,1,2 padding=1,0,1 "

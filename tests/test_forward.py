@@ -21,7 +21,7 @@ from reference import (
 from torch import Tensor
 
 import convt3d
-from convt3d import _torch_internals
+from convt3d._registrations import torch_internals
 
 FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ALL_DIFFERENT = PROBLEMS[0]
@@ -293,7 +293,7 @@ def test_out_of_memory_is_pytorchs(way: str, operator_name: str, monkeypatch: py
 
     for name in ("call", "redispatch_below_autograd", "redispatch_to_next_level"):
         if name != "call" or way == "function":
-            monkeypatch.setattr(_torch_internals, name, fail)
+            monkeypatch.setattr(torch_internals, name, fail)
     tensors = ALL_DIFFERENT.tensors(torch.float32, "cpu", requires_grad=way == "gradient")
     operator = getattr(convt3d if way == "function" else torch.ops.convt3d, operator_name)
     with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 3.00 GiB"):

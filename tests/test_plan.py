@@ -29,6 +29,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.torch_free
 @pytest.mark.parametrize(
     ("test", "sources"),
     [

@@ -18,6 +18,7 @@ from convt3d.benchmark.layers import LAYOUTS, select_layers
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.torch_free,
     pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler"),
 ]
 

@@ -89,6 +89,7 @@ def test_report_is_understood() -> None:
     ]
 
 
+@pytest.mark.torch_free
 def test_no_kernel_spills() -> None:
     architectures = {name for name in _library.build_info().architectures if name.startswith("sm_")}
     if not architectures:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, fx, nn
 
-from convt3d import _torch_internals, functional
+from convt3d import functional
 from convt3d._convert.layers import PARTNERS, Carried, Carrier
+from convt3d._registrations import torch_internals
 from convt3d.nn import ConvTranspose3d
 
 Sources = tuple[Any, ...]  # weight and bias of the layer; weight, bias, mean and variance of the BatchNorm
@@ -97,7 +98,7 @@ class FoldedConvTranspose3d(Carrier, ConvTranspose3d):
         # The replicas of DataParallel refer to the BatchNorm of the original, on another device.
         here = (None if other is None else other.to(weight.device) for other in others)
         folded_weight, folded_bias = self._folded((weight, *here))
-        if not weight.is_contiguous() and not _torch_internals.in_function_transform():
+        if not weight.is_contiguous() and not torch_internals.in_function_transform():
             folded_weight = torch.empty_like(weight, requires_grad=False).copy_(folded_weight)
         return folded_weight, folded_bias
 
@@ -107,7 +108,7 @@ class FoldedConvTranspose3d(Carrier, ConvTranspose3d):
         weight = sources[0]
         if isinstance(weight, fx.Proxy):
             return self._folded(sources)
-        if torch.compiler.is_compiling() or _torch_internals.in_function_transform() or _untracked(sources):
+        if torch.compiler.is_compiling() or torch_internals.in_function_transform() or _untracked(sources):
             return self._folded_here(sources)
         if not vars(self)["_stamp"].fits(sources):
             self.fold()

@@ -10,8 +10,8 @@ import torch
 
 from convt3d._layer import ELEMENT_BYTES, Layer
 from convt3d._library import LIBRARY_PATH, build_info
-from convt3d._memory_format import result_memory_format
-from convt3d._registry import ops
+from convt3d._registrations.memory_format import result_memory_format
+from convt3d._registrations.registry import ops
 from convt3d.functional import Ints, _ints, _triple
 
 if TYPE_CHECKING:

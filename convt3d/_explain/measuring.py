@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from convt3d._explain.call import precision_of
 from convt3d._library import build_info
-from convt3d._registry import ops
+from convt3d._registrations.registry import ops
 from convt3d.benchmark.calls import exhaustive_cudnn
 from convt3d.benchmark.timing import Repetitions, Timer, warm_up
 

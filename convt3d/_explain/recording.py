@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from convt3d._explain.call import DTYPES, precision_of, without_data
-from convt3d._registry import ops
+from convt3d._registrations.registry import ops
 from convt3d._wrappers import unwrapped
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convt3d import _torch_internals
-from convt3d._registry import library, ops
+from convt3d._registrations import torch_internals
+from convt3d._registrations.registry import library, ops
 
 _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
@@ -36,15 +36,15 @@ def call(op: Any, args: tuple[Any, ...]) -> Tensor:
     device_type = args[0].device.type
     if device_type in _KEYS and torch.is_autocast_enabled(device_type) and not torch.compiler.is_compiling():
         args = _cast(args, device_type)
-        with _torch_internals.without_autocast(device_type):
-            return _torch_internals.call(op, args)
-    return _torch_internals.call(op, args)
+        with torch_internals.without_autocast(device_type):
+            return torch_internals.call(op, args)
+    return torch_internals.call(op, args)
 
 
 def _autocast_kernel(op: Any, device_type: str) -> Callable[..., Tensor]:
     def kernel(*args: Any) -> Tensor:
         args = _cast(args, device_type)
-        with _torch_internals.without_autocast(device_type):
+        with torch_internals.without_autocast(device_type):
             output: Tensor = op(*args)
         return output
 

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from convt3d import _torch_internals
 from convt3d._errors import raise_if_out_of_memory
-from convt3d._registry import library, ops
+from convt3d._registrations import torch_internals
+from convt3d._registrations.registry import library, ops
 
 _conv_transpose3d = ops.conv_transpose3d.default
 _input_grad = ops.conv_transpose3d_input_grad.default
@@ -66,7 +66,7 @@ def _masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
 
 def _forward(input: Tensor, weight: Tensor, geometry: Saved) -> Tensor:
     """The forward as a derivative, in the dtype of its arguments: autocast chose at the call that is differentiated."""
-    with _torch_internals.without_autocast(input.device.type):
+    with torch_internals.without_autocast(input.device.type):
         output: Tensor = _conv_transpose3d(input, weight, None, *geometry)
     return output
 
@@ -224,7 +224,7 @@ def _function_of(op: Any, derivatives: Derivatives) -> Any:
 
     def forward(ctx: Any, *args_and_keyset: Any) -> Tensor:
         *args, keyset = args_and_keyset
-        output = _torch_internals.redispatch_to_next_level(op, keyset, tuple(args))
+        output = torch_internals.redispatch_to_next_level(op, keyset, tuple(args))
         ctx.set_materialize_grads(False)
         derivatives.save(ctx, tuple(args), output)
         return output
@@ -234,12 +234,12 @@ def _function_of(op: Any, derivatives: Derivatives) -> Any:
         return *gradients, None
 
     def jvp(ctx: Any, *tangents: Any) -> Tensor | None:
-        with _torch_internals.outer_tangents_kept():
-            return derivatives.jvp(ctx, _torch_internals.primals(ctx.saved_tensors), tangents)
+        with torch_internals.outer_tangents_kept():
+            return derivatives.jvp(ctx, torch_internals.primals(ctx.saved_tensors), tangents)
 
     name = "".join(part.capitalize() for part in op._opname.split("_"))  # what grad_fn shows
     body = {"forward": staticmethod(forward), "backward": staticmethod(backward), "jvp": staticmethod(jvp)}
-    return type(name, (_torch_internals.SingleLevelFunction,), body)
+    return type(name, (torch_internals.SingleLevelFunction,), body)
 
 
 def _autograd_kernel(op: Any, derivatives: Derivatives) -> Callable[..., Tensor]:
@@ -248,9 +248,9 @@ def _autograd_kernel(op: Any, derivatives: Derivatives) -> Callable[..., Tensor]
 
     def kernel(keyset: Any, *args: Any) -> Tensor:
         try:
-            if _torch_internals.records_derivatives(args):
-                return _torch_internals.apply(function, (*_complete(derivatives, arity, args), keyset))
-            return _torch_internals.redispatch_below_autograd(op, keyset, args)
+            if torch_internals.records_derivatives(args):
+                return torch_internals.apply(function, (*_complete(derivatives, arity, args), keyset))
+            return torch_internals.redispatch_below_autograd(op, keyset, args)
         except RuntimeError as error:
             raise_if_out_of_memory(error)
             raise
@@ -278,7 +278,7 @@ def _register() -> None:
     }
     for name, derivatives in rules.items():
         op = getattr(ops, name).default
-        if _torch_internals.AVAILABLE:
+        if torch_internals.AVAILABLE:
             library.impl(name, _autograd_kernel(op, derivatives), "Autograd", with_keyset=True)
         else:
             _register_publicly(op, derivatives)

@@ -1,10 +1,11 @@
 """The private parts of PyTorch that this package uses, all in one place.
 
-`torch.library.register_autograd` cannot express what the Autograd kernels of `convt3d._autograd` do (compose with
+`torch.library.register_autograd` cannot express what the Autograd kernels of `autograd` do (compose with
 `torch.func.grad`, carry forward-mode tangents), so these reach one level deeper. PyTorch may move any of it:
-`AVAILABLE` tells whether this release has it all; where it is False, `convt3d._autograd` falls back to the public one.
+`AVAILABLE` tells whether this release has it all; where it is False, `autograd` falls back to the public one.
 """
 
+import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -115,3 +116,21 @@ def without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """Below autocast. `torch.autocast(enabled=False)` does the same and takes the host several times as long."""
     guard: Any = getattr(_C, "_DisableAutocast", None)
     return torch.autocast(device_type, enabled=False) if guard is None else guard()
+
+
+class ShardingCache:
+    """The shardings that DTensor remembers from earlier calls."""
+
+    def __init__(self, dtensor: Any) -> None:
+        self._infos = dtensor.DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
+
+    def distinguish_all_arguments(self, op: Any) -> None:
+        """Tells calls of `op` apart by every argument, after `register_sharding(op)`.
+
+        That would do it from the first int on, so that calls which differ in a list of ints, the stride, share the
+        shape of one result.
+        """
+        is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
+        first = is_tensor.index(False) if False in is_tensor else len(is_tensor)
+        # No argument is a list of tensors, which is what pytrees are for: they take the host as long as the operator.
+        self._infos[op] = dataclasses.replace(self._infos[op], static_argnum=first, needs_pytree=False)

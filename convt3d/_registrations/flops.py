@@ -4,17 +4,12 @@ PyTorch's module of flop counters imports Triton where that is installed, so it 
 are registered when somebody else imports it.
 """
 
-import importlib.util
 import math
-import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
-from convt3d._registry import ops
-
-_MODULE = "torch.utils.flop_counter"
+from convt3d._registrations.at_import import when_imported
+from convt3d._registrations.registry import ops
 
 
 def _flops(input: Sequence[int], weight: Sequence[int]) -> int:
@@ -46,28 +41,4 @@ def _register(flop_counter: Any) -> None:
     register(ops.conv_transpose3d_weight_grad)(_weight_grad)
 
 
-class _AtImport:
-    """A finder of modules that has the formulas registered as soon as PyTorch's module is there, and is gone then."""
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(cls)
-        spec = importlib.util.find_spec(name)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            execute = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _register(module)
-
-            loader.exec_module = exec_module
-        return spec
-
-
-if _MODULE in sys.modules:
-    _register(sys.modules[_MODULE])
-else:
-    sys.meta_path.insert(0, _AtImport)
+when_imported("torch.utils.flop_counter", _register)

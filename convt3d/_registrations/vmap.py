@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convt3d._registry import library, ops
+from convt3d._registrations.registry import library, ops
 
 _Dim = int | None  # the mapped dimension of an argument
 _Mapped = tuple[Tensor, int]  # a result and its mapped dimension

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from convt3d._memory_format import result_memory_format
-from convt3d._registry import library
-from convt3d._symbolic import holds
+from convt3d._registrations.memory_format import result_memory_format
+from convt3d._registrations.registry import library
+from convt3d._registrations.symbolic import holds
 
 _check: Any = torch._check  # untyped in PyTorch
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convt3d._symbolic import holds
+from convt3d._registrations.symbolic import holds
 
 
 def has_channels_last_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
