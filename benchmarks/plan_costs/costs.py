@@ -38,7 +38,8 @@ PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != 
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
 # What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
 FIXED = ("kBytesPerClock", "kThreadOutputClocks")
-CLOCKS_PER_MS = float(re.findall(r"kHaloClocksPerMs = (\S+);", (PLANNING / "cost.h").read_text())[0])
+# Of the device that the constants are fitted to, from the table of devices.
+CLOCKS_PER_MS = 1e3 * float(re.findall(r'"H200", .*?(\d+), true', (CSRC / "core" / "devices.cpp").read_text())[0])
 
 Key = tuple[str, str, str]  # layer, precision, layout
 

@@ -35,30 +35,6 @@ inline void check_cuda(cudaError_t error, const char* what) {
   throw std::runtime_error(text);
 }
 
-struct DeviceFacts {
-  int capability_major;
-  int capability_minor;
-  int multiprocessors;
-};
-
-// Of the current device. A thread seldom changes its device: the facts of the one it used last are at hand.
-inline DeviceFacts device_facts() {
-  thread_local int known = -1;
-  thread_local DeviceFacts facts{};
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "asking for the current device");
-  if (device == known) return facts;
-  const auto ask = [&](int& value, cudaDeviceAttr attribute) {
-    check_cuda(cudaDeviceGetAttribute(&value, attribute, device), "asking for the device");
-  };
-  known = -1;
-  ask(facts.capability_major, cudaDevAttrComputeCapabilityMajor);
-  ask(facts.capability_minor, cudaDevAttrComputeCapabilityMinor);
-  ask(facts.multiprocessors, cudaDevAttrMultiProcessorCount);
-  known = device;
-  return facts;
-}
-
 // Lets `function` have `bytes` of dynamic shared memory on the current device. The driver takes its time with each
 // attribute, so what it was told is remembered.
 inline void allow_shared_memory(const char* name, const void* function, int64_t bytes) {

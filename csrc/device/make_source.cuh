@@ -21,8 +21,10 @@ Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, in
   source.stride = to_strides(tensor.stride);
   source.mask_stride = to_strides(mask.stride);
   for (int i = 0; i < 3; ++i) source.size[i] = static_cast<int32_t>(size[i]);
-  source.pieces = has_pieces(tensor, sizeof(T), channels_per_group, 16 / sizeof(T));
-  source.quads = has_quads(tensor, mask, sizeof(T), channels_per_group);
+  const ChannelAccess access =
+      channel_access(operand_traits(tensor), operand_traits(mask), sizeof(T), channels_per_group);
+  source.pieces = access.pieces;
+  source.quads = access.quads;
   return source;
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "core/build.h"
+#include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
 #include "engines/simt/run.h"
@@ -33,19 +34,13 @@ void with_type(DataType dtype, Function&& function) {
   }
 }
 
-DeviceTraits current_device() {
-  static const bool built = compiled_architectures().find("sm_90a") != std::string::npos;
-  const DeviceFacts facts = device_facts();
-  return {built && facts.capability_major == 9 && facts.capability_minor == 0};
-}
-
 }  // namespace
 
 std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
                                                      MutableTensor output) {
   // Not destroyed at exit: other threads may still be calling.
   static auto* const cache = new ForwardPlanCache(256);
-  return cache->get({problem, dtype, mode, output.stride[1] == 1, current_device()});
+  return cache->get({problem, dtype, mode, output.stride[1] == 1, current_device().traits});
 }
 
 int64_t forward_workspace_bytes(const ForwardPlan& plan) { return plan.workspace_bytes; }

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "engines/wgmma/plan/cost.h"
+#include "core/devices.h"
 #include "planning/flat_call.h"
 #include "planning/forward_plan.h"
 
@@ -34,8 +34,8 @@ double tensor_bytes(const Problem& problem, DataType dtype) {
   return elements * element_size(dtype);
 }
 
-double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dtype) {
-  if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / kHaloClocksPerMs;
+double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dtype, const DeviceTraits& device) {
+  if (plan.engine == ForwardEngine::kHaloWgmma) return plan.halo.cost / device.clocks_per_ms;
   constexpr double kDepthwiseBytesPerMs = 3.4e9;  // that engine is limited by memory: what it moves on an H200
   if (plan.engine == ForwardEngine::kDepthwise) return tensor_bytes(problem, dtype) / kDepthwiseBytesPerMs;
   const CorrelationPlan& simt = plan.simt;
@@ -45,13 +45,14 @@ double expected_ms(const ForwardPlan& plan, const Problem& problem, DataType dty
   return 1e3 * products / simt_rate(simt.tile) * (is_double ? 2 : 1);
 }
 
-std::string explain(const Problem& problem, DataType dtype, Float32Mode mode, bool channels_last, DeviceTraits device) {
+std::string explain(const Problem& problem, DataType dtype, Float32Mode mode, bool channels_last,
+                    const DeviceTraits& device) {
   const ForwardPlan plan = choose_forward(problem, dtype, mode, channels_last, device);
   const std::string text = to_string(plan);  // "engine: plan"
   const size_t colon = text.find(": ");
   std::ostringstream out;
   out << "engine=" << text.substr(0, colon) << "\nplan=" << text.substr(colon + 2)
-      << "\nworkspace_bytes=" << plan.workspace_bytes << "\nexpected_ms=" << expected_ms(plan, problem, dtype);
+      << "\nworkspace_bytes=" << plan.workspace_bytes << "\nexpected_ms=" << expected_ms(plan, problem, dtype, device);
   return out.str();
 }
 
@@ -70,6 +71,6 @@ extern "C" __attribute__((visibility("default"))) int convt3d_explain_forward(co
                          : element_bytes == 4 ? DataType::kFloat32
                                               : DataType::kFloat16;
   const Float32Mode mode = allow_tf32 != 0 ? Float32Mode::kTf32 : Float32Mode::kIeee;
-  const std::string explained = explain(problem, dtype, mode, channels_last != 0, {has_wgmma != 0});
+  const std::string explained = explain(problem, dtype, mode, channels_last != 0, flat_device(has_wgmma));
   return std::snprintf(text, static_cast<size_t>(capacity), "%s", explained.c_str());
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/call.h"
+#include "core/devices.h"
 #include "core/problem.h"
 
 namespace convt3d {
@@ -21,6 +22,9 @@ inline Problem flat_problem(const int64_t* sizes) {
   }
   return problem;
 }
+
+// An H200 or, without its matrix units, an A100.
+inline DeviceTraits flat_device(int has_wgmma) { return device_of_capability(has_wgmma != 0 ? 9 : 8, 0).traits; }
 
 // Strides, and the address of a tensor that is there: at a distance from a multiple of 256 bytes, or negative.
 constexpr int kTensorNumbers = 6;

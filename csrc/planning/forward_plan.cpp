@@ -3,16 +3,16 @@
 namespace convt3d {
 
 ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode mode, bool channels_last,
-                           DeviceTraits device) {
+                           const DeviceTraits& device) {
   ForwardPlan plan{};
   plan.depthwise = plan_depthwise_forward(problem, static_cast<int>(element_size(dtype)), channels_last, true);
   if (plan.depthwise.usable) {
     plan.engine = ForwardEngine::kDepthwise;
     return plan;
   }
-  if (device.has_wgmma && dtype != DataType::kFloat64) {
+  if (device.has(Engine::kWgmma) && dtype != DataType::kFloat64) {
     const int terms = dtype == DataType::kFloat32 && mode == Float32Mode::kIeee ? 2 : 1;
-    plan.halo = plan_halo_forward(problem, {static_cast<int>(element_size(dtype)), terms}, channels_last);
+    plan.halo = plan_halo_forward(problem, {static_cast<int>(element_size(dtype)), terms}, channels_last, device);
     if (plan.halo.usable) {
       plan.engine = ForwardEngine::kHaloWgmma;
       plan.workspace_bytes = plan.halo.workspace_bytes();

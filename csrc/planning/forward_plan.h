@@ -5,15 +5,12 @@
 #include <string>
 
 #include "core/call.h"
+#include "core/device_traits.h"
 #include "engines/depthwise/plan.h"
 #include "engines/simt/plan.h"
 #include "engines/wgmma/plan/plan.h"
 
 namespace convt3d {
-
-struct DeviceTraits {
-  bool has_wgmma;  // compute capability 9.0, and this build has its machine code
-};
 
 enum class ForwardEngine : int { kSimt, kHaloWgmma, kDepthwise };
 
@@ -26,7 +23,7 @@ struct ForwardPlan {
 };
 
 ForwardPlan choose_forward(const Problem& problem, DataType dtype, Float32Mode mode, bool channels_last,
-                           DeviceTraits device);
+                           const DeviceTraits& device);
 std::string to_string(const ForwardPlan& plan);
 
 }  // namespace convt3d

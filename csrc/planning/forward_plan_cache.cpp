@@ -5,7 +5,7 @@
 namespace convt3d {
 
 static_assert(sizeof(Problem) == 22 * sizeof(int64_t), "a problem is 22 numbers without gaps: its bytes are its value");
-static_assert(sizeof(DeviceTraits) == sizeof(bool), "the key holds every trait of a device");
+static_assert(sizeof(DeviceTraits) == 6 * sizeof(int64_t), "the key holds every trait of a device");
 
 ForwardPlanCache::Key ForwardPlanCache::key_of(const ForwardQuery& query) {
   Key key{};
@@ -14,7 +14,13 @@ ForwardPlanCache::Key ForwardPlanCache::key_of(const ForwardQuery& query) {
   *next++ = static_cast<int64_t>(query.dtype);
   *next++ = static_cast<int64_t>(query.mode);
   *next++ = query.channels_last ? 1 : 0;
-  *next++ = query.device.has_wgmma ? 1 : 0;
+  const DeviceTraits& device = query.device;
+  *next++ = int64_t{device.capability_major} << 32 | device.capability_minor;
+  *next++ = int64_t{device.multiprocessors} << 32 | device.shared_bytes;
+  *next++ = device.l2_bytes;
+  std::memcpy(next++, &device.bytes_per_ms, sizeof(int64_t));
+  std::memcpy(next++, &device.clocks_per_ms, sizeof(int64_t));
+  *next++ = device.engines;
   return key;
 }
 

@@ -33,8 +33,8 @@ class ForwardPlanCache {
   size_t size() const;
 
  private:
-  // The problem's 22 numbers, then dtype, mode, layout and device.
-  using Key = std::array<int64_t, sizeof(Problem) / sizeof(int64_t) + 4>;
+  // The problem's 22 numbers, then dtype, mode and layout, then the device's traits.
+  using Key = std::array<int64_t, sizeof(Problem) / sizeof(int64_t) + 9>;
   struct Hash {
     size_t operator()(const Key& key) const;
   };

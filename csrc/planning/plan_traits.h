@@ -9,6 +9,6 @@ namespace convt3d {
 
 // Of whichever engine the plan is for. Only strides and addresses of the tensors count.
 Traits forward_traits(const Problem& problem, const ForwardPlan& plan, const ForwardArguments& arguments,
-                      const ConstTensor& input, const MutableTensor& output);
+                      const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output);
 
 }  // namespace convt3d

@@ -25,8 +25,9 @@ extern "C" __attribute__((visibility("default"))) int convt3d_plan_traits(const 
   if (operation == 0) {
     const ForwardArguments forward{type, arguments[0] != 0 ? Float32Mode::kTf32 : Float32Mode::kIeee, arguments[1] != 0,
                                    arguments[2] != 0};
-    const ForwardPlan plan = choose_forward(problem, type, forward.mode, result.stride[1] == 1, {has_wgmma != 0});
-    traits = forward_traits(problem, plan, forward, first, result);
+    const DeviceTraits device = flat_device(has_wgmma);
+    const ForwardPlan plan = choose_forward(problem, type, forward.mode, result.stride[1] == 1, device);
+    traits = forward_traits(problem, plan, forward, device, first, result);
   } else if (operation == 1) {
     traits = input_grad_traits(problem, type, first, mask, result);
   } else if (operation == 2) {

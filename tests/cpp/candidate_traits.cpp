@@ -18,13 +18,14 @@ extern "C" int convt3d_candidate_traits(const int64_t* sizes, int operation, int
   const ConstTensor input = flat_tensor(tensors);
   const MutableTensor output = flat_result(tensors + 3 * kTensorNumbers);
   const bool channels_last = output.stride[1] == 1;
+  const DeviceTraits device = flat_device(has_wgmma);
   std::string lines;
-  if (operation == 0 && choose_forward(problem, type, forward.mode, channels_last, {has_wgmma != 0}).engine ==
-                            ForwardEngine::kHaloWgmma) {
+  if (operation == 0 &&
+      choose_forward(problem, type, forward.mode, channels_last, device).engine == ForwardEngine::kHaloWgmma) {
     const int terms = type == DataType::kFloat32 && forward.mode == Float32Mode::kIeee ? 2 : 1;
     const HaloElement element{static_cast<int32_t>(element_size(type)), terms};
-    for (const HaloPlan& plan : halo_candidates(problem, element, channels_last)) {
-      lines += to_string(halo_traits(problem, plan, forward, input, output)) + "\n";
+    for (const HaloPlan& plan : halo_candidates(problem, element, channels_last, device)) {
+      lines += to_string(halo_traits(problem, plan, forward, device, input, output)) + "\n";
     }
   }
   return std::snprintf(text, static_cast<size_t>(capacity), "%s", lines.c_str());

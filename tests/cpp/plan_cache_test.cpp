@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/devices.h"
 #include "planning/forward_plan_cache.h"
 
 namespace {
@@ -33,7 +34,7 @@ ForwardQuery some_query() {
   query.dtype = DataType::kFloat16;
   query.mode = Float32Mode::kIeee;
   query.channels_last = false;
-  query.device = {true};
+  query.device = device_of_capability(9, 0).traits;
   return query;
 }
 
@@ -66,7 +67,7 @@ void test_every_part_of_a_query_counts() {
   add([](ForwardQuery& query) { query.dtype = DataType::kFloat32; });
   add([](ForwardQuery& query) { query.mode = Float32Mode::kTf32; });
   add([](ForwardQuery& query) { query.channels_last = true; });
-  add([](ForwardQuery& query) { query.device = {false}; });
+  add([](ForwardQuery& query) { query.device = device_of_capability(8, 0).traits; });
 
   ForwardPlanCache cache(queries.size());
   for (const ForwardQuery& query : queries) {

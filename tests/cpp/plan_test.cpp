@@ -1,6 +1,7 @@
 // The phase map and the plans against the operator's definition, term by term. Built by tests/test_plan.py with a plain
 // C++ compiler: no torch, no CUDA.
 #include "engines/simt/plan.h"
+#include "core/devices.h"
 #include "depthwise_checks.h"
 #include "engines/wgmma/plan/plan.h"
 #include "position_rows_checks.h"
@@ -112,7 +113,7 @@ void check_grid(const Problem& problem, const HaloPlan& plan) {
 void check_halo(const Problem& problem) {
   for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
     for (const bool channels_last : {false, true}) {
-      for (const HaloPlan& plan : halo_candidates(problem, element, channels_last)) {
+      for (const HaloPlan& plan : halo_candidates(problem, element, channels_last, fitted_device())) {
         const HaloAxis& axis = plan.axis[0];
         std::vector<Term> visited;
         for (int outer = 0; outer < axis.outer; ++outer) {
@@ -207,7 +208,8 @@ void check_halo(const Problem& problem) {
         expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
                    plan.channel_slabs * plan.slab_channels >= plan.out_channels,
                "slabs hold the output channels", problem);
-        expect(plan.memory.bytes <= 227 * 1024 && plan.memory.staging % 1024 == 0, "shared memory suffices", problem);
+        expect(plan.memory.bytes <= fitted_device().shared_bytes && plan.memory.staging % 1024 == 0,
+               "shared memory suffices", problem);
         for (int g = 0; g < 2; ++g) {
           if (plan.staging.way != HaloWay::kRegisters) check_first_columns(problem, plan.staging, g);
           if (plan.staging.runs()) {
@@ -241,7 +243,7 @@ void check_image_boxes() {
     problem.padding = {1, 0, 0};
     for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}}) {
       bool found = false;
-      for (const HaloPlan& plan : halo_candidates(problem, element, false)) {
+      for (const HaloPlan& plan : halo_candidates(problem, element, false, fitted_device())) {
         if (plan.image_log == 0 || plan.tiles[1] * plan.tiles[2] > 1) continue;
         found = true;
         expect(plan.box_images == plane.images, "a box of planes holds as many images as fit", problem);
@@ -259,7 +261,7 @@ int check_layers_of_one_tap(int64_t width, int64_t channels) {
   const auto finds_rows = [&](const Problem& problem) {
     check_halo(problem);
     ++problems;
-    const std::vector<HaloPlan> plans = halo_candidates(problem, {2, 1}, false);
+    const std::vector<HaloPlan> plans = halo_candidates(problem, {2, 1}, false, fitted_device());
     return std::any_of(plans.begin(), plans.end(), [](const HaloPlan& plan) { return plan.row_log > 0; });
   };
   for (const int64_t groups : {1, 2}) {
@@ -308,14 +310,14 @@ void check_large_problems() {
   problem.input_size = {1, 1, int64_t{1} << 25};
   problem.kernel_size = {1, 1, 3};
   const auto begin = std::chrono::steady_clock::now();
-  expect(plan_halo_forward(problem, {2, 1}, false).usable, "a wide row has a plan", problem);
+  expect(plan_halo_forward(problem, {2, 1}, false, fitted_device()).usable, "a wide row has a plan", problem);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   expect(seconds.count() < 1, "a wide row is planned fast", problem);
   problem.input_size = {1, 1, 8};
   problem.in_channels = int64_t{1} << 20;
   for (const int64_t out_channels : {int64_t{1} << 10, int64_t{1} << 14}) {
     problem.out_channels = out_channels;
-    const HaloPlan plan = plan_halo_forward(problem, {2, 1}, true);
+    const HaloPlan plan = plan_halo_forward(problem, {2, 1}, true, fitted_device());
     expect(plan.usable == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
   }
 }

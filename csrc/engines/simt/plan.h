@@ -12,12 +12,11 @@
 #include <cstdint>
 #include <string>
 
+#include "core/operator.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 
 namespace convt3d {
-
-enum class Operator : int { kForward, kInputGrad, kWeightGrad };
 
 // The tile of C that one block computes; kernels/tile.h gives each its threads and registers.
 enum class TileShape : int { kNarrow, kSlim, kMedium, kWide };

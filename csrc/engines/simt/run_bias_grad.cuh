@@ -20,7 +20,7 @@ void run_bias_grad(const BiasGradParams<T>& params, Stream stream) {
 
 // One axis where both tensors allow it, so that stepping through positions seldom divides.
 inline void collapse_spatial(const ConstTensor& tensor, const ConstTensor& mask, const Int3& size, PositionGrid& grid) {
-  if (!collapses(tensor, mask, size)) return;
+  if (!collapses(operand_traits(tensor), operand_traits(mask), size)) return;
   grid.extent[0] = grid.extent[1] = 1;
   grid.extent[2] = static_cast<uint32_t>(size[0] * size[1] * size[2]);
 }

@@ -59,7 +59,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Sourc
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
   params.destination_channels_contiguous = destination.stride[1] == 1;
-  params.destination_quads = has_quads(as_const(destination), sizeof(T), plan.n_channels);
+  params.destination_quads = has_quads(operand_traits(destination), sizeof(T), plan.n_channels);
   return params;
 }
 

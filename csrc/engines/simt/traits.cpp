@@ -16,10 +16,11 @@ void add_correlation(const CorrelationPlan& plan, DataType dtype, const ConstTen
   for (const AxisMap& axis : plan.axis) positions *= axis_phase(axis, 0).extent;
   traits.push_back({"tile", to_string(plan.tile)});
   traits.push_back({"masked", yes_no(mask.data != nullptr)});
-  traits.push_back({"load", has_quads(source, mask, bytes, plan.k_channels) ? "quads" : "elements"});
-  traits.push_back({"store", has_quads(as_const(destination), bytes, plan.n_channels) ? "quads"
-                             : destination.stride[1] == 1                             ? "channels"
-                                                                                      : "positions"});
+  traits.push_back(
+      {"load", has_quads(operand_traits(source), operand_traits(mask), bytes, plan.k_channels) ? "quads" : "elements"});
+  traits.push_back({"store", has_quads(operand_traits(destination), bytes, plan.n_channels) ? "quads"
+                             : destination.stride[1] == 1                                   ? "channels"
+                                                                                            : "positions"});
   traits.push_back({"phases", one_or_many(plan.phases)});
   traits.push_back({"tiles_m", one_or_many(plan.tiles_m)});
   traits.push_back({"tiles_n", one_or_many(plan.tiles_n)});
@@ -61,8 +62,10 @@ Traits weight_grad_traits(const Problem& problem, DataType dtype, const ConstTen
   traits.push_back({"tile", to_string(plan.tile)});
   traits.push_back({"masked", yes_no(relu_output.data != nullptr)});
   traits.push_back(
-      {"grad_output", has_quads(grad_output, relu_output, bytes, plan.row_channels) ? "quads" : "elements"});
-  traits.push_back({"input", has_quads(input, bytes, plan.n_channels) ? "quads" : "elements"});
+      {"grad_output", has_quads(operand_traits(grad_output), operand_traits(relu_output), bytes, plan.row_channels)
+                          ? "quads"
+                          : "elements"});
+  traits.push_back({"input", has_quads(operand_traits(input), bytes, plan.n_channels) ? "quads" : "elements"});
   traits.push_back({"splits", one_or_many(plan.splits)});
   traits.push_back({"split_tail", yes_no(plan.positions % plan.split_positions != 0)});
   traits.push_back({"tiles_m", one_or_many(plan.tiles_m)});
@@ -83,7 +86,8 @@ Traits bias_grad_traits(const std::array<int64_t, 5>& size, DataType dtype, cons
   Traits traits = engine_traits("simt", "bias_grad", type_name(dtype, Float32Mode::kIeee));
   traits.push_back({"masked", yes_no(relu_output.data != nullptr)});
   traits.push_back({"lanes", plan.channel_lanes == 1 ? "1" : "32"});
-  traits.push_back({"collapsed", yes_no(collapses(grad_output, relu_output, {size[2], size[3], size[4]}))});
+  traits.push_back({"collapsed", yes_no(collapses(operand_traits(grad_output), operand_traits(relu_output),
+                                                  {size[2], size[3], size[4]}))});
   traits.push_back({"channel_blocks", one_or_many(plan.channel_blocks)});
   traits.push_back({"channel_tail", yes_no(size[1] % plan.channel_lanes != 0)});
   traits.push_back({"splits", one_or_many(plan.splits)});

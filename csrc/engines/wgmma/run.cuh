@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/integer.h"
+#include "device/current_device.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/tensor_map.h"
@@ -74,7 +75,7 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   params.source = make_source<T>(input, {}, problem.input_size, plan.in_channels);
   params.weight = pack.packed;
   params.items = static_cast<uint32_t>(plan.items());
-  const HaloGrid grid = halo_grid(plan, device_facts().multiprocessors);
+  const HaloGrid grid = halo_grid(plan, current_device().traits.multiprocessors);
   params.weight_classes = grid.weight_classes;
   params.lag_clocks = lag_clocks(plan);
   params.counters = pack.counters;

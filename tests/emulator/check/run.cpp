@@ -7,6 +7,7 @@
 
 #include "check/reference.h"
 #include "check/tensor.h"
+#include "core/devices.h"
 #include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
@@ -27,13 +28,19 @@ bool channels_are_contiguous(const Case& item) {
   return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
 }
 
+// That plans are for, however many multiprocessors then run them.
+const convt3d::DeviceTraits& device_of(const Case& item) {
+  return convt3d::device_of_capability(item.wgmma ? 9 : 8, 0).traits;
+}
+
 std::shared_ptr<const ForwardPlan> plan_of(const Case& item, const convt3d::MutableTensor& output) {
   const Problem& problem = item.problem;
   const int element_bytes = static_cast<int>(convt3d::element_size(item.data_type()));
   auto plan = std::make_shared<ForwardPlan>();
   switch (item.engine) {
     case Engine::kAuto:
-      return convt3d::plan_forward_call(problem, item.data_type(), item.float32_mode(), output);
+      *plan = choose_forward(problem, item.data_type(), item.float32_mode(), output.stride[1] == 1, device_of(item));
+      return plan;
     case Engine::kSimt:
       plan->engine = ForwardEngine::kSimt;
       plan->simt = convt3d::plan_forward(problem, item.data_type());
@@ -280,7 +287,8 @@ class Run {
 std::vector<convt3d::HaloPlan> candidates(const Case& item) {
   if (item.type == Type::kFloat64) return {};
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, channels_are_contiguous(item));
+  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, channels_are_contiguous(item),
+                         device_of(item));
 }
 
 bool has_depthwise_plan(const Case& item) {

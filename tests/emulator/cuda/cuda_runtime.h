@@ -98,6 +98,11 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
   cudaDevAttrComputeCapabilityMinor,
   cudaDevAttrMultiProcessorCount,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin,
+  cudaDevAttrL2CacheSize,
+  cudaDevAttrMemoryClockRate,
+  cudaDevAttrGlobalMemoryBusWidth,
+  cudaDevAttrClockRate,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };

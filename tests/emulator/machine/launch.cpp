@@ -1,6 +1,7 @@
 #include "machine/launch.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -73,7 +74,12 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int) { return cudaErrorInvalidValue; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const char* const name = device >= emulator::kOlderDevice ? "NVIDIA A100-SXM4-80GB" : "NVIDIA H200";
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "%s", name);
+  return cudaSuccess;
+}
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   switch (attribute) {
@@ -86,8 +92,17 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = device % emulator::kOlderDevice;
       return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(emulator::kMostSharedBytes);
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+    case cudaDevAttrMemoryClockRate:
+    case cudaDevAttrGlobalMemoryBusWidth:
+    case cudaDevAttrClockRate:
+      break;
   }
-  return cudaErrorInvalidValue;
+  *value = 1;  // nothing that runs asks
+  return cudaSuccess;
 }
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {

@@ -14,7 +14,7 @@ BoxType box_type(const HaloPlan& plan, DataType dtype, bool loads) {
 }  // namespace
 
 bool has_channel_pieces(const HaloPlan& plan, DataType dtype, const ConstTensor& input) {
-  return has_pieces(input, element_size(dtype), plan.in_channels, 16 / element_size(dtype));
+  return has_pieces(operand_traits(input), element_size(dtype), plan.in_channels, 16 / element_size(dtype));
 }
 
 HaloLoad choose_load(const Problem& problem, const HaloPlan& plan, DataType dtype, const ConstTensor& input,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/devices.h"
 #include "core/integer.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
@@ -14,8 +15,7 @@ namespace {
 // of them near the cheapest; near the fastest the model is right to 16 % (root mean square). Those of rows of positions
 // are from trials with some 290 candidates of the layers with kernel == stride.
 
-constexpr int kMultiprocessors = 132;
-// One's share of the device memory's throughput, and what makes memory slower.
+// A multiprocessor's share of the throughput of an H200's memory, and what makes memory slower.
 constexpr double kBytesPerClock = 15.6;
 constexpr double kBurstBytes = 7550;      // that a warp may hand over at once, where channels are contiguous
 constexpr double kBurstOverhead = 0.603;  // of each further so many
@@ -74,6 +74,11 @@ constexpr double kHandOverClocks = 251;     // of a box, or another segment
 constexpr double kBatchClocks = 11.2;       // of a further batch
 constexpr double kRunBatchClocks = 108;
 constexpr double kPartClocks = 3680;  // of what threads store although the rest are boxes
+
+// A multiprocessor's share of the peak of the device's memory, in bytes per clock.
+double memory_share(const DeviceTraits& device) {
+  return device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
+}
 
 double outputs_of_item(const HaloPlan& plan) {
   return static_cast<double>(plan.slabs) * 16 / plan.splits * plan.sets * plan.phases *
@@ -154,7 +159,8 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
 
 }  // namespace
 
-double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan) {
+double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const DeviceTraits& device,
+                       const HaloPlan& plan) {
   const bool two_terms = plan.terms == 2;
   const double units = static_cast<double>(plan.units()) / plan.splits;
   const double loads = plan.unit_loads() ? units * plan.chunks() : 1;
@@ -179,12 +185,13 @@ double expected_clocks(const Problem& problem, int element_bytes, bool channels_
 
   const double item =
       std::max(load, compute) + std::min(load, compute) * kOverlap + (plan.slots == 1 ? kSingleSlotLoads * load : 0);
-  const double rounds = static_cast<double>(ceil_div(plan.items(), halo_grid(plan, kMultiprocessors).blocks));
+  const double rounds = static_cast<double>(ceil_div(plan.items(), halo_grid(plan, device.multiprocessors).blocks));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double input = static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size);
   const double output = static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size());
   const double short_rows = plan.row_log > 0 ? kShortRowOverhead * ((kLineBytes / 2 >> plan.row_log) - 1) : 0;
-  double memory = (input * (1 + short_rows) + output) * element_bytes / kMultiprocessors / kBytesPerClock;
+  const double bytes_per_clock = kBytesPerClock * (memory_share(device) / memory_share(fitted_device()));
+  double memory = (input * (1 + short_rows) + output) * element_bytes / device.multiprocessors / bytes_per_clock;
   double engine = 0;
   if (plan.staging.boxes()) {
     const double item_bytes = outputs_of_item(plan) * element_bytes;

@@ -5,11 +5,11 @@
 
 namespace convt3d {
 
+struct DeviceTraits;
 struct HaloPlan;
 struct Problem;
 
-constexpr double kHaloClocksPerMs = 1.9e6;  // of an H200 under load
-
-double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const HaloPlan& plan);
+double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const DeviceTraits& device,
+                       const HaloPlan& plan);
 
 }  // namespace convt3d

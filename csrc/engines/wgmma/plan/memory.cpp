@@ -69,10 +69,10 @@ bool reads_stay_inside(const HaloPlan& plan) {
   return past * position_bytes <= staging_bytes(plan.staging) + int64_t{plan.ring} * kHaloStageBytes;
 }
 
-bool divide_memory(int element_bytes, HaloPlan& plan) {
+bool divide_memory(int element_bytes, int64_t shared_bytes, HaloPlan& plan) {
   const int64_t slot = plan.slot_bytes();
   const int64_t staging = staging_bytes(plan.staging);
-  const int64_t left = kSharedBytes - beside_staging(plan) - staging - slot;
+  const int64_t left = shared_bytes - beside_staging(plan) - staging - slot;
   if (left < 3 * kHaloStageBytes) return false;
   const int64_t unit_stages = most_stages(plan);
   plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;

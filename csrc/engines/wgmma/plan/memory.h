@@ -5,7 +5,6 @@
 
 namespace convt3d {
 
-constexpr int64_t kSharedBytes = 227 * 1024;
 constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
 
 // Of a staging that begins and ends at a multiple of the swizzle's pattern.
@@ -14,8 +13,9 @@ int64_t staging_bytes(const HaloStaging& staging);
 int64_t beside_staging(const HaloPlan& plan);
 // Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
 bool reads_stay_inside(const HaloPlan& plan);
-// Slots, ring and, of what is left, larger batches than the staging has. False where shared memory is too small.
-bool divide_memory(int element_bytes, HaloPlan& plan);
+// Of the `shared_bytes` that a block can have: slots, ring and, of what is left, larger batches than the staging has.
+// False where shared memory is too small.
+bool divide_memory(int element_bytes, int64_t shared_bytes, HaloPlan& plan);
 // What the search leaves open: the marks of the staging and the places of all parts.
 HaloPlan complete(HaloPlan plan);
 

@@ -68,7 +68,8 @@ constexpr int kSumRegisters = 128;  // of a thread
 using Visitor = std::function<void(const HaloPlan&)>;
 
 // Chunks, slots and ring for a tile: the cheapest way.
-void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan, const Visitor& visit) {
+void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous, const DeviceTraits& device,
+                HaloPlan plan, const Visitor& visit) {
   const int64_t positions = static_cast<int64_t>(plan.halo[0]) * plan.halo[1] * plan.halo[2] << plan.image_log;
   const int64_t channel_bytes = round_up(static_cast<int64_t>(plan.in_channels) * element_bytes, kHaloOperandBytes);
   plan.box_width = plan.box_images = 0;
@@ -84,7 +85,7 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
     plan.row_bytes = row_bytes;
     plan.panels = static_cast<int32_t>(channel_bytes / row_bytes);
     const int64_t fold_bytes = round_up(positions * row_bytes, kSwizzleBytes);
-    if (plan.folds() * fold_bytes > kSharedBytes) continue;
+    if (plan.folds() * fold_bytes > device.shared_bytes) continue;
     plan.fold_bytes = static_cast<int32_t>(fold_bytes);
     bool whole_tiles = false;  // two of them: nothing is gained by smaller chunks
     for (int chunks = 1; chunks <= plan.panels && !whole_tiles; ++chunks) {
@@ -94,15 +95,15 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
       plan.tap_steps = plan.chunk_panels * plan.row_bytes / kHaloOperandBytes;
       if (!count_steps(plan)) continue;
       const int64_t least_beside = beside_staging(plan) + plan.slot_bytes() + 3 * kHaloStageBytes;
-      if (least_beside + staging_bytes(least) > kSharedBytes) continue;
+      if (least_beside + staging_bytes(least) > device.shared_bytes) continue;
       // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
       plan.staging = least;
-      widen_batches((kSharedBytes - least_beside) / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
+      widen_batches((device.shared_bytes - least_beside) / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
       const HaloStaging widest = plan.staging;
       for (const bool wide : {false, true}) {
         if (wide && widest.batch == least.batch) continue;
         plan.staging = wide ? widest : least;
-        if (!divide_memory(element_bytes, plan) || !reads_stay_inside(plan)) continue;
+        if (!divide_memory(element_bytes, device.shared_bytes, plan) || !reads_stay_inside(plan)) continue;
         // In turns, one warpgroup may be a whole unit ahead: the ring, too, has to hold that much. Two terms pause
         // after every two stages, which the other warpgroup fills.
         const bool can_alternate =
@@ -110,7 +111,7 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
         for (const bool alternate : {true, false}) {
           if (alternate && !can_alternate) continue;
           plan.alternate = alternate;
-          plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, plan);
+          plan.cost = expected_clocks(problem, element_bytes, !width_contiguous, device, plan);
           if (!best.usable || plan.cost < best.cost) best = plan;
         }
         whole_tiles = whole_tiles || (chunks == 1 && plan.slots >= 2);
@@ -122,8 +123,8 @@ void visit_tile(const Problem& problem, int element_bytes, bool width_contiguous
 
 enum class Cut { kNone, kDepth, kHeight };
 
-void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguous, HaloPlan plan,
-                 const Visitor& visit) {
+void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguous, const DeviceTraits& device,
+                 HaloPlan plan, const Visitor& visit) {
   // `cut`: the axis along which the warpgroups have a half each; none: the first one's columns are full.
   const auto add = [&](int depth, int height, int width, Cut cut) {
     const int tile[3] = {depth, height, width};
@@ -146,7 +147,7 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
     plan.columns = static_cast<int32_t>(std::min<int64_t>(extent, plan.n));
     if (plan.batch > INT_MAX || tiles * plan.image_tiles * plan.groups > INT_MAX / plan.splits) return;
     for (int i = 0; i < 3; ++i) plan.by_tiles[i] = make_divisor(plan.tiles[i]);
-    visit_tile(problem, element_bytes, width_contiguous, plan, visit);
+    visit_tile(problem, element_bytes, width_contiguous, device, plan, visit);
   };
   const int64_t columns = plan.n >> plan.image_log;  // of one warpgroup, of one image
   // The widths of equal parts of the phase grid's width, of which each is the widest of so many parts.
@@ -174,8 +175,8 @@ void visit_tiles(const Problem& problem, int element_bytes, bool width_contiguou
 }
 
 // Tiles and shares of the work for rows that are arranged.
-void visit_shapes(const Problem& problem, HaloElement element, bool channels_last, HaloPlan plan,
-                  const Visitor& visit) {
+void visit_shapes(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
+                  HaloPlan plan, const Visitor& visit) {
   // One phase of a contiguous width alone is stored only where images share a tile, together with the next unit's.
   const bool apart = !channels_last && problem.stride[2] == 2 && !plan.pair_rows && plan.sets == 1;
   for (const int n : {256, 192, 160, 128, 80, 64}) {
@@ -193,13 +194,14 @@ void visit_shapes(const Problem& problem, HaloElement element, bool channels_las
         if (plan.units() % splits != 0 || (apart && plan.units() / splits % 2 != 0)) continue;
         plan.splits = splits;
         plan.by_splits = make_divisor(splits);
-        visit_tiles(problem, element.bytes, !channels_last, plan, visit);
+        visit_tiles(problem, element.bytes, !channels_last, device, plan, visit);
       }
     }
   }
 }
 
-void visit_candidates(const Problem& problem, HaloElement element, bool channels_last, const Visitor& visit) {
+void visit_candidates(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
+                      const Visitor& visit) {
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
@@ -220,7 +222,7 @@ void visit_candidates(const Problem& problem, HaloElement element, bool channels
         for (const bool folds : {false, true}) {
           if (!arrange_rows(problem, channels_last, {stack_width, sets, folds}, plan)) continue;
           for (const bool phase_halos : {false, true}) {
-            if (set_halos(phase_halos, plan)) visit_shapes(problem, element, channels_last, plan, visit);
+            if (set_halos(phase_halos, plan)) visit_shapes(problem, element, channels_last, device, plan, visit);
           }
         }
       }
@@ -258,16 +260,18 @@ int64_t most_stages(const HaloPlan& plan) {
   return most;
 }
 
-std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last) {
+std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last,
+                                      const DeviceTraits& device) {
   std::vector<HaloPlan> candidates;
-  visit_candidates(problem, element, channels_last,
+  visit_candidates(problem, element, channels_last, device,
                    [&](const HaloPlan& candidate) { candidates.push_back(complete(candidate)); });
   return candidates;
 }
 
-HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last) {
+HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last,
+                           const DeviceTraits& device) {
   HaloPlan best{};
-  visit_candidates(problem, element, channels_last, [&](const HaloPlan& candidate) {
+  visit_candidates(problem, element, channels_last, device, [&](const HaloPlan& candidate) {
     if (!best.usable || candidate.cost < best.cost) best = candidate;
   });
   return best.usable ? complete(best) : best;

@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_traits.h"
 #include "core/divisor.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
@@ -278,9 +279,10 @@ uint32_t lag_clocks(const HaloPlan& plan);
 // Stages of the ring that the units of one split fill, at most.
 int64_t most_stages(const HaloPlan& plan);
 // `channels_last`: the output's format.
-std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last);
+std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, bool channels_last,
+                                      const DeviceTraits& device);
 // The cheapest candidate; not usable where there is none.
-HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last);
+HaloPlan plan_halo_forward(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device);
 std::string to_string(const HaloPlan& plan);
 
 }  // namespace convt3d

@@ -9,8 +9,6 @@
 namespace convt3d {
 namespace {
 
-constexpr int kMultiprocessors = 132;  // of an H200, where the launch counts blocks by them
-
 std::string ring_name(const HaloPlan& plan) {
   return plan.ring <= 4 ? std::to_string(plan.ring) : plan.ring < kHaloMaxRing ? "5-11" : "12";
 }
@@ -95,7 +93,7 @@ void add_tile(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"odd_halo", yes_no(plan.halo[2] != plan.tile[2] + plan.axis[2].reach)});
 }
 
-void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits& traits) {
+void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device, Traits& traits) {
   const int64_t channel_bytes = int64_t{plan.in_channels} * element_size(arguments.dtype);
   traits.push_back({"row_bytes", std::to_string(plan.row_bytes)});
   traits.push_back({"chunks", one_two_many(plan.chunks())});
@@ -106,7 +104,7 @@ void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits&
   traits.push_back({"ring", ring_name(plan)});
   traits.push_back({"resident", yes_no(plan.resident_weights)});
   traits.push_back({"turns", yes_no(plan.alternate)});
-  const HaloGrid grid = halo_grid(plan, kMultiprocessors);
+  const HaloGrid grid = halo_grid(plan, device.multiprocessors);
   traits.push_back({"keeps_weights", yes_no(grid.weight_classes > 0)});
   traits.push_back({"items", plan.items() > 4 * grid.blocks ? "claimed" : plan.items() > grid.blocks ? "many" : "1"});
 }
@@ -114,7 +112,7 @@ void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits&
 }  // namespace
 
 Traits halo_traits(const Problem& problem, const HaloPlan& plan, const ForwardArguments& arguments,
-                   const ConstTensor& input, const MutableTensor& output) {
+                   const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output) {
   const HaloStaging& staging = plan.staging;
   Traits traits = {{"engine", "halo_wgmma"},
                    {"operator", "forward"},
@@ -128,7 +126,7 @@ Traits halo_traits(const Problem& problem, const HaloPlan& plan, const ForwardAr
                    {"rows_cross", yes_no(plan.row_log > 0 && plan.rows_cross_widths())}};
   add_rows(plan, traits);
   add_tile(plan, traits);
-  add_memory(plan, arguments, traits);
+  add_memory(plan, arguments, device, traits);
   const bool boxes = plan.box_width > 0;
   traits.push_back({"box_depths", boxes ? one_or_many(plan.box_depths) : "none"});
   traits.push_back({"row_boxes", boxes ? one_or_many(plan.row_boxes) : "none"});

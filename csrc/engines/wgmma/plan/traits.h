@@ -7,6 +7,6 @@
 namespace convt3d {
 
 Traits halo_traits(const Problem& problem, const HaloPlan& plan, const ForwardArguments& arguments,
-                   const ConstTensor& input, const MutableTensor& output);
+                   const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output);
 
 }  // namespace convt3d

@@ -1,0 +1,31 @@
+// What a plan may know of the device that it is for. An argument of every choice, so that a plan for any device is made
+// and tested on any machine. Knows nothing of torch or CUDA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace convt3d {
+
+enum class Engine : int { kSimt, kDepthwise, kWgmma, kMma };
+
+constexpr uint32_t engine_bit(Engine engine) { return uint32_t{1} << static_cast<int>(engine); }
+
+struct DeviceTraits {
+  int32_t capability_major = 0;
+  int32_t capability_minor = 0;
+  int32_t multiprocessors = 0;
+  int32_t shared_bytes = 0;  // of its shared memory, what one block can have
+  int64_t l2_bytes = 0;
+  double bytes_per_ms = 0;   // of the device's memory, at its peak
+  double clocks_per_ms = 0;  // of a multiprocessor
+  uint32_t engines = 0;      // engine_bit() of those whose machine code the library has for this device
+
+  bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
+};
+
+// The engines that run on a device of this compute capability, of a library with machine code for `architectures`
+// (compiled_architectures() in core/build.h).
+uint32_t compiled_engines(int capability_major, int capability_minor, const std::string& architectures);
+
+}  // namespace convt3d

@@ -1,0 +1,24 @@
+// The table of GPUs: what is publicly known of them and what was measured. The only place with a number of one GPU;
+// everything else asks the traits of the device that a plan is for. Knows nothing of torch or CUDA.
+#pragma once
+
+#include <string>
+
+#include "core/device_traits.h"
+
+namespace convt3d {
+
+struct KnownDevice {
+  const char* name;     // as in the driver's name of the device
+  DeviceTraits traits;  // with the engines of a library that is built for all architectures
+  bool measured;        // the engines' costs were fitted or checked on it; else they are a model's
+};
+
+// nullptr where the table has none of the driver's name.
+const KnownDevice* find_device(const std::string& driver_name);
+// One of that compute capability or, where the table has none, of the nearest before it.
+const KnownDevice& device_of_capability(int major, int minor);
+// Where the costs that are in clocks were fitted.
+const DeviceTraits& fitted_device();
+
+}  // namespace convt3d
