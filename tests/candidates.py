@@ -16,7 +16,7 @@ from pathlib import Path
 from trait_coverage import Coverage, read
 
 ROOT = Path(__file__).resolve().parent.parent
-_NOT_OF_PLANS = {"explain", "traits_of_call", "forward_plan_cache"}
+_NOT_OF_PLANS = {"explain", "traits_of_call", "plan_cache"}
 
 
 def build(folder: Path) -> ctypes.CDLL:

@@ -20,6 +20,7 @@ import torch
 from sizes import Int3, Sizes
 from torch import Tensor
 
+from convt3d._explain.plan import FlatCall, Operand, Operands, flat_call, known_device
 from convt3d._library import LIBRARY_PATH
 from convt3d._registrations.memory_format import has_channels_last_strides
 
@@ -36,10 +37,9 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "fp64": torch.float64,
 }
-_PLAN_DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}  # csrc/core/problem.h
 LAYOUTS = ("NCDHW", "NDHWC")
 _ORDERS = {"NCDHW": (0, 1, 2, 3, 4), "NDHWC": (0, 2, 3, 4, 1)}
-_ADDRESS = 256  # that memory from an allocator is aligned to, at least
+_ALIGNMENT = 16  # that plans know of an address; memory from an allocator has more
 
 
 @dataclass(frozen=True)
@@ -277,28 +277,31 @@ class Case:
         """The same of every plan that the tensor-core engine has for it, by tests/cpp/candidate_traits.cpp."""
         return [_traits(line) for line in self._plan_text(library.convt3d_candidate_traits, 1 << 23).splitlines()]
 
-    def _plan_text(self, function: Callable[..., int], capacity: int) -> str:
+    def flat_call(self) -> FlatCall:
+        """The call as the library's planning takes it."""
         result = self.shapes[{"forward": "output", "input_grad": "input"}.get(self.op, "weight")]
-        absent = (0, 0, 0, 0, 0, -1)
         bytes = DTYPES[self.type].itemsize
-        numbers: list[int] = []
-        for name in ("first", "second", "mask"):
-            memory = self.operands.get(name)
-            numbers += absent if memory is None else (*memory.strides, memory.offset * bytes % _ADDRESS)
-        numbers += (*arrange(result, self.output_layout, "dense").strides, 0)
+        operands = {
+            name: Operand(memory.strides, memory.offset * bytes % _ALIGNMENT) for name, memory in self.operands.items()
+        }
         triples = (self.size, self.kernel, self.stride, self.padding, self.output_padding, self.dilation)
         sizes = (self.n, self.cin, self.cout, self.groups, *(value for triple in triples for value in triple))
-        text = ctypes.create_string_buffer(capacity)
-        length = function(
-            (ctypes.c_int64 * len(sizes))(*sizes),
-            OPERATORS.index(self.op),
-            _PLAN_DTYPES[DTYPES[self.type]],
-            (ctypes.c_int * 3)(self.type == "tf32", self.bias, self.relu),
-            self.wgmma,
-            (ctypes.c_int64 * len(numbers))(*numbers),
-            text,
-            len(text),
+        return flat_call(
+            sizes,
+            self.op,
+            self.type,
+            Operands(
+                operands["first"],
+                operands.get("second"),
+                operands.get("mask"),
+                Operand(arrange(result, self.output_layout, "dense").strides),
+            ),
+            known_device((9, 0) if self.wgmma else (8, 0)),
         )
+
+    def _plan_text(self, function: Callable[..., int], capacity: int) -> str:
+        text = ctypes.create_string_buffer(capacity)
+        length = function(ctypes.byref(self.flat_call()), self.bias, self.relu, text, len(text))
         if length >= len(text):
             raise AssertionError(f"the traits' text has {length} characters, more than the {len(text)} reserved for it")
         return text.value.decode()

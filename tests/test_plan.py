@@ -28,13 +28,15 @@ PLANS = [
     for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))
 ]
 
+CHOICE = ["csrc/planning/choose.cpp", "csrc/planning/operator_plan.cpp", "csrc/planning/plan_cache.cpp"]
+
 
 @pytest.mark.torch_free
 @pytest.mark.parametrize(
     ("test", "sources"),
     [
         ("plan_test", PLANS),
-        ("plan_cache_test", [*PLANS, "csrc/planning/forward_plan.cpp", "csrc/planning/forward_plan_cache.cpp"]),
+        ("plan_cache_test", [*PLANS, *CHOICE]),
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:

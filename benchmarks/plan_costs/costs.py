@@ -72,7 +72,7 @@ def sweep(options: argparse.Namespace) -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / "sweep"
     engines = [CSRC / "engines" / "instantiate" / f"wgmma_forward_{name}.cu" for name in ("float32", "float16")]
-    sources = [*engines, HERE / "sweep.cu", CSRC / "device" / "tensor_map.cu", *PLAN_SOURCES, COST]
+    sources = [*engines, HERE / "sweep.cu", *sorted((CSRC / "device").glob("*.cu")), *PLAN_SOURCES, COST]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
     lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]

@@ -28,6 +28,8 @@ struct Divisor {
   }
 };
 
+// Exact for n < 2^31: the factor exceeds 2^shift / value by less than 1, which n times stays below 2^31 <= 2^shift /
+// value.
 inline Divisor make_divisor(int64_t value) {
   uint32_t bits = 0;
   while ((int64_t{1} << bits) < value) ++bits;

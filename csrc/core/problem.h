@@ -40,4 +40,14 @@ struct Problem {
   Int3 output_size() const { return {output_size(0), output_size(1), output_size(2)}; }
 };
 
+// Of a bias gradient, of which nothing is known but the size of grad_output.
+inline Problem bias_grad_problem(const std::array<int64_t, 5>& size) {
+  Problem problem;
+  problem.batch = size[0];
+  problem.in_channels = problem.out_channels = size[1];
+  problem.input_size = {size[2], size[3], size[4]};
+  problem.kernel_size = {1, 1, 1};
+  return problem;
+}
+
 }  // namespace convt3d

@@ -14,15 +14,13 @@ inline Strides to_strides(const std::array<int64_t, 5>& stride) {
 }
 
 template <typename T>
-Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, int64_t channels_per_group) {
+Source<T> make_source(ConstTensor tensor, ConstTensor mask, const Int3& size, ChannelAccess access) {
   Source<T> source{};
   source.data = static_cast<const T*>(tensor.data);
   source.mask = static_cast<const T*>(mask.data);
   source.stride = to_strides(tensor.stride);
   source.mask_stride = to_strides(mask.stride);
   for (int i = 0; i < 3; ++i) source.size[i] = static_cast<int32_t>(size[i]);
-  const ChannelAccess access =
-      channel_access(operand_traits(tensor), operand_traits(mask), sizeof(T), channels_per_group);
   source.pieces = access.pieces;
   source.quads = access.quads;
   return source;

@@ -4,13 +4,18 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
+#include <stdexcept>
+#include <variant>
+
 #include "core/build.h"
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
-#include "planning/forward_plan_cache.h"
+#include "planning/flat_call.h"
+#include "planning/plan_cache.h"
 
 namespace convt3d {
 namespace {
@@ -34,69 +39,61 @@ void with_type(DataType dtype, Function&& function) {
   }
 }
 
+// The only engine that calls ask; negative: all are.
+std::atomic<int> asked_engine{-1};
+
 }  // namespace
 
-std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
-                                                     MutableTensor output) {
+std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
+                                              const Operands& operands) {
   // Not destroyed at exit: other threads may still be calling.
-  static auto* const cache = new ForwardPlanCache(256);
-  return cache->get({problem, dtype, mode, output.stride[1] == 1, current_device().traits});
+  static auto* const cache = new PlanCache(1024);
+  PlanQuery query{op, problem, dtype, mode, operands, current_device().traits, std::nullopt};
+  const int engine = asked_engine.load(std::memory_order_relaxed);
+  if (engine >= 0) query.engine = static_cast<Engine>(engine);
+  return cache->get(query);
 }
 
-int64_t forward_workspace_bytes(const ForwardPlan& plan) { return plan.workspace_bytes; }
+int64_t workspace_bytes(const OperatorPlan& plan) { return plan.workspace_bytes; }
 
-void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
+void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    switch (plan.engine) {
-      case ForwardEngine::kDepthwise:
-        return depthwise::forward<T>(problem, plan.depthwise, input, weight, epilogue, output, stream);
-      case ForwardEngine::kHaloWgmma:
-        if constexpr (!std::is_same_v<T, double>) {
-          wgmma::forward<T>(problem, plan.halo, input, weight, epilogue, output, workspace, stream);
-        }
-        return;
-      case ForwardEngine::kSimt:
-        return simt::forward<T>(problem, plan.simt, input, weight, epilogue, output, workspace, stream);
+    if (const auto* depthwise = std::get_if<DepthwiseForwardPlan>(&plan.plan)) {
+      return depthwise::forward<T>(problem, *depthwise, input, weight, epilogue, output, stream);
     }
+    if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
+        return wgmma::forward<T>(problem, *halo, input, weight, epilogue, output, workspace, stream);
+      }
+    }
+    simt::forward<T>(problem, std::get<CorrelationPlan>(plan.plan), input, weight, epilogue, output, workspace, stream);
   });
 }
 
-int64_t input_grad_workspace_bytes(const Problem& problem, DataType dtype) {
-  return plan_input_grad(problem, dtype).packed_weight_elements * element_size(dtype);
-}
-
-void input_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-                ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
+void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+                ConstTensor relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    simt::input_grad<typename decltype(tag)::Type>(problem, plan_input_grad(problem, dtype), grad_output, relu_output,
-                                                   weight, grad_input, workspace, stream);
+    simt::input_grad<typename decltype(tag)::Type>(problem, std::get<CorrelationPlan>(plan.plan), grad_output,
+                                                   relu_output, weight, grad_input, workspace, stream);
   });
 }
 
-int64_t weight_grad_workspace_bytes(const Problem& problem, DataType dtype) {
-  return plan_weight_grad(problem, dtype).partial_elements * element_size(DataType::kFloat64);
-}
-
-void weight_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+                 ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+                 Stream stream) {
   with_type(dtype, [&](auto tag) {
-    simt::weight_grad<typename decltype(tag)::Type>(problem, plan_weight_grad(problem, dtype), grad_output, relu_output,
-                                                    input, grad_weight, workspace, stream);
+    simt::weight_grad<typename decltype(tag)::Type>(problem, std::get<WeightGradPlan>(plan.plan), grad_output,
+                                                    relu_output, input, grad_weight, workspace, stream);
   });
 }
 
-int64_t bias_grad_workspace_bytes(const std::array<int64_t, 5>& size, DataType) {
-  // Whichever layout: the channel-contiguous one has the more splits.
-  return plan_bias_grad(size, true).splits * size[1] * element_size(DataType::kFloat64);
-}
-
-void bias_grad(const std::array<int64_t, 5>& size, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-               void* grad_bias, void* workspace, Stream stream) {
+void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+               ConstTensor relu_output, void* grad_bias, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    simt::bias_grad<typename decltype(tag)::Type>(size, plan_bias_grad(size, grad_output.stride[1] == 1), grad_output,
-                                                  relu_output, grad_bias, workspace, stream);
+    simt::bias_grad<typename decltype(tag)::Type>(problem, std::get<BiasGradPlan>(plan.plan), grad_output, relu_output,
+                                                  grad_bias, workspace, stream);
   });
 }
 
@@ -110,3 +107,20 @@ int64_t device_total_memory() {
 std::string compiled_architectures() { return CONVT3D_ARCHS; }
 
 }  // namespace convt3d
+
+// For tests and measurements: from now on, calls of this process ask this Engine alone, or all where it is negative.
+extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine) {
+  convt3d::asked_engine = engine;
+}
+
+// The traits of the current device (kDeviceNumbers), and whether the engines' costs were measured on it. Returns a
+// negative number where the driver fails.
+extern "C" __attribute__((visibility("default"))) int convt3d_current_device(double* numbers) {
+  try {
+    const convt3d::CurrentDevice& device = convt3d::current_device();
+    convt3d::flatten(device.traits, numbers);
+    return device.measured ? 1 : 0;
+  } catch (const std::runtime_error&) {
+    return -1;
+  }
+}

@@ -2,16 +2,15 @@
 //
 // Contract of every function here:
 // - the arguments were checked (csrc/ops/checks.h); sizes follow from the Problem, strides are in elements and
-//   arbitrary for inputs (0 for an expanded dimension included), and for outputs any dense or strided layout without
-//   overlap;
+// arbitrary
+//   for inputs (0 for an expanded dimension included), and for outputs any dense or strided layout without overlap;
+// - a plan is one that plan_call() gave for the same operator, problem and type, and for tensors with the same traits;
 // - the tensors' device is the current one, and `stream` is a cudaStream_t of it; nothing synchronizes, so that the
-// calls can be
-//   captured in a CUDA graph;
-// - `workspace` points to at least the bytes that the matching *_workspace_bytes function returned, aligned to 256
-// bytes;
-// - a failed launch throws std::runtime_error with the reason; a device without a kernel image is named together
-//   with the architectures this build has;
-// - same arguments, same bits: no atomics, every reduction in a fixed order.
+//   calls can be captured in a CUDA graph;
+// - `workspace` points to at least the plan's workspace_bytes(), aligned to 256 bytes;
+// - a failed launch throws std::runtime_error with the reason; a device without a kernel image is named together with
+//   the architectures this build has;
+// - same arguments, same bits: every sum in a fixed order. (Atomics only hand out work, whose order no result shows.)
 #pragma once
 
 #include <array>
@@ -19,38 +18,41 @@
 #include <memory>
 
 #include "core/call.h"
+#include "core/operands.h"
+#include "core/operator.h"
 #include "core/problem.h"
 #include "epilogue/epilogue.h"
 
 namespace convt3d {
 
-// output = epilogue(conv_transpose3d(input, weight)). The plan is that of the current device and is
-// remembered: asking again for the same costs no search.
-struct ForwardPlan;
-std::shared_ptr<const ForwardPlan> plan_forward_call(const Problem& problem, DataType dtype, Float32Mode mode,
-                                                     MutableTensor output);
-int64_t forward_workspace_bytes(const ForwardPlan& plan);
-void forward(const Problem& problem, const ForwardPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
+struct OperatorPlan;
+
+// What an operator runs on the current device. It is remembered: asking again for the same costs no search.
+std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
+                                              const Operands& operands);
+int64_t workspace_bytes(const OperatorPlan& plan);
+
+// output = epilogue(conv_transpose3d(input, weight))
+void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 
 // In the three gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts
-// only where relu_output > 0.
+// only where relu_output is not <= 0.
 
 // grad_input[N, C_in, D, H, W] from grad_output[N, C_out, D', H', W'] and weight
-int64_t input_grad_workspace_bytes(const Problem& problem, DataType dtype);
-void input_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-                ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream);
+void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+                ConstTensor relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream);
 
 // grad_weight[C_in, C_out/groups, kD, kH, kW] from grad_output and input
-int64_t weight_grad_workspace_bytes(const Problem& problem, DataType dtype);
-void weight_grad(const Problem& problem, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream);
+void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+                 ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream);
 
-// grad_bias[C] (stride 1) = sum of grad_output[N, C, D, H, W] over all but C; `size` is grad_output's size
-int64_t bias_grad_workspace_bytes(const std::array<int64_t, 5>& size, DataType dtype);
-void bias_grad(const std::array<int64_t, 5>& size, DataType dtype, ConstTensor grad_output, ConstTensor relu_output,
-               void* grad_bias, void* workspace, Stream stream);
+// grad_bias[C_out] (stride 1) = sum of grad_output over all but its channels. Of the problem only the output's size
+// counts: see bias_grad_problem() in core/problem.h.
+void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+               ConstTensor relu_output, void* grad_bias, void* workspace, Stream stream);
 
 // Device facts for error messages and collect_env: total memory of the current device in bytes.
 int64_t device_total_memory();
+
 }  // namespace convt3d

@@ -33,6 +33,11 @@ ConstVector view_vector(const std::optional<Tensor>& tensor) {
 }
 MutableTensor mutable_view(const Tensor& tensor) { return {tensor.mutable_data_ptr(), strides_of(tensor)}; }
 
+Operands operands(const ConstTensor& first, const ConstTensor& second, const ConstTensor& mask,
+                  const MutableTensor& result) {
+  return {operand_traits(first), operand_traits(second), operand_traits(mask), operand_traits(result)};
+}
+
 DataType kernel_dtype(const Tensor& tensor) { return *data_type(dtype_of(tensor)); }
 
 // Before torch 2.13, PyTorch prints a backtrace when its allocator fails under the stable ABI. What can never fit is
@@ -91,10 +96,13 @@ Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor
                                   result_format(input, weight), input);
   if (problem.batch == 0) return output;
   const DataType dtype = kernel_dtype(input);
-  const auto plan = plan_forward_call(problem, dtype, float32_mode(), mutable_view(output));
-  const Scratch workspace(op, forward_workspace_bytes(*plan), input);
-  convt3d::forward(problem, *plan, dtype, view(input), view(weight), {view_vector(bias), activation},
-                   mutable_view(output), workspace.data(), current_stream(input));
+  const ConstTensor x = view(input);
+  const ConstTensor w = view(weight);
+  const MutableTensor y = mutable_view(output);
+  const auto plan = plan_call(Operator::kForward, problem, dtype, float32_mode(), operands(x, w, {}, y));
+  const Scratch workspace(op, workspace_bytes(*plan), input);
+  convt3d::forward(problem, *plan, dtype, x, w, {view_vector(bias), activation}, y, workspace.data(),
+                   current_stream(input));
   return output;
 }
 
@@ -106,9 +114,13 @@ Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Ten
                                       result_format(grad_output, weight), grad_output);
   if (problem.batch == 0) return grad_input;
   const DataType dtype = kernel_dtype(grad_output);
-  const Scratch workspace(op, input_grad_workspace_bytes(problem, dtype), grad_output);
-  convt3d::input_grad(problem, dtype, view(grad_output), view(relu_output), view(weight), mutable_view(grad_input),
-                      workspace.data(), current_stream(grad_output));
+  const ConstTensor gy = view(grad_output);
+  const ConstTensor mask = view(relu_output);
+  const ConstTensor w = view(weight);
+  const MutableTensor gx = mutable_view(grad_input);
+  const auto plan = plan_call(Operator::kInputGrad, problem, dtype, float32_mode(), operands(gy, w, mask, gx));
+  const Scratch workspace(op, workspace_bytes(*plan), grad_output);
+  convt3d::input_grad(problem, *plan, dtype, gy, mask, w, gx, workspace.data(), current_stream(grad_output));
   return grad_input;
 }
 
@@ -124,9 +136,13 @@ Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Te
     return grad_weight;
   }
   const DataType dtype = kernel_dtype(grad_output);
-  const Scratch workspace(op, weight_grad_workspace_bytes(problem, dtype), grad_output);
-  convt3d::weight_grad(problem, dtype, view(grad_output), view(relu_output), view(input), mutable_view(grad_weight),
-                       workspace.data(), current_stream(grad_output));
+  const ConstTensor gy = view(grad_output);
+  const ConstTensor mask = view(relu_output);
+  const ConstTensor x = view(input);
+  const MutableTensor gw = mutable_view(grad_weight);
+  const auto plan = plan_call(Operator::kWeightGrad, problem, dtype, float32_mode(), operands(gy, x, mask, gw));
+  const Scratch workspace(op, workspace_bytes(*plan), grad_output);
+  convt3d::weight_grad(problem, *plan, dtype, gy, mask, x, gw, workspace.data(), current_stream(grad_output));
   return grad_weight;
 }
 
@@ -137,10 +153,13 @@ Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const s
     zero(grad_bias);
     return grad_bias;
   }
-  const Int5 size = sizes_of(grad_output);
+  const Problem problem = bias_grad_problem(sizes_of(grad_output));
   const DataType dtype = kernel_dtype(grad_output);
-  const Scratch workspace(op, bias_grad_workspace_bytes(size, dtype), grad_output);
-  convt3d::bias_grad(size, dtype, view(grad_output), view(relu_output), grad_bias.mutable_data_ptr(), workspace.data(),
+  const ConstTensor gy = view(grad_output);
+  const ConstTensor mask = view(relu_output);
+  const auto plan = plan_call(Operator::kBiasGrad, problem, dtype, Float32Mode::kIeee, operands(gy, {}, mask, {}));
+  const Scratch workspace(op, workspace_bytes(*plan), grad_output);
+  convt3d::bias_grad(problem, *plan, dtype, gy, mask, grad_bias.mutable_data_ptr(), workspace.data(),
                      current_stream(grad_output));
   return grad_bias;
 }

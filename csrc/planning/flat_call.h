@@ -1,9 +1,9 @@
 // A problem and its tensors as the package's Python hands them over.
 #pragma once
 
-#include "core/call.h"
-#include "core/devices.h"
-#include "core/problem.h"
+#include <cstdint>
+
+#include "planning/choose.h"
 
 namespace convt3d {
 
@@ -23,22 +23,71 @@ inline Problem flat_problem(const int64_t* sizes) {
   return problem;
 }
 
-// An H200 or, without its matrix units, an A100.
-inline DeviceTraits flat_device(int has_wgmma) { return device_of_capability(has_wgmma != 0 ? 9 : 8, 0).traits; }
+// `numbers`: compute capability (major, minor), multiprocessors, shared memory of a block, L2, bytes and clocks per ms,
+// engines, as DeviceTraits has them.
+constexpr int kDeviceNumbers = 8;
 
-// Strides, and the address of a tensor that is there: at a distance from a multiple of 256 bytes, or negative.
-constexpr int kTensorNumbers = 6;
-
-inline ConstTensor flat_tensor(const int64_t* numbers) {
-  ConstTensor tensor;
-  for (int i = 0; i < 5; ++i) tensor.stride[i] = numbers[i];
-  if (numbers[5] >= 0) tensor.data = reinterpret_cast<const void*>(static_cast<uintptr_t>(256 + numbers[5]));
-  return tensor;
+inline DeviceTraits flat_device(const double* numbers) {
+  DeviceTraits device;
+  device.capability_major = static_cast<int32_t>(numbers[0]);
+  device.capability_minor = static_cast<int32_t>(numbers[1]);
+  device.multiprocessors = static_cast<int32_t>(numbers[2]);
+  device.shared_bytes = static_cast<int32_t>(numbers[3]);
+  device.l2_bytes = static_cast<int64_t>(numbers[4]);
+  device.bytes_per_ms = numbers[5];
+  device.clocks_per_ms = numbers[6];
+  device.engines = static_cast<uint32_t>(numbers[7]);
+  return device;
 }
 
-inline MutableTensor flat_result(const int64_t* numbers) {
-  const ConstTensor tensor = flat_tensor(numbers);
-  return {const_cast<void*>(tensor.data), tensor.stride};
+inline void flatten(const DeviceTraits& device, double* numbers) {
+  const double values[kDeviceNumbers] = {static_cast<double>(device.capability_major),
+                                         static_cast<double>(device.capability_minor),
+                                         static_cast<double>(device.multiprocessors),
+                                         static_cast<double>(device.shared_bytes),
+                                         static_cast<double>(device.l2_bytes),
+                                         device.bytes_per_ms,
+                                         device.clocks_per_ms,
+                                         static_cast<double>(device.engines)};
+  for (int i = 0; i < kDeviceNumbers; ++i) numbers[i] = values[i];
+}
+
+// Strides, and the address of a tensor that is there, modulo kAddressModulus; negative where it is absent.
+constexpr int kOperandNumbers = 6;
+
+inline OperandTraits flat_operand(const int64_t* numbers) {
+  OperandTraits operand;
+  for (int i = 0; i < 5; ++i) operand.stride[i] = numbers[i];
+  operand.present = numbers[5] >= 0;
+  if (operand.present) operand.address = static_cast<int32_t>(numbers[5] % kAddressModulus);
+  return operand;
+}
+
+// A call, as one structure: `sizes` as flat_problem() has them, an Operator, a DataType, whether TF32 is allowed;
+// `operands`: the first, the second (weight or, of the weight gradient, input), the mask, the result. `engine`: the
+// only one that is asked, or negative.
+struct FlatCall {
+  const int64_t* sizes;
+  const int64_t* operands;
+  const double* device;
+  int32_t op;
+  int32_t dtype;
+  int32_t allow_tf32;
+  int32_t engine;
+};
+
+inline PlanQuery flat_query(const FlatCall& call) {
+  PlanQuery query{};
+  query.op = static_cast<Operator>(call.op);
+  query.problem = flat_problem(call.sizes);
+  query.dtype = static_cast<DataType>(call.dtype);
+  query.mode = call.allow_tf32 != 0 ? Float32Mode::kTf32 : Float32Mode::kIeee;
+  OperandTraits* const operands[] = {&query.operands.first, &query.operands.second, &query.operands.mask,
+                                     &query.operands.result};
+  for (int i = 0; i < 4; ++i) *operands[i] = flat_operand(call.operands + i * kOperandNumbers);
+  query.device = flat_device(call.device);
+  if (call.engine >= 0) query.engine = static_cast<Engine>(call.engine);
+  return query;
 }
 
 }  // namespace convt3d

@@ -1,21 +1,39 @@
 #include "planning/plan_traits.h"
 
 #include "engines/depthwise/traits.h"
+#include "engines/simt/traits.h"
 #include "engines/wgmma/plan/traits.h"
 
 namespace convt3d {
+namespace {
 
-Traits forward_traits(const Problem& problem, const ForwardPlan& plan, const ForwardArguments& arguments,
-                      const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output) {
-  switch (plan.engine) {
-    case ForwardEngine::kSimt:
-      return simt_traits(problem, plan.simt, arguments, input, output);
-    case ForwardEngine::kHaloWgmma:
-      return halo_traits(problem, plan.halo, arguments, device, input, output);
-    case ForwardEngine::kDepthwise:
-      return depthwise_traits(problem, plan.depthwise, arguments, input, output);
+// A tensor with an operand's strides and alignment.
+MutableTensor tensor_like(const OperandTraits& operand) {
+  return {reinterpret_cast<void*>(static_cast<uintptr_t>(kAddressModulus + operand.address)), operand.stride};
+}
+
+struct TraitsOf {
+  const PlanQuery& query;
+  ForwardArguments arguments;
+
+  Traits operator()(const CorrelationPlan& plan) const {
+    return query.op == Operator::kForward ? simt_traits(query.problem, plan, arguments)
+                                          : input_grad_traits(query.problem, plan, query.dtype);
   }
-  return {};
+  Traits operator()(const WeightGradPlan& plan) const { return weight_grad_traits(query.problem, plan, query.dtype); }
+  Traits operator()(const BiasGradPlan& plan) const { return bias_grad_traits(query.problem, plan, query.dtype); }
+  Traits operator()(const DepthwiseForwardPlan& plan) const { return depthwise_traits(query.problem, plan, arguments); }
+  Traits operator()(const HaloPlan& plan) const {
+    const MutableTensor input = tensor_like(query.operands.first);
+    return halo_traits(query.problem, plan, arguments, query.device, {input.data, input.stride},
+                       tensor_like(query.operands.result));
+  }
+};
+
+}  // namespace
+
+Traits plan_traits(const PlanQuery& query, const OperatorPlan& plan, bool bias, bool relu) {
+  return std::visit(TraitsOf{query, {query.dtype, query.mode, bias, relu}}, plan.plan);
 }
 
 }  // namespace convt3d

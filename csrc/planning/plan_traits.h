@@ -2,13 +2,11 @@
 #pragma once
 
 #include "core/traits.h"
-#include "engines/simt/traits.h"
-#include "planning/forward_plan.h"
+#include "planning/choose.h"
 
 namespace convt3d {
 
-// Of whichever engine the plan is for. Only strides and addresses of the tensors count.
-Traits forward_traits(const Problem& problem, const ForwardPlan& plan, const ForwardArguments& arguments,
-                      const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output);
+// `bias`, `relu`: of a forward, on which no plan depends.
+Traits plan_traits(const PlanQuery& query, const OperatorPlan& plan, bool bias, bool relu);
 
 }  // namespace convt3d

@@ -28,7 +28,7 @@ inline void check_depthwise(const Problem& any, int in_channels, int out_channel
   const int size = static_cast<int>(problem.output_size(0));
   for (const int element_bytes : {2, 4, 8}) {
     for (const bool channels_last : {false, true}) {
-      const DepthwisePlan plan = plan_depthwise_forward(problem, element_bytes, channels_last, true);
+      const DepthwisePlan plan = plan_depthwise_kernel(problem, element_bytes, channels_last, true);
       expect(plan.usable == (in_channels * out_channels <= kDepthwiseMaxProducts && plan.shared_bytes <= 48 * 1024),
              "the depthwise engine takes tiny groups and no others", problem);
       if (!plan.usable) continue;

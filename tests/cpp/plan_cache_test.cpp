@@ -1,4 +1,4 @@
-// The cache of forward plans, without torch or a GPU; run by tests/test_plan.py.
+// The choice of plans and their cache, without torch or a GPU; run by tests/test_plan.py.
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/devices.h"
-#include "planning/forward_plan_cache.h"
+#include "planning/plan_cache.h"
 
 namespace {
 
@@ -20,8 +20,8 @@ void expect(bool holds, const char* what) {
   std::printf("not so: %s\n", what);
 }
 
-ForwardQuery some_query() {
-  ForwardQuery query{};
+PlanQuery some_query() {
+  PlanQuery query{};
   query.problem.batch = 2;
   query.problem.in_channels = 32;
   query.problem.out_channels = 48;
@@ -33,54 +33,71 @@ ForwardQuery some_query() {
   query.problem.dilation = {1, 2, 1};
   query.dtype = DataType::kFloat16;
   query.mode = Float32Mode::kIeee;
-  query.channels_last = false;
+  query.op = Operator::kForward;
+  query.operands.first = {{8160, 510, 102, 17, 1}, 0, true};
+  query.operands.second = {{24 * 24, 24, 8, 4, 1}, 0, true};
+  query.operands.result = {{48 * 3960, 3960, 396, 36, 1}, 0, true};
   query.device = device_of_capability(9, 0).traits;
   return query;
 }
 
-std::string searched(const ForwardQuery& query) {
-  return to_string(choose_forward(query.problem, query.dtype, query.mode, query.channels_last, query.device));
-}
+std::string searched(const PlanQuery& query) { return to_string(choose(query)); }
 
 void test_same_query_is_searched_once() {
-  ForwardPlanCache cache(4);
+  PlanCache cache(4);
   const auto first = cache.get(some_query());
   expect(to_string(*first) == searched(some_query()), "the plan is the search's");
   expect(cache.get(some_query()) == first && cache.size() == 1, "the second call gets the first one's plan");
 }
 
 void test_every_part_of_a_query_counts() {
-  std::vector<ForwardQuery> queries{some_query()};
-  const auto add = [&](const std::function<void(ForwardQuery&)>& change) {
+  std::vector<PlanQuery> queries{some_query()};
+  const auto add = [&](const std::function<void(PlanQuery&)>& change) {
     queries.push_back(some_query());
     change(queries.back());
   };
-  add([](ForwardQuery& query) { query.problem.batch = 3; });
-  add([](ForwardQuery& query) { query.problem.in_channels = 64; });
-  add([](ForwardQuery& query) { query.problem.out_channels = 64; });
-  add([](ForwardQuery& query) { query.problem.groups = 1; });
+  add([](PlanQuery& query) { query.problem.batch = 3; });
+  add([](PlanQuery& query) { query.problem.in_channels = 64; });
+  add([](PlanQuery& query) { query.problem.out_channels = 64; });
+  add([](PlanQuery& query) { query.problem.groups = 1; });
   Int3 Problem::* const triples[] = {&Problem::input_size, &Problem::kernel_size,    &Problem::stride,
                                      &Problem::padding,    &Problem::output_padding, &Problem::dilation};
   for (auto triple : triples) {
-    for (int axis = 0; axis < 3; ++axis) add([=](ForwardQuery& query) { (query.problem.*triple)[axis] += 3; });
+    for (int axis = 0; axis < 3; ++axis) add([=](PlanQuery& query) { (query.problem.*triple)[axis] += 3; });
   }
-  add([](ForwardQuery& query) { query.dtype = DataType::kFloat32; });
-  add([](ForwardQuery& query) { query.mode = Float32Mode::kTf32; });
-  add([](ForwardQuery& query) { query.channels_last = true; });
-  add([](ForwardQuery& query) { query.device = device_of_capability(8, 0).traits; });
+  add([](PlanQuery& query) { query.dtype = DataType::kFloat32; });
+  add([](PlanQuery& query) { query.mode = Float32Mode::kTf32; });
+  add([](PlanQuery& query) { query.engine = Engine::kSimt; });
+  for (const Operator op : {Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
+    add([=](PlanQuery& query) { query.op = op; });
+  }
+  OperandTraits Operands::* const operands[] = {&Operands::first, &Operands::second, &Operands::mask,
+                                                &Operands::result};
+  for (auto operand : operands) {
+    for (size_t i = 0; i < 5; ++i) add([=](PlanQuery& query) { (query.operands.*operand).stride[i] += 8; });
+    add([=](PlanQuery& query) { (query.operands.*operand).address = 8; });
+    add([=](PlanQuery& query) { (query.operands.*operand).present ^= true; });
+  }
+  add([](PlanQuery& query) { ++query.device.multiprocessors; });
+  add([](PlanQuery& query) { query.device.shared_bytes -= 1024; });
+  add([](PlanQuery& query) { query.device.l2_bytes /= 2; });
+  add([](PlanQuery& query) { query.device.bytes_per_ms /= 2; });
+  add([](PlanQuery& query) { query.device.clocks_per_ms /= 2; });
+  add([](PlanQuery& query) { query.device.engines = engine_bit(Engine::kSimt); });
+  add([](PlanQuery& query) { query.device = device_of_capability(8, 0).traits; });
 
-  ForwardPlanCache cache(queries.size());
-  for (const ForwardQuery& query : queries) {
+  PlanCache cache(queries.size());
+  for (const PlanQuery& query : queries) {
     expect(to_string(*cache.get(query)) == searched(query), "a query that differs gets its own plan");
   }
   expect(cache.size() == queries.size(), "each query has its own entry");
 }
 
 void test_oldest_plan_is_forgotten_and_stays_valid() {
-  ForwardPlanCache cache(2);
+  PlanCache cache(2);
   const auto first = cache.get(some_query());
   for (int batch = 3; batch < 8; ++batch) {
-    ForwardQuery query = some_query();
+    PlanQuery query = some_query();
     query.problem.batch = batch;
     cache.get(query);
     expect(cache.size() == 2, "the cache is bounded");
@@ -90,10 +107,10 @@ void test_oldest_plan_is_forgotten_and_stays_valid() {
 }
 
 void test_threads() {
-  ForwardPlanCache cache(3);
+  PlanCache cache(3);
   std::vector<std::string> expected;
   for (int batch = 0; batch < 8; ++batch) {
-    ForwardQuery query = some_query();
+    PlanQuery query = some_query();
     query.problem.batch = batch + 1;
     expected.push_back(searched(query));
   }
@@ -102,7 +119,7 @@ void test_threads() {
   for (int worker = 0; worker < 4; ++worker) {
     threads.emplace_back([&, worker] {
       for (int turn = 0; turn < 500; ++turn) {
-        ForwardQuery query = some_query();
+        PlanQuery query = some_query();
         const int batch = (turn * (worker + 1)) % 8;
         query.problem.batch = batch + 1;
         if (to_string(*cache.get(query)) != expected[batch]) ++wrong[worker];

@@ -61,14 +61,14 @@ void check_terms(const Problem& problem) {
     }
   }
   const bool complete = static_cast<int64_t>(written.size()) == problem.output_size(0);
-  expect(complete || plan_forward(problem, DataType::kFloat32).has_empty_phase, "outputs without a tap are filled",
+  expect(complete || plan_forward(problem, DataType::kFloat32, {}).has_empty_phase, "outputs without a tap are filled",
          problem);
 }
 
 void check_plans(const Problem& problem) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16}) {
     const bool is_double = dtype == DataType::kFloat64;
-    for (const CorrelationPlan& plan : {plan_forward(problem, dtype), plan_input_grad(problem, dtype)}) {
+    for (const CorrelationPlan& plan : {plan_forward(problem, dtype, {}), plan_input_grad(problem, dtype, {})}) {
       const TileExtent tile = tile_extent(plan.tile, is_double);
       expect(plan.tiles_n * tile.n >= plan.n_channels && plan.n_padded == plan.tiles_n * tile.n, "N is covered",
              problem);
@@ -81,7 +81,7 @@ void check_plans(const Problem& problem) {
       expect(plan.packed_weight_elements == problem.groups * problem.taps() * plan.k_padded * plan.n_padded,
              "packed weight", problem);
     }
-    const WeightGradPlan plan = plan_weight_grad(problem, dtype);
+    const WeightGradPlan plan = plan_weight_grad(problem, dtype, {});
     const TileExtent tile = tile_extent(plan.tile, is_double);
     expect(plan.tiles_m * tile.m >= plan.rows && plan.tiles_n * tile.n >= plan.n_channels, "weight gradient tiles",
            problem);

@@ -4,6 +4,7 @@
 #include <climits>
 #include <sstream>
 
+#include "core/access.h"
 #include "core/integer.h"
 
 namespace convt3d {
@@ -74,11 +75,23 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
   }
 }
 
+// Of operands that the plan's kernel, which was made for regular ones, may not suit.
+DepthwiseAccess access_of(const Problem& problem, const DepthwisePlan& plan, int64_t bytes, const Operands& operands) {
+  const OperandTraits& input = operands.first;
+  const OperandTraits& output = operands.result;
+  if (plan.channels) {
+    return {plan.pure() && has_quads(input, bytes, problem.in_channels),
+            has_quads(output, bytes, problem.out_channels)};
+  }
+  const int64_t vector = depthwise_vector(static_cast<int>(bytes));
+  const int64_t positions = std::max<int64_t>(1, vector / problem.stride[2]);
+  return {plan.shift[2] % positions == 0 && has_row_pieces(input, bytes, problem.input_size[2], positions),
+          has_row_pieces(output, bytes, problem.output_size(2), vector)};
+}
+
 }  // namespace
 
-// Exact for n < 2^31: the factor exceeds 2^shift / value by less than 1, which n times stays below 2^31 <= 2^shift /
-// value.
-DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, bool channels_last, bool regular) {
+DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last, bool regular) {
   DepthwisePlan plan{};
   if (problem.in_channels_per_group() * problem.out_channels_per_group() > kDepthwiseMaxProducts) return plan;
   for (int i = 0; i < 3; ++i) {
@@ -152,7 +165,20 @@ DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, 
   plan.item_tiles = static_cast<int32_t>(ceil_div(items, int64_t{plan.slots} * plan.steps));
   // The kernels for any taps take what turns out not to be regular.
   plan.usable =
-      plan.blocks() <= INT_MAX && (any || plan_depthwise_forward(problem, element_bytes, channels_last, false).usable);
+      plan.blocks() <= INT_MAX && (any || plan_depthwise_kernel(problem, element_bytes, channels_last, false).usable);
+  return plan;
+}
+
+std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& problem, DataType dtype,
+                                                           const Operands& operands) {
+  const int bytes = static_cast<int>(element_size(dtype));
+  const bool channels_last = operands.result.stride[1] == 1;
+  DepthwiseForwardPlan plan{plan_depthwise_kernel(problem, bytes, channels_last, true), {}};
+  if (!plan.kernel.usable) return std::nullopt;
+  plan.access = access_of(problem, plan.kernel, bytes, operands);
+  const bool regular =
+      plan.kernel.channels ? plan.access.vectors() : operands.first.stride[4] == 1 && operands.result.stride[4] == 1;
+  if (!regular) plan.kernel = plan_depthwise_kernel(problem, bytes, plan.kernel.channels, false);
   return plan;
 }
 
@@ -174,12 +200,14 @@ std::string to_string(DepthwiseWidth width) {
   return "unknown";
 }
 
-std::string to_string(const DepthwisePlan& plan) {
+std::string to_string(const DepthwiseForwardPlan& forward) {
+  const DepthwisePlan& plan = forward.kernel;
   std::ostringstream out;
-  out << (plan.channels ? "channels" : "rows") << " usable=" << plan.usable << " width=" << to_string(plan.width)
-      << (plan.paired ? " paired" : "") << " units=" << plan.units[0] << 'x' << plan.units[1] << 'x' << plan.units[2]
-      << " lanes=" << plan.lanes << " walk=" << plan.walk << " steps=" << plan.steps << " shared=" << plan.shared_bytes
-      << " blocks=" << plan.blocks();
+  out << (plan.channels ? "channels" : "rows") << " width=" << to_string(plan.width) << (plan.paired ? " paired" : "")
+      << " units=" << plan.units[0] << 'x' << plan.units[1] << 'x' << plan.units[2] << " lanes=" << plan.lanes
+      << " walk=" << plan.walk << " steps=" << plan.steps << " shared=" << plan.shared_bytes
+      << " blocks=" << plan.blocks() << " load=" << (forward.access.source_vectors ? "vectors" : "elements")
+      << " store=" << (forward.access.destination_vectors ? "vectors" : "elements");
   return out.str();
 }
 

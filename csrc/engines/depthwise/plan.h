@@ -9,9 +9,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/divisor.h"
+#include "core/operands.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 
@@ -145,10 +147,28 @@ struct DepthwisePlan {
   int64_t blocks() const { return batch * (channels ? 1 : int64_t{groups} * out_channels) * lane_tiles * item_tiles; }
 };
 
-// `channels_last`: the output's format. `regular`: input and output are contiguous along the width or, channels_last,
-// aligned for 16-byte loads and stores of channels; the kernels that know the taps need it.
-DepthwisePlan plan_depthwise_forward(const Problem& problem, int element_bytes, bool channels_last, bool regular);
+// How the kernel's threads load and store.
+struct DepthwiseAccess {
+  bool source_vectors;       // rows: a thread's positions along the width are aligned and whole; channels: quads are
+  bool destination_vectors;  // likewise a thread's outputs along the width, or the quads
+
+  bool vectors() const { return source_vectors && destination_vectors; }
+};
+
+// What runs: the kernel's part, and the rest.
+struct DepthwiseForwardPlan {
+  DepthwisePlan kernel;
+  DepthwiseAccess access;
+};
+
+// None where the engine cannot.
+std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& problem, DataType dtype,
+                                                           const Operands& operands);
+// Its part for the kernel, which may turn out not to be usable. `channels_last`: the output's format. `regular`: input
+// and output are contiguous along the width or, channels_last, aligned for 16-byte loads and stores of channels; the
+// kernels that know the taps need it.
+DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last, bool regular);
 std::string to_string(DepthwiseWidth width);
-std::string to_string(const DepthwisePlan& plan);
+std::string to_string(const DepthwiseForwardPlan& plan);
 
 }  // namespace convt3d

@@ -5,7 +5,6 @@
 
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
-#include "engines/depthwise/access.h"
 #include "engines/depthwise/channel_pairs_kernel.cuh"
 #include "engines/depthwise/channels_any_kernel.cuh"
 #include "engines/depthwise/channels_kernel.cuh"
@@ -17,8 +16,8 @@
 namespace convt3d::depthwise {
 
 template <typename T>
-void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
-  const DepthwisePlan& plan = params.plan;
+void run_depthwise(const DepthwiseForwardPlan& forward, const DepthwiseParams<T>& params, Stream stream) {
+  const DepthwisePlan& plan = forward.kernel;
   int64_t shared_bytes = plan.shared_bytes;
   auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
   if constexpr (!std::is_same_v<T, double>) {
@@ -26,10 +25,9 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
       using Taps = decltype(taps);
       kernel = plan.channels ? convt3d_depthwise_channels<T, Taps> : convt3d_depthwise_rows<T, Taps, 1>;
       if constexpr (Taps::kStride == 2) {
-        const bool vectors = params.source_vectors && params.destination_vectors;
         if (plan.paired && plan.channels) {
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
-        } else if (plan.paired && vectors) {
+        } else if (plan.paired && forward.access.vectors()) {
           kernel = convt3d_depthwise_row_pairs<T, Taps>;
           shared_bytes -= kDepthwiseRowStageBytes;  // whole vectors leave from the registers
         } else if (plan.paired) {
@@ -42,26 +40,24 @@ void run_depthwise(const DepthwiseParams<T>& params, Stream stream) {
 }
 
 template <typename T>
-void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+void forward(const Problem& problem, const DepthwiseForwardPlan& plan, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, Stream stream) {
   DepthwiseParams<T> params{};
-  params.plan = plan;
-  params.source = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.plan = plan.kernel;
+  params.source = make_source<T>(input, {}, problem.input_size, {});
   for (int i = 0; i < 3; ++i) {
     params.source_step[i] = input.stride[2 + i] * static_cast<int64_t>(sizeof(T));
     params.destination_step[i] = output.stride[2 + i] * static_cast<int64_t>(sizeof(T));
-    if (i < 2) params.tap_step[i] = plan.axis[i].offset_step * params.source_step[i];
+    if (i < 2) params.tap_step[i] = plan.kernel.axis[i].offset_step * params.source_step[i];
   }
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.epilogue = epilogue;
-  const DepthwiseAccess access = choose_access(problem, plan, kDataType<T>, input, output);
-  params.source_vectors = access.source_vectors;
-  params.destination_vectors = access.destination_vectors;
-  if (!access.regular) params.plan = plan_depthwise_forward(problem, sizeof(T), plan.channels, false);
-  run_depthwise(params, stream);
+  params.source_vectors = plan.access.source_vectors;
+  params.destination_vectors = plan.access.destination_vectors;
+  run_depthwise(plan, params, stream);
 }
 
 }  // namespace convt3d::depthwise

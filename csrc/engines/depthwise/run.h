@@ -10,7 +10,7 @@
 namespace convt3d::depthwise {
 
 template <typename T>
-void forward(const Problem& problem, const DepthwisePlan& plan, ConstTensor input, ConstTensor weight,
+void forward(const Problem& problem, const DepthwiseForwardPlan& plan, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, Stream stream);
 
 }  // namespace convt3d::depthwise

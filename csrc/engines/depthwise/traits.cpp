@@ -1,28 +1,23 @@
 #include "engines/depthwise/traits.h"
 
 #include "core/trait_values.h"
-#include "engines/depthwise/access.h"
 
 namespace convt3d {
 
-Traits depthwise_traits(const Problem& problem, const DepthwisePlan& regular_plan, const ForwardArguments& arguments,
-                        const ConstTensor& input, const MutableTensor& output) {
-  const DepthwiseAccess access = choose_access(problem, regular_plan, arguments.dtype, input, output);
-  const DepthwisePlan plan = access.regular
-                                 ? regular_plan
-                                 : plan_depthwise_forward(problem, static_cast<int>(element_size(arguments.dtype)),
-                                                          regular_plan.channels, false);
+Traits depthwise_traits(const Problem& problem, const DepthwiseForwardPlan& forward,
+                        const ForwardArguments& arguments) {
+  const DepthwisePlan& plan = forward.kernel;
+  const DepthwiseAccess& access = forward.access;
   const bool any = plan.width == DepthwiseWidth::kAny;
-  const bool vectors = access.source_vectors && access.destination_vectors;
   Traits traits = engine_traits("depthwise", "forward", type_name(arguments.dtype, Float32Mode::kIeee));
   traits.push_back({"bias", yes_no(arguments.bias)});
   traits.push_back({"relu", yes_no(arguments.relu)});
   traits.push_back(
-      {"kernel", std::string(plan.channels ? "channels" : "rows") + (any                            ? "_any"
-                                                                     : plan.paired && plan.channels ? "_pairs"
-                                                                     : plan.paired && vectors       ? "_pairs"
-                                                                     : plan.paired                  ? "_paired"
-                                                                                                    : "")});
+      {"kernel", std::string(plan.channels ? "channels" : "rows") + (any                               ? "_any"
+                                                                     : plan.paired && plan.channels    ? "_pairs"
+                                                                     : plan.paired && access.vectors() ? "_pairs"
+                                                                     : plan.paired                     ? "_paired"
+                                                                                                       : "")});
   traits.push_back({"width", to_string(plan.width)});
   traits.push_back({"source_vectors", yes_no(access.source_vectors)});
   traits.push_back({"destination_vectors", yes_no(access.destination_vectors)});

@@ -6,7 +6,6 @@
 
 namespace convt3d {
 
-Traits depthwise_traits(const Problem& problem, const DepthwisePlan& plan, const ForwardArguments& arguments,
-                        const ConstTensor& input, const MutableTensor& output);
+Traits depthwise_traits(const Problem& problem, const DepthwiseForwardPlan& plan, const ForwardArguments& arguments);
 
 }  // namespace convt3d

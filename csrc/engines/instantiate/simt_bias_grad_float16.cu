@@ -2,7 +2,6 @@
 
 namespace convt3d::simt {
 
-template void bias_grad<__half>(const std::array<int64_t, 5>&, const BiasGradPlan&, ConstTensor, ConstTensor, void*,
-                                void*, Stream);
+template void bias_grad<__half>(const Problem&, const BiasGradPlan&, ConstTensor, ConstTensor, void*, void*, Stream);
 
 }  // namespace convt3d::simt

@@ -29,8 +29,8 @@ TileShape choose_tile(int64_t m, int64_t n, bool is_double) {
   return best;
 }
 
-CorrelationPlan plan_correlation(const Problem& problem, DataType dtype, const std::array<AxisMap, 3>& axis,
-                                 int64_t k_channels, int64_t n_channels) {
+CorrelationPlan plan_correlation(const Problem& problem, DataType dtype, const Operands& operands,
+                                 const std::array<AxisMap, 3>& axis, int64_t k_channels, int64_t n_channels) {
   const bool is_double = dtype == DataType::kFloat64;
   CorrelationPlan plan{};
   plan.axis = axis;
@@ -52,6 +52,11 @@ CorrelationPlan plan_correlation(const Problem& problem, DataType dtype, const s
   plan.k_padded = static_cast<int32_t>(round_up(k_channels, tile.k));
   plan.n_padded = static_cast<int32_t>(round_up(n_channels, tile.n));
   plan.packed_weight_elements = problem.groups * problem.taps() * plan.k_padded * plan.n_padded;
+  const int64_t bytes = element_size(dtype);
+  plan.masked = operands.mask.present;
+  plan.source = channel_access(operands.first, operands.mask, bytes, k_channels);
+  plan.destination_channels_contiguous = operands.result.stride[1] == 1;
+  plan.destination_quads = has_quads(operands.result, bytes, n_channels);
   return plan;
 }
 
@@ -62,19 +67,19 @@ void print_list(std::ostream& out, const Range& range) {
 
 }  // namespace
 
-CorrelationPlan plan_forward(const Problem& problem, DataType dtype) {
-  return plan_correlation(problem, dtype,
+CorrelationPlan plan_forward(const Problem& problem, DataType dtype, const Operands& operands) {
+  return plan_correlation(problem, dtype, operands,
                           {forward_axis(problem, 0), forward_axis(problem, 1), forward_axis(problem, 2)},
                           problem.in_channels_per_group(), problem.out_channels_per_group());
 }
 
-CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype) {
-  return plan_correlation(problem, dtype,
+CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype, const Operands& operands) {
+  return plan_correlation(problem, dtype, operands,
                           {input_grad_axis(problem, 0), input_grad_axis(problem, 1), input_grad_axis(problem, 2)},
                           problem.out_channels_per_group(), problem.in_channels_per_group());
 }
 
-WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype) {
+WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype, const Operands& operands) {
   const bool is_double = dtype == DataType::kFloat64;
   WeightGradPlan plan{};
   plan.axis = {input_grad_axis(problem, 0), input_grad_axis(problem, 1), input_grad_axis(problem, 2)};
@@ -95,15 +100,23 @@ WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype) {
   plan.split_positions = round_up(ceil_div(plan.positions, splits), tile.k);
   plan.splits = ceil_div(plan.positions, plan.split_positions);
   plan.partial_elements = plan.splits * plan.groups * plan.rows * plan.n_channels;
+  const int64_t bytes = element_size(dtype);
+  plan.masked = operands.mask.present;
+  plan.grad_output = channel_access(operands.first, operands.mask, bytes, plan.row_channels);
+  plan.input = channel_access(operands.second, {}, bytes, plan.n_channels);
   return plan;
 }
 
-BiasGradPlan plan_bias_grad(const std::array<int64_t, 5>& size, bool channels_contiguous) {
+BiasGradPlan plan_bias_grad(const Problem& problem, const Operands& operands) {
+  const Int3 size = problem.output_size();
   BiasGradPlan plan{};
-  plan.channel_lanes = channels_contiguous ? 32 : 1;
-  plan.channel_blocks = ceil_div(size[1], plan.channel_lanes);
-  plan.positions = size[0] * size[2] * size[3] * size[4];
+  plan.channel_lanes = operands.first.stride[1] == 1 ? 32 : 1;
+  plan.channel_blocks = ceil_div(problem.out_channels, plan.channel_lanes);
+  plan.positions = problem.batch * size[0] * size[1] * size[2];
   plan.splits = ceil_div(plan.positions, static_cast<int64_t>(kBiasGradThreads / plan.channel_lanes) * kBiasGradRun);
+  plan.partial_elements = plan.splits * problem.out_channels;
+  plan.masked = operands.mask.present;
+  plan.collapsed = collapses(operands.first, operands.mask, size);
   return plan;
 }
 
@@ -127,7 +140,11 @@ std::string to_string(const CorrelationPlan& plan) {
       << " tiles_n=" << plan.tiles_n << " groups=" << plan.groups << " k_channels=" << plan.k_channels
       << " n_channels=" << plan.n_channels << " taps=";
   print_list(out, std::array<int32_t, 3>{plan.axis[0].taps, plan.axis[1].taps, plan.axis[2].taps});
-  out << (plan.has_empty_phase ? " fill" : "");
+  out << (plan.has_empty_phase ? " fill" : "") << (plan.source.quads ? " load=quads" : " load=elements")
+      << (plan.destination_quads                 ? " store=quads"
+          : plan.destination_channels_contiguous ? " store=channels"
+                                                 : " store=positions")
+      << (plan.masked ? " masked" : "");
   return out.str();
 }
 
@@ -135,7 +152,16 @@ std::string to_string(const WeightGradPlan& plan) {
   std::ostringstream out;
   out << "weight_grad tile=" << to_string(plan.tile) << " tiles_m=" << plan.tiles_m << " tiles_n=" << plan.tiles_n
       << " groups=" << plan.groups << " splits=" << plan.splits << " split_positions=" << plan.split_positions
-      << " rows=" << plan.rows << " n_channels=" << plan.n_channels;
+      << " rows=" << plan.rows << " n_channels=" << plan.n_channels
+      << " grad_output=" << (plan.grad_output.quads ? "quads" : "elements")
+      << " input=" << (plan.input.quads ? "quads" : "elements") << (plan.masked ? " masked" : "");
+  return out.str();
+}
+
+std::string to_string(const BiasGradPlan& plan) {
+  std::ostringstream out;
+  out << "bias_grad lanes=" << plan.channel_lanes << " channel_blocks=" << plan.channel_blocks
+      << " splits=" << plan.splits << (plan.collapsed ? " collapsed" : "") << (plan.masked ? " masked" : "");
   return out.str();
 }
 

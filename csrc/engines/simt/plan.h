@@ -1,5 +1,5 @@
-// Problem -> Plan: how a problem is laid out on the device, as data. Knows nothing of torch or CUDA, so it is printed
-// and tested on any machine.
+// The plans of the general engine: how a problem is laid out on the device and how its tensors are read and written, as
+// data. Knows nothing of torch or CUDA, so it is printed and tested on any machine.
 //
 // All three operators are matrix products over the same phase map (phase_map.h), in GEMM's names:
 //   forward      C[position, co] = sum over (tap, ci) of input at position + offset(tap)      * weight   (per phase)
@@ -12,13 +12,14 @@
 #include <cstdint>
 #include <string>
 
+#include "core/access.h"
 #include "core/operator.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 
 namespace convt3d {
 
-// The tile of C that one block computes; kernels/tile.h gives each its threads and registers.
+// The tile of C that one block computes; tile.cuh gives each its threads and registers.
 enum class TileShape : int { kNarrow, kSlim, kMedium, kWide };
 
 struct TileExtent {
@@ -55,6 +56,10 @@ struct CorrelationPlan {
   int64_t tiles_n;
   bool has_empty_phase;  // some outputs have no tap at all: they are the bias alone
   int64_t packed_weight_elements;
+  bool masked;           // a ReLU's output masks what is read
+  ChannelAccess source;  // how channels are read
+  bool destination_channels_contiguous;
+  bool destination_quads;  // ... and every quad of them is aligned and whole
 
   int64_t tiles() const { return phases * tiles_m * tiles_n * groups; }
 };
@@ -74,6 +79,9 @@ struct WeightGradPlan {
   int64_t splits;            // blocks that share one tile's positions
   int64_t split_positions;   // positions of one split, whole K tiles
   int64_t partial_elements;  // float64 partial sums [split][group][row][n_channels]
+  bool masked;
+  ChannelAccess grad_output;
+  ChannelAccess input;
 
   int64_t tiles() const { return splits * tiles_m * tiles_n * groups; }
 };
@@ -83,18 +91,22 @@ struct BiasGradPlan {
   int64_t channel_blocks;
   int64_t positions;  // batch * D' * H' * W'
   int64_t splits;
+  int64_t partial_elements;  // float64 partial sums [split][channel]
+  bool masked;
+  bool collapsed;  // depth, height and width are read as one axis
 };
 constexpr int kBiasGradThreads = 256;
 // Values that one thread adds.
 constexpr int kBiasGradRun = 64;
 
-CorrelationPlan plan_forward(const Problem& problem, DataType dtype);
-CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype);
-WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype);
-BiasGradPlan plan_bias_grad(const std::array<int64_t, 5>& size, bool channels_contiguous);
+CorrelationPlan plan_forward(const Problem& problem, DataType dtype, const Operands& operands);
+CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype, const Operands& operands);
+WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype, const Operands& operands);
+BiasGradPlan plan_bias_grad(const Problem& problem, const Operands& operands);
 
 std::string to_string(TileShape tile);
 std::string to_string(const CorrelationPlan& plan);
 std::string to_string(const WeightGradPlan& plan);
+std::string to_string(const BiasGradPlan& plan);
 
 }  // namespace convt3d

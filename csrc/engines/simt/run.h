@@ -19,7 +19,7 @@ template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream);
 template <typename T>
-void bias_grad(const std::array<int64_t, 5>& size, const BiasGradPlan& plan, ConstTensor grad_output,
-               ConstTensor relu_output, void* grad_bias, void* workspace, Stream stream);
+void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+               void* grad_bias, void* workspace, Stream stream);
 
 }  // namespace convt3d::simt

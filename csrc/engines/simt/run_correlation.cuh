@@ -1,7 +1,6 @@
 // Forward and input gradient of the general engine.
 #pragma once
 
-#include "core/access.h"
 #include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
@@ -58,15 +57,15 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, const Sourc
   params.weight = packed_weight;
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
-  params.destination_channels_contiguous = destination.stride[1] == 1;
-  params.destination_quads = has_quads(operand_traits(destination), sizeof(T), plan.n_channels);
+  params.destination_channels_contiguous = plan.destination_channels_contiguous;
+  params.destination_quads = plan.destination_quads;
   return params;
 }
 
 template <typename T>
-void run_correlation(TileShape shape, const CorrelationParams<T>& params, Stream stream) {
-  with_tile(shape, [&](auto tile) {
-    with_bool(params.source.mask != nullptr, [&](auto masked) {
+void run_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
+  with_tile(plan.tile, [&](auto tile) {
+    with_bool(plan.masked, [&](auto masked) {
       launch("correlation", convt3d_correlation<T, tile(), masked()>, params.tiles,
              Tile<tile(), Accumulator<T>>::kThreads, stream, params);
     });
@@ -93,19 +92,18 @@ void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor in
     }
   }
   const T* packed = pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
-  CorrelationParams<T> params = correlation_params<T>(
-      plan, make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group()), packed, output);
+  CorrelationParams<T> params =
+      correlation_params<T>(plan, make_source<T>(input, {}, problem.input_size, plan.source), packed, output);
   params.epilogue = epilogue;
-  run_correlation(plan.tile, params, stream);
+  run_correlation(plan, params, stream);
 }
 
 template <typename T>
 void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   const T* packed = pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
-  const Source<T> source =
-      make_source<T>(grad_output, relu_output, problem.output_size(), problem.out_channels_per_group());
-  run_correlation(plan.tile, correlation_params<T>(plan, source, packed, grad_input), stream);
+  const Source<T> source = make_source<T>(grad_output, relu_output, problem.output_size(), plan.source);
+  run_correlation(plan, correlation_params<T>(plan, source, packed, grad_input), stream);
 }
 
 }  // namespace convt3d::simt

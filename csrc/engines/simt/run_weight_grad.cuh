@@ -11,9 +11,9 @@
 namespace convt3d::simt {
 
 template <typename T>
-void run_weight_grad(TileShape shape, const WeightGradParams<T>& params, Stream stream) {
-  with_tile(shape, [&](auto tile) {
-    with_bool(params.grad_output.mask != nullptr, [&](auto masked) {
+void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& params, Stream stream) {
+  with_tile(plan.tile, [&](auto tile) {
+    with_bool(plan.masked, [&](auto masked) {
       launch("weight gradient", convt3d_weight_grad<T, tile(), masked()>, params.tiles,
              Tile<tile(), Accumulator<T>>::kThreads, stream, params);
     });
@@ -39,11 +39,10 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.row_channels = plan.row_channels;
   params.row_padded = plan.row_padded;
   params.n_channels = plan.n_channels;
-  params.grad_output =
-      make_source<T>(grad_output, relu_output, problem.output_size(), problem.out_channels_per_group());
-  params.input = make_source<T>(input, {}, problem.input_size, problem.in_channels_per_group());
+  params.grad_output = make_source<T>(grad_output, relu_output, problem.output_size(), plan.grad_output);
+  params.input = make_source<T>(input, {}, problem.input_size, plan.input);
   params.partial = static_cast<double*>(workspace);
-  run_weight_grad(plan.tile, params, stream);
+  run_weight_grad(plan, params, stream);
 
   const auto& stride = grad_weight.stride;
   const Int3& kernel = problem.kernel_size;

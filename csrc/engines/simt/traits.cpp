@@ -1,6 +1,5 @@
 #include "engines/simt/traits.h"
 
-#include "core/access.h"
 #include "core/integer.h"
 #include "core/trait_values.h"
 
@@ -8,19 +7,16 @@ namespace convt3d {
 namespace {
 
 // What correlations share, whichever tensors they are of.
-void add_correlation(const CorrelationPlan& plan, DataType dtype, const ConstTensor& source, const ConstTensor& mask,
-                     const MutableTensor& destination, Traits& traits) {
+void add_correlation(const CorrelationPlan& plan, DataType dtype, Traits& traits) {
   const bool is_double = dtype == DataType::kFloat64;
-  const int64_t bytes = element_size(dtype);
   int64_t positions = plan.batch;
   for (const AxisMap& axis : plan.axis) positions *= axis_phase(axis, 0).extent;
   traits.push_back({"tile", to_string(plan.tile)});
-  traits.push_back({"masked", yes_no(mask.data != nullptr)});
-  traits.push_back(
-      {"load", has_quads(operand_traits(source), operand_traits(mask), bytes, plan.k_channels) ? "quads" : "elements"});
-  traits.push_back({"store", has_quads(operand_traits(destination), bytes, plan.n_channels) ? "quads"
-                             : destination.stride[1] == 1                                   ? "channels"
-                                                                                            : "positions"});
+  traits.push_back({"masked", yes_no(plan.masked)});
+  traits.push_back({"load", plan.source.quads ? "quads" : "elements"});
+  traits.push_back({"store", plan.destination_quads                 ? "quads"
+                             : plan.destination_channels_contiguous ? "channels"
+                                                                    : "positions"});
   traits.push_back({"phases", one_or_many(plan.phases)});
   traits.push_back({"tiles_m", one_or_many(plan.tiles_m)});
   traits.push_back({"tiles_n", one_or_many(plan.tiles_n)});
@@ -34,38 +30,30 @@ void add_correlation(const CorrelationPlan& plan, DataType dtype, const ConstTen
 
 }  // namespace
 
-Traits simt_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments,
-                   const ConstTensor& input, const MutableTensor& output) {
+Traits simt_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments) {
   Traits traits = engine_traits("simt", "forward", type_name(arguments.dtype, Float32Mode::kIeee));
   traits.push_back({"bias", yes_no(arguments.bias)});
   traits.push_back({"relu", yes_no(arguments.relu)});
   traits.push_back({"empty_phase", yes_no(plan.has_empty_phase)});
-  add_correlation(plan, arguments.dtype, input, {}, output, traits);
+  add_correlation(plan, arguments.dtype, traits);
   add_parameters(problem, traits);
   return traits;
 }
 
-Traits input_grad_traits(const Problem& problem, DataType dtype, const ConstTensor& grad_output,
-                         const ConstTensor& relu_output, const MutableTensor& grad_input) {
+Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, DataType dtype) {
   Traits traits = engine_traits("simt", "input_grad", type_name(dtype, Float32Mode::kIeee));
-  add_correlation(plan_input_grad(problem, dtype), dtype, grad_output, relu_output, grad_input, traits);
+  add_correlation(plan, dtype, traits);
   add_parameters(problem, traits);
   return traits;
 }
 
-Traits weight_grad_traits(const Problem& problem, DataType dtype, const ConstTensor& grad_output,
-                          const ConstTensor& relu_output, const ConstTensor& input) {
-  const WeightGradPlan plan = plan_weight_grad(problem, dtype);
+Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, DataType dtype) {
   const TileExtent tile = tile_extent(plan.tile, dtype == DataType::kFloat64);
-  const int64_t bytes = element_size(dtype);
   Traits traits = engine_traits("simt", "weight_grad", type_name(dtype, Float32Mode::kIeee));
   traits.push_back({"tile", to_string(plan.tile)});
-  traits.push_back({"masked", yes_no(relu_output.data != nullptr)});
-  traits.push_back(
-      {"grad_output", has_quads(operand_traits(grad_output), operand_traits(relu_output), bytes, plan.row_channels)
-                          ? "quads"
-                          : "elements"});
-  traits.push_back({"input", has_quads(operand_traits(input), bytes, plan.n_channels) ? "quads" : "elements"});
+  traits.push_back({"masked", yes_no(plan.masked)});
+  traits.push_back({"grad_output", plan.grad_output.quads ? "quads" : "elements"});
+  traits.push_back({"input", plan.input.quads ? "quads" : "elements"});
   traits.push_back({"splits", one_or_many(plan.splits)});
   traits.push_back({"split_tail", yes_no(plan.positions % plan.split_positions != 0)});
   traits.push_back({"tiles_m", one_or_many(plan.tiles_m)});
@@ -80,18 +68,15 @@ Traits weight_grad_traits(const Problem& problem, DataType dtype, const ConstTen
   return traits;
 }
 
-Traits bias_grad_traits(const std::array<int64_t, 5>& size, DataType dtype, const ConstTensor& grad_output,
-                        const ConstTensor& relu_output) {
-  const BiasGradPlan plan = plan_bias_grad(size, grad_output.stride[1] == 1);
+Traits bias_grad_traits(const Problem& problem, const BiasGradPlan& plan, DataType dtype) {
   Traits traits = engine_traits("simt", "bias_grad", type_name(dtype, Float32Mode::kIeee));
-  traits.push_back({"masked", yes_no(relu_output.data != nullptr)});
+  traits.push_back({"masked", yes_no(plan.masked)});
   traits.push_back({"lanes", plan.channel_lanes == 1 ? "1" : "32"});
-  traits.push_back({"collapsed", yes_no(collapses(operand_traits(grad_output), operand_traits(relu_output),
-                                                  {size[2], size[3], size[4]}))});
+  traits.push_back({"collapsed", yes_no(plan.collapsed)});
   traits.push_back({"channel_blocks", one_or_many(plan.channel_blocks)});
-  traits.push_back({"channel_tail", yes_no(size[1] % plan.channel_lanes != 0)});
+  traits.push_back({"channel_tail", yes_no(problem.out_channels % plan.channel_lanes != 0)});
   traits.push_back({"splits", one_or_many(plan.splits)});
-  traits.push_back({"images", one_or_many(size[0])});
+  traits.push_back({"images", one_or_many(problem.batch)});
   return traits;
 }
 

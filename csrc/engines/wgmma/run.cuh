@@ -72,7 +72,8 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
 
   HaloParams<T> params{};
   params.plan = plan;
-  params.source = make_source<T>(input, {}, problem.input_size, plan.in_channels);
+  params.source = make_source<T>(input, {}, problem.input_size,
+                                 channel_access(operand_traits(input), {}, sizeof(T), plan.in_channels));
   params.weight = pack.packed;
   params.items = static_cast<uint32_t>(plan.items());
   const HaloGrid grid = halo_grid(plan, current_device().traits.multiprocessors);

@@ -16,8 +16,7 @@
 namespace check {
 namespace {
 
-using convt3d::ForwardEngine;
-using convt3d::ForwardPlan;
+using convt3d::OperatorPlan;
 using convt3d::Problem;
 
 constexpr std::size_t kWorkspaceAlignment = 256;
@@ -30,43 +29,43 @@ bool channels_are_contiguous(const Case& item) {
 
 // That plans are for, however many multiprocessors then run them.
 const convt3d::DeviceTraits& device_of(const Case& item) {
-  return convt3d::device_of_capability(item.wgmma ? 9 : 8, 0).traits;
+  const bool hopper = item.wgmma || item.engine == Engine::kHalo;
+  return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
 }
 
-std::shared_ptr<const ForwardPlan> plan_of(const Case& item, const convt3d::MutableTensor& output) {
-  const Problem& problem = item.problem;
-  const int element_bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  auto plan = std::make_shared<ForwardPlan>();
-  switch (item.engine) {
-    case Engine::kAuto:
-      *plan = choose_forward(problem, item.data_type(), item.float32_mode(), output.stride[1] == 1, device_of(item));
-      return plan;
-    case Engine::kSimt:
-      plan->engine = ForwardEngine::kSimt;
-      plan->simt = convt3d::plan_forward(problem, item.data_type());
-      plan->workspace_bytes = plan->simt.packed_weight_elements * element_bytes;
-      return plan;
+convt3d::Engine engine_of(Engine engine) {
+  switch (engine) {
     case Engine::kDepthwise:
-      plan->engine = ForwardEngine::kDepthwise;
-      plan->depthwise = convt3d::plan_depthwise_forward(problem, element_bytes, output.stride[1] == 1, true);
-      if (!plan->depthwise.usable) throw std::invalid_argument("the depthwise engine has no plan for this problem");
-      return plan;
+      return convt3d::Engine::kDepthwise;
     case Engine::kHalo:
-      break;
+      return convt3d::Engine::kWgmma;
+    default:
+      return convt3d::Engine::kSimt;
   }
+}
+
+convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
+  convt3d::PlanQuery query{};
+  query.op = static_cast<convt3d::Operator>(item.op);
+  query.problem = item.problem;
+  query.dtype = item.data_type();
+  query.mode = item.float32_mode();
+  query.operands = operands;
+  query.device = device_of(item);
+  if (item.engine != Engine::kAuto && item.op == Operator::kForward) query.engine = engine_of(item.engine);
+  return query;
+}
+
+OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
+  const convt3d::PlanQuery query = query_of(item, operands);
+  if (item.engine != Engine::kHalo || item.op != Operator::kForward || item.plan < 0) return choose(query);
   const std::vector<convt3d::HaloPlan> plans = candidates(item);
-  if (plans.empty() || item.plan >= static_cast<int>(plans.size())) {
+  if (item.plan >= static_cast<int>(plans.size())) {
     throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
                                 " plans for this problem");
   }
-  std::size_t index = 0;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].cost < plans[index].cost) index = i;
-  }
-  plan->engine = ForwardEngine::kHaloWgmma;
-  plan->halo = plans[item.plan < 0 ? index : static_cast<std::size_t>(item.plan)];
-  plan->workspace_bytes = plan->halo.workspace_bytes();
-  return plan;
+  const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(item.plan)];
+  return {plan, plan.workspace_bytes(), {}};
 }
 
 // What an element may be off: its rounding, and what a sum of so many terms accumulates at random (as in
@@ -187,6 +186,14 @@ class Run {
     return block;
   }
 
+  OperatorPlan planned(const convt3d::ConstTensor& first, const convt3d::ConstTensor& second,
+                       const convt3d::ConstTensor& mask, const convt3d::MutableTensor& result) {
+    OperatorPlan plan =
+        plan_of(item_, {operand_traits(first), operand_traits(second), operand_traits(mask), operand_traits(result)});
+    outcome_.plan = to_string(plan);
+    return plan;
+  }
+
   // Calls the operator, and looks at what it left behind.
   template <typename Call>
   void finish(const Tensor& result, const MemoryBlock& space, bool split, Call&& call) {
@@ -211,15 +218,14 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1}, bias_arrangement());
     const Tensor output = target("output", item_.output_size());
-    const std::shared_ptr<const ForwardPlan> plan = plan_of(item_, output.target());
-    outcome_.plan = to_string(*plan);
-    const bool cores = plan->engine == ForwardEngine::kHaloWgmma;
-    const auto space = workspace(plan->workspace_bytes);
+    const OperatorPlan plan = planned(input.source(), weight.source(), {}, output.target());
+    const bool cores = plan.engine() == convt3d::Engine::kWgmma;
+    const auto space = workspace(plan.workspace_bytes);
     convt3d::Epilogue epilogue;
     if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
     if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::forward(problem_, *plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
+      convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
                        space->begin(), nullptr);
       std::vector<double> x = input.values();
       std::vector<double> w = weight.values();
@@ -236,9 +242,10 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_input", item_.input_size());
-    const auto space = workspace(convt3d::input_grad_workspace_bytes(problem_, item_.data_type()));
+    const OperatorPlan plan = planned(grad.source(), weight.source(), mask_of(outputs), result.target());
+    const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, false, [&] {
-      convt3d::input_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
+      convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
                           result.target(), space->begin(), nullptr);
       expected_ = expected_input_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), weight.values());
     });
@@ -249,9 +256,10 @@ class Run {
     const Tensor input = source("input", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_weight", item_.weight_size());
-    const auto space = workspace(convt3d::weight_grad_workspace_bytes(problem_, item_.data_type()));
+    const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), result.target());
+    const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, false, [&] {
-      convt3d::weight_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
+      convt3d::weight_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
                            result.target(), space->begin(), nullptr);
       expected_ = expected_weight_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), input.values());
     });
@@ -262,10 +270,11 @@ class Run {
     const Tensor grad = source("grad_output", size, *item_.first);
     const Tensor outputs = mask(size);
     const Tensor result = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
-    const auto space = workspace(convt3d::bias_grad_workspace_bytes(size, item_.data_type()));
+    const OperatorPlan plan = planned(grad.source(), {}, mask_of(outputs), {});
+    const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, false, [&] {
-      convt3d::bias_grad(size, item_.data_type(), grad.source(), mask_of(outputs), result.data(), space->begin(),
-                         nullptr);
+      convt3d::bias_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), result.data(),
+                         space->begin(), nullptr);
       expected_ = expected_bias_grad(item_, masked(grad, item_.relu ? &outputs : nullptr));
     });
   }
@@ -293,7 +302,7 @@ std::vector<convt3d::HaloPlan> candidates(const Case& item) {
 
 bool has_depthwise_plan(const Case& item) {
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return plan_depthwise_forward(item.problem, bytes, channels_are_contiguous(item), true).usable;
+  return plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).usable;
 }
 
 Outcome run(const Case& item) { return Run(item)(); }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check/case.h"
-#include "planning/forward_plan.h"
+#include "planning/choose.h"
 
 namespace check {
 
@@ -17,7 +17,7 @@ bool has_depthwise_plan(const Case& item);
 
 struct Outcome {
   std::string failure;  // empty where all is well
-  std::string plan;     // of a forward
+  std::string plan;
 };
 // Throws std::invalid_argument where the case names a plan that the problem does not have.
 Outcome run(const Case& item);

@@ -1,0 +1,250 @@
+"""Plans of calls, as csrc/planning makes them: for any device, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from convt3d._library import LIBRARY_PATH, build_info
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from convt3d._layer import Layer
+
+OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")  # csrc/core/operator.h
+ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
+_DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
+_DEVICE_NUMBERS = 8
+_ABSENT = (0, 0, 0, 0, 0, -1)
+_TEXT_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU that plans are for.
+
+    Attributes:
+        name: in words.
+        traits: of DeviceTraits in csrc/core/device_traits.h.
+        measured: whether the engines' costs were fitted on it; on others they are a model's.
+    """
+
+    name: str
+    traits: tuple[float, ...]
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of a call: its strides, and its address modulo the widest access of any kernel."""
+
+    strides: tuple[int, ...]
+    address: int = 0
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The tensors of a call.
+
+    Attributes:
+        first: the input, or grad_output.
+        second: the weight or, of the weight gradient, the input; None of the bias gradient.
+        mask: of gradients: the output of the forward with ReLU, where there is one.
+        result: what is written.
+    """
+
+    first: Operand
+    second: Operand | None
+    mask: Operand | None
+    result: Operand
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """What csrc/planning/choose.cpp chooses for one call.
+
+    Attributes:
+        engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``.
+        plan: its tile and launch, as text.
+        workspace_bytes: of the scratch memory that a call allocates.
+        expected_ms: estimate of the plan's time on the device.
+        fitted: whether that estimate was fitted to measured times, on an H200.
+    """
+
+    engine: str
+    plan: str
+    workspace_bytes: int
+    expected_ms: float
+    fitted: bool = True
+
+
+class FlatCall(ctypes.Structure):
+    """FlatCall in csrc/planning/flat_call.h."""
+
+    _fields_ = (
+        ("sizes", ctypes.POINTER(ctypes.c_int64)),
+        ("operands", ctypes.POINTER(ctypes.c_int64)),
+        ("device", ctypes.POINTER(ctypes.c_double)),
+        ("op", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("allow_tf32", ctypes.c_int32),
+        ("engine", ctypes.c_int32),
+    )
+
+
+def flat_call(
+    sizes: Sequence[int],
+    operator: str,
+    precision: str,
+    operands: Operands,
+    device: Device,
+    engine: str | None = None,
+) -> FlatCall:
+    """A call as the library takes it; `sizes`: N, C_in, C_out, groups and the triples from the input's size on."""
+    numbers: list[int] = []
+    for operand in (operands.first, operands.second, operands.mask, operands.result):
+        numbers += _ABSENT if operand is None else (*operand.strides, operand.address)
+    return FlatCall(
+        (ctypes.c_int64 * len(sizes))(*sizes),
+        (ctypes.c_int64 * len(numbers))(*numbers),
+        (ctypes.c_double * _DEVICE_NUMBERS)(*device.traits),
+        OPERATORS.index(operator),
+        _DTYPES[precision],
+        precision == "tf32",
+        -1 if engine is None else ENGINES.index(engine),
+    )
+
+
+def operator_plan(
+    layer: Layer, operator: str, precision: str, operands: Operands, device: Device, engine: str | None = None
+) -> OperatorPlan:
+    """The engine and plan of a call.
+
+    Args:
+        layer: the problem.
+        operator: one of `OPERATORS`.
+        precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
+        operands: strides and alignment of its tensors.
+        device: the GPU.
+        engine: the only one of `ENGINES` that is asked; None: the cheapest.
+
+    Raises:
+        RuntimeError: the only engine that is asked has no plan for the call.
+    """
+    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine)
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    length = _library().convt3d_explain(ctypes.byref(call), text, len(text))
+    if length >= len(text):
+        raise AssertionError(f"the plan's text has {length} characters, more than the {len(text)} reserved for it")
+    facts = dict(line.split("=", 1) for line in text.value.decode().splitlines())
+    if "error" in facts:
+        raise RuntimeError(facts["error"])
+    return OperatorPlan(
+        facts["engine"],
+        facts["plan"],
+        int(facts["workspace_bytes"]),
+        float(facts["expected_ms"]),
+        facts["fitted"] == "1",
+    )
+
+
+def layer_plan(
+    layer: Layer,
+    operator: str,
+    precision: str,
+    layout: str,
+    device: Device,
+    *,
+    masked: bool = False,
+    engine: str | None = None,
+) -> OperatorPlan:
+    """The engine and plan of a call on dense tensors of one layout, with a ReLU's output where `masked`."""
+    operands = dense_operands(layer, operator, layout, masked=masked)
+    return operator_plan(layer, operator, precision, operands, device, engine)
+
+
+def forward_plan(layer: Layer, precision: str, layout: str, *, has_wgmma: bool) -> OperatorPlan:
+    """The engine and plan of a forward on dense tensors.
+
+    Args:
+        layer: the problem.
+        precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
+        layout: of input and output, ``"NCDHW"`` or ``"NDHWC"``.
+        has_wgmma: whether the device has compute capability 9.0 and the library its machine code.
+    """
+    return layer_plan(layer, "forward", precision, layout, known_device((9, 0) if has_wgmma else (8, 0)))
+
+
+def sizes_of(layer: Layer) -> tuple[int, ...]:
+    """A problem as the library takes it."""
+    triples = (
+        layer.input_size,
+        layer.kernel_size,
+        layer.stride,
+        layer.padding,
+        layer.output_padding,
+        layer.dilation,
+    )
+    return (
+        layer.batch,
+        layer.in_channels,
+        layer.out_channels,
+        layer.groups,
+        *(size for triple in triples for size in triple),
+    )
+
+
+def dense_operands(layer: Layer, operator: str, layout: str, *, masked: bool = False) -> Operands:
+    """Those of a call whose tensors are all dense in a layout; the weight is contiguous."""
+    input, output = (dense(shape, layout) for shape in (layer.input_shape, layer.output_shape))
+    weight = dense(layer.weight_shape, "NCDHW")
+    mask = output if masked else None
+    if operator == "forward":
+        return Operands(input, weight, None, output)
+    if operator == "input_grad":
+        return Operands(output, weight, mask, input)
+    if operator == "weight_grad":
+        return Operands(output, input, mask, dense(layer.weight_shape, layout))
+    return Operands(output, None, mask, Operand((0, 1, 0, 0, 0)))
+
+
+def dense(shape: Sequence[int], layout: str) -> Operand:
+    """A tensor without gaps, aligned."""
+    order = (0, 2, 3, 4, 1) if layout == "NDHWC" else (0, 1, 2, 3, 4)
+    strides = [0] * 5
+    extent = 1
+    for dim in reversed(order):
+        strides[dim] = extent
+        extent *= shape[dim]
+    return Operand(tuple(strides))
+
+
+def known_device(capability: tuple[int, int]) -> Device:
+    """The GPU of csrc/core/devices.cpp that stands for a compute capability."""
+    numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
+    name = ctypes.create_string_buffer(64)
+    measured = _library().convt3d_known_device(*capability, numbers, name, len(name))
+    return Device(name.value.decode(), tuple(numbers), bool(measured))
+
+
+def cuda_device(device: torch.device) -> Device:
+    """A GPU of this machine, as its driver and csrc/core/devices.cpp describe it."""
+    numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
+    name = torch.cuda.get_device_name(device)
+    if build_info().cuda is None:  # nothing would run: what a build for this GPU would do
+        known = known_device(torch.cuda.get_device_capability(device))
+        return Device(name, known.traits, known.measured and known.name in name)
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()  # the driver's context of this device
+        measured = _library().convt3d_current_device(numbers)
+    if measured < 0:
+        raise RuntimeError(f"convt3d.explain: the driver says nothing about {device}")
+    return Device(name, tuple(numbers), bool(measured))
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(LIBRARY_PATH))

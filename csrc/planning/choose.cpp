@@ -1,0 +1,96 @@
+#include "planning/choose.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/depthwise/cost.h"
+#include "engines/simt/cost.h"
+
+namespace convt3d {
+namespace {
+
+using Offer = std::optional<OperatorPlan>;
+
+Offer simt_offer(const PlanQuery& query) {
+  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
+  constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
+  switch (op) {
+    case Operator::kForward:
+    case Operator::kInputGrad: {
+      const CorrelationPlan plan =
+          op == Operator::kForward ? plan_forward(problem, dtype, operands) : plan_input_grad(problem, dtype, operands);
+      return OperatorPlan{plan, plan.packed_weight_elements * element_size(dtype),
+                          simt_cost(op, problem, plan, dtype, device)};
+    }
+    case Operator::kWeightGrad: {
+      const WeightGradPlan plan = plan_weight_grad(problem, dtype, operands);
+      return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(plan, dtype, device)};
+    }
+    case Operator::kBiasGrad: {
+      const BiasGradPlan plan = plan_bias_grad(problem, operands);
+      return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(problem, plan, dtype, device)};
+    }
+  }
+  return std::nullopt;
+}
+
+Offer depthwise_offer(const PlanQuery& query) {
+  if (query.op != Operator::kForward) return std::nullopt;
+  const auto plan = plan_depthwise_forward(query.problem, query.dtype, query.operands);
+  if (!plan) return std::nullopt;
+  return OperatorPlan{*plan, 0, depthwise_cost(query.problem, query.dtype, query.device)};
+}
+
+Offer wgmma_offer(const PlanQuery& query) {
+  if (query.op != Operator::kForward || query.dtype == DataType::kFloat64) return std::nullopt;
+  const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
+  const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
+  const HaloPlan plan = plan_halo_forward(query.problem, element, query.operands.result.stride[1] == 1, query.device);
+  if (!plan.usable) return std::nullopt;
+  return OperatorPlan{plan, plan.workspace_bytes(), {plan.cost / query.device.clocks_per_ms, true}};
+}
+
+struct OfferingEngine {
+  Engine engine;
+  Offer (*offer)(const PlanQuery&);
+};
+
+// Those that settle others come first.
+constexpr OfferingEngine kEngines[] = {
+    {Engine::kDepthwise, depthwise_offer},
+    {Engine::kWgmma, wgmma_offer},
+    {Engine::kSimt, simt_offer},
+};
+
+// Whether a plan of the first engine is taken whatever one of the other costs. Between the forward's three engines
+// costs do not decide: they were fitted to measured times each, never against one another.
+bool settles(Engine first, Engine other) {
+  return (first == Engine::kDepthwise && (other == Engine::kWgmma || other == Engine::kSimt)) ||
+         (first == Engine::kWgmma && other == Engine::kSimt);
+}
+
+}  // namespace
+
+OperatorPlan choose(const PlanQuery& query) {
+  std::vector<OperatorPlan> offers;
+  for (const auto& [engine, offer] : kEngines) {
+    if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
+    const Engine later = engine;
+    if (std::any_of(offers.begin(), offers.end(),
+                    [&](const OperatorPlan& plan) { return settles(plan.engine(), later); })) {
+      continue;
+    }
+    if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
+  }
+  if (offers.empty()) {
+    throw std::invalid_argument(std::string("convt3d: the engine ") +
+                                engine_name(query.engine.value_or(Engine::kSimt)) + " has no plan for this call");
+  }
+  return *std::min_element(offers.begin(), offers.end(),
+                           [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
+}
+
+}  // namespace convt3d
