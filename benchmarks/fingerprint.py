@@ -73,7 +73,8 @@ def state(record: dict[str, Any], image: str, kernels: Kernels) -> str:
     if kernels.fingerprint(record["engine"], record["pass"], record["precision"]) != record["kernels"]:
         return f"of older kernels ({case})"
     today = engine_of(record, image)
-    if today is not None and (today.name, today.plan) != (record["engine"], record.get("plan")):
+    plan = record.get("plan")
+    if today is not None and (today.name != record["engine"] or plan not in (None, today.plan)):
         return f"of another plan ({case})"
     return "of these kernels and plans"
 

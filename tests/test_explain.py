@@ -107,6 +107,85 @@ def test_float32_follows_pytorchs_switch(allowed: bool, precision: str) -> None:
         assert convt3d.explain(*tensors(torch.float32)).precision == precision
 
 
+GRADIENTS = ("input_grad", "weight_grad", "bias_grad")
+
+
+@pytest.mark.parametrize("operator", GRADIENTS)
+@pytest.mark.parametrize("relu", [False, True])
+def test_gradients_have_a_plan(operator: Any, relu: bool) -> None:
+    explained = convt3d.explain(*tensors(), None, **PARAMETERS, operator=operator, relu=relu)
+    kind = {"input_grad": "correlation", "weight_grad": "weight_grad", "bias_grad": "bias_grad"}[operator]
+    assert (explained.operator, explained.engine) == (operator, "simt")
+    assert explained.plan.split()[0] == kind
+    assert (" masked" in explained.plan) == relu
+    assert explained.workspace_bytes > 0
+    assert str(explained).startswith(f"conv_transpose3d_{operator}: grad_output {explained.output_shape}")
+    forward = convt3d.explain(*tensors(), None, **PARAMETERS)
+    if operator == "bias_grad":
+        outputs = torch.Size(forward.output_shape).numel()
+        assert (explained.bytes, explained.flops) == (2 * outputs, outputs)
+    else:
+        assert (explained.bytes, explained.flops) == (forward.bytes, forward.flops)
+    assert explained.expected_ms >= explained.limit_ms > 0
+
+
+def test_strides_of_the_outputs_gradient_count() -> None:
+    input, weight = (tensor.to(memory_format=torch.channels_last_3d) for tensor in tensors())
+    shape = convt3d.explain(input, weight, **PARAMETERS).output_shape
+    dense = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad")
+    expanded = torch.empty((), dtype=torch.float16, device="meta").expand(shape)
+    other = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad", grad_output=expanded)
+    assert " load=quads,quads" in dense.plan
+    assert " load=elements,quads" in other.plan
+    contiguous = torch.empty(shape, dtype=torch.float16, device="meta")
+    bias = [
+        convt3d.explain(input, weight, **PARAMETERS, operator="bias_grad", grad_output=g).plan
+        for g in (None, contiguous)
+    ]
+    assert ["lanes=32" in plan for plan in bias] == [True, False]
+
+
+def test_alignment_counts() -> None:
+    input = torch.empty(2, 8, 3, 4, 9, dtype=torch.float16, device="meta")[..., :8]
+    weight = torch.empty(8, 1, 1, 2, 2, dtype=torch.float16, device="meta")
+    aligned = torch.empty(2, 8, 3, 4, 8, dtype=torch.float16, device="meta")
+    plans = [convt3d.explain(x, weight, stride=(1, 2, 2), groups=8).plan for x in (aligned, input, input[..., 1:])]
+    assert ["load=vectors" in plan for plan in plans] == [True, False, False]
+    shifted = torch.zeros(aligned.numel() + 1, dtype=torch.float16)[1:].view(aligned.shape)  # on the CPU
+    plan = convt3d.explain(shifted, weight.new_empty(weight.shape, device="cpu"), stride=(1, 2, 2), groups=8).plan
+    assert "load=elements" in plan
+
+
+def test_times_of_other_gpus_are_said_to_be_a_models() -> None:
+    assert "by a model" not in str(convt3d.explain(*tensors(), **PARAMETERS))
+    other = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 6))
+    assert not other.measured
+    assert ", by a model: not measured on this GPU" in str(other)
+
+
+def test_slower_gpus_are_expected_to_take_longer() -> None:
+    input, weight = torch.empty(4, 64, 16, 64, 64, device="meta"), torch.empty(64, 32, 2, 2, 2, device="meta")
+    h200, a100, rtx_3090 = (
+        convt3d.explain(input, weight, stride=2, device_capability=capability).expected_ms
+        for capability in [(9, 0), (8, 0), (8, 6)]
+    )
+    assert h200 < a100 < rtx_3090
+
+
+@pytest.mark.parametrize("operator", ["backward", "", None, 1])
+def test_unknown_operator_is_refused(operator: Any) -> None:
+    message = "operator must be one of forward, input_grad, weight_grad, bias_grad, got " + re.escape(repr(operator))
+    with pytest.raises(RuntimeError, match=message):
+        convt3d.explain(*tensors(), operator=operator)
+
+
+def test_gradient_of_another_shape_is_refused_as_by_the_call() -> None:
+    with pytest.raises(RuntimeError, match="grad_output"):
+        convt3d.explain(*tensors(), operator="input_grad", grad_output=torch.empty(3, 5, 4, 5, 6, device="meta"))
+    with pytest.raises(RuntimeError, match="grad_output goes with the operator of a gradient"):
+        convt3d.explain(*tensors(), grad_output=torch.empty(3, 5, 4, 5, 6, device="meta"))
+
+
 def test_layout_is_the_results() -> None:
     input, weight = tensors()
     assert convt3d.explain(input, weight).layout == "NCDHW"

@@ -179,6 +179,44 @@ def test_given_capability() -> None:
     assert call.explanation.engine == "simt"
 
 
+def test_backward_is_what_explain_shows_for_its_gradients() -> None:
+    model, (x, skip) = Decoder(), inputs()
+    up, same, *_ = explained(model, (x, skip)).calls
+    gradients = ("input_grad", "weight_grad", "bias_grad")
+    assert up.backward == tuple(
+        convt3d.explain(x, model.up[0].weight, model.up[0].bias, stride=2, operator=operator) for operator in gradients
+    )
+    assert [one.operator for one in same.backward] == ["input_grad", "weight_grad"]  # it has no bias
+    convt3d.convert(model)
+    fused, *_ = explained(model, (x, skip)).calls
+    assert fused.relu
+    assert all(" masked" in one.plan for one in fused.backward)
+    assert fused.backward_ms == pytest.approx(sum(one.expected_ms for one in fused.backward))
+
+
+def test_another_gpu_s_times_are_said_to_be_a_model_s() -> None:
+    model, x = nn.ConvTranspose3d(64, 64, 3, bias=False), torch.randn(1, 64, 4, 4, 4)
+    said = "expected by a model, not measured on this GPU: forward (simt), input_grad (simt), weight_grad (simt)"
+    assert said in str(explained(model, x, device_capability=(8, 0))).splitlines()
+    assert "by a model" not in str(explained(model, x))
+
+
+def test_misaligned_operands_are_planned_as_they_run() -> None:
+    class Shifted(nn.ConvTranspose3d):
+        def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+            memory = input.new_zeros(input.numel() + 1)
+            shifted = memory.as_strided(input.shape, input.stride(), 1).copy_(input)
+            return super().forward(shifted, output_size)
+
+    model, x = Shifted(8, 8, 3, groups=8), torch.randn(2, 8, 4, 4, 8).to(memory_format=torch.channels_last_3d)
+    (call,) = explained(model, x).calls
+    (aligned,) = explained(nn.ConvTranspose3d(8, 8, 3, groups=8), x).calls
+    assert call.explanation is not None
+    assert aligned.explanation is not None
+    assert "channels width=any " in call.explanation.plan
+    assert "channels width=stride1_kernel3 " in aligned.explanation.plan
+
+
 def test_unsupported_dtype_is_said() -> None:
     class Whole(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -281,6 +319,7 @@ def test_table() -> None:
         assert cells[0] == call.name
         for value in ("x".join(map(str, call.explanation.output_shape)), call.explanation.engine, "fp32", "NCDHW"):
             assert value in cells
+        assert cells[-2:] == [f"{sum(one.expected_ms for one in call.backward):.3g}", "simt"]
     explanations = [call.explanation for call in result.calls if call.explanation]
     assert lines[5].split() == [
         "sum",
@@ -290,9 +329,11 @@ def test_table() -> None:
         f"{sum(one.expected_ms for one in explanations):.3g}",
         "-",
         "-",
+        f"{sum(one.expected_ms for call in result.calls for one in call.backward):.3g}",
     ]
     assert lines[6:] == [
         "device: NVIDIA H200 (assumed)",
+        "expected by a model, not measured on this GPU: bias_grad (simt)",
         *(f"{name}: not measured: it is on the device cpu" for name in ("up.0", "same", "last")),
     ]
     assert str(explained(Decoder(), inputs())).endswith("4 of 4 calls computed by torch; see convt3d.convert")
@@ -302,10 +343,10 @@ def test_sums_are_of_all_calls_or_not_shown() -> None:
     (call,) = explained(nn.ConvTranspose3d(2, 2, 2), torch.randn(1, 2, 3, 3, 3)).calls
     measured = dataclasses.replace(call, convt3d_ms=0.25, cudnn_ms=1.5)
     both = str(convt3d.ModelExplanation((measured, measured))).splitlines()
-    assert both[1].split()[-2:] == ["0.25", "1.5"]
-    assert both[3].split()[-2:] == ["0.5", "3"]
+    assert both[1].split()[-4:-2] == ["0.25", "1.5"]
+    assert both[3].split()[-3:-1] == ["0.5", "3"]
     partly = str(convt3d.ModelExplanation((measured, dataclasses.replace(measured, cudnn_ms=None)))).splitlines()
-    assert partly[3].split()[-2:] == ["0.5", "-"]
+    assert partly[3].split()[-3:-1] == ["0.5", "-"]
 
 
 class Stopwatch:

@@ -36,7 +36,7 @@ CHOICE = ["csrc/planning/choose.cpp", "csrc/planning/operator_plan.cpp", "csrc/p
     ("test", "sources"),
     [
         ("plan_test", PLANS),
-        ("plan_cache_test", [*PLANS, *CHOICE]),
+        ("choose_test", [*PLANS, *CHOICE]),
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
     layer = Layer("", 2, 24, 24, (5, 6, 17), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), groups=24)
     plan = forward_plan(layer, precision, layout, has_wgmma=True)
     assert plan.engine == "depthwise"
-    assert plan.plan.startswith(f"{'rows' if layout == 'NCDHW' else 'channels'} usable=1 width=stride2_kernel3 paired ")
+    assert plan.plan.startswith(f"{'rows' if layout == 'NCDHW' else 'channels'} width=stride2_kernel3 paired ")
     assert plan.workspace_bytes == 0
     moved = layer.bytes(precision) / 4.25e12  # at the speed of a copy
     assert moved < plan.expected_ms * 1e-3 < 1.5 * moved

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import contextlib
+import math
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
-from convt3d._layer import ELEMENT_BYTES, Layer
-from convt3d._library import LIBRARY_PATH, build_info
+from convt3d._explain.plan import (
+    OPERATORS,
+    Device,
+    Operand,
+    Operands,
+    OperatorPlan,
+    cuda_device,
+    known_device,
+    operator_plan,
+)
+from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, Layer
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
 from convt3d.functional import Ints, _ints, _triple
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
+_ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
 _MINIMUM_CAPABILITY = (8, 0)
 _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
-
-
-@dataclass(frozen=True)
-class ForwardPlan:
-    """What csrc/planning/forward_plan.cpp chooses for one problem.
-
-    Attributes:
-        engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``.
-        plan: its tile and launch, as text.
-        workspace_bytes: of the scratch memory that a call allocates.
-        expected_ms: estimate of the plan's time on an H200.
-    """
-
-    engine: str
-    plan: str
-    workspace_bytes: int
-    expected_ms: float
 
 
 @dataclass(frozen=True)
@@ -49,16 +40,19 @@ class Explanation:
         weight_shape: (C_in, C_out/groups, kD, kH, kW).
         output_shape: (N, C_out, D', H', W').
         precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
-        layout: of the output, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
+        layout: of what is written, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
         device: the GPU that the engine is chosen for.
         engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"depthwise"`` (limited by memory) or
             ``"simt"``; ``"none"`` for an empty batch.
         plan: the engine's tile and launch, as text.
-        workspace_bytes: scratch memory that the call allocates (the repacked weight).
-        bytes: of input, weight and output, once each.
-        flops: two for each multiply-add whose output position is in range.
-        limit_ms: time at best: `bytes` at the speed of a copy, or `flops` at the precision's peak.
-        expected_ms: estimate of the kernel's time, from the plan's cost; it ranks plans better than it tells the time.
+        workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).
+        bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's.
+        flops: two for each multiply-add whose output position is in range; of the bias gradient one for each output.
+        limit_ms: time at best on an H200: `bytes` at the speed of a copy, or `flops` at the precision's peak.
+        expected_ms: estimate of the kernels' time on the device, from the plan's cost; it ranks plans better than it
+            tells the time.
+        operator: ``"forward"``, ``"input_grad"``, ``"weight_grad"`` or ``"bias_grad"``.
+        measured: whether such times were measured on that GPU; else `expected_ms` is a model's alone.
     """
 
     input_shape: tuple[int, ...]
@@ -74,63 +68,33 @@ class Explanation:
     flops: int
     limit_ms: float
     expected_ms: float
+    operator: str = "forward"
+    measured: bool = True
 
     def __str__(self) -> str:
         per_byte = self.flops / self.bytes if self.bytes else 0.0
         fraction = f" ({self.limit_ms / self.expected_ms:.0%} of the limit)" if self.expected_ms else ""
-        shapes = f"input {self.input_shape}, weight {self.weight_shape} -> output {self.output_shape}"
+        model = "" if self.measured else ", by a model: not measured on this GPU"
+        name = "conv_transpose3d" + ("" if self.operator == "forward" else f"_{self.operator}")
+        input, weight, output = self.input_shape, self.weight_shape, self.output_shape
+        shapes = {
+            "forward": f"input {input}, weight {weight} -> output {output}",
+            "input_grad": f"grad_output {output}, weight {weight} -> grad_input {input}",
+            "weight_grad": f"grad_output {output}, input {input} -> grad_weight {weight}",
+            "bias_grad": f"grad_output {output} -> grad_bias {output[1:2]}",
+        }
         return "\n".join(
             [
-                f"conv_transpose3d: {shapes}, {self.precision}, {self.layout}",
+                f"{name}: {shapes[self.operator]}, {self.precision}, {self.layout}",
                 f"  device     {self.device}",
                 f"  engine     {self.engine}",
                 f"  plan       {self.plan}",
                 f"  work       {self.flops / 1e9:.4g} GFLOP, {self.bytes / 1e6:.4g} MB, {per_byte:.3g} FLOP/byte",
                 f"  limit      {self.limit_ms:.4g} ms",
-                f"  expected   {self.expected_ms:.4g} ms{fraction}",
+                f"  expected   {self.expected_ms:.4g} ms{fraction}{model}",
                 f"  workspace  {self.workspace_bytes / 1e6:.4g} MB",
             ]
         )
-
-
-def forward_plan(layer: Layer, precision: str, layout: str, *, has_wgmma: bool) -> ForwardPlan:
-    """The engine and plan of a forward.
-
-    Args:
-        layer: the problem.
-        precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
-        layout: of the output, ``"NCDHW"`` or ``"NDHWC"``.
-        has_wgmma: whether the device has compute capability 9.0 and the library its machine code.
-    """
-    triples = (
-        layer.input_size,
-        layer.kernel_size,
-        layer.stride,
-        layer.padding,
-        layer.output_padding,
-        layer.dilation,
-    )
-    flat = [
-        layer.batch,
-        layer.in_channels,
-        layer.out_channels,
-        layer.groups,
-        *(size for triple in triples for size in triple),
-    ]
-    sizes = (ctypes.c_int64 * len(flat))(*flat)
-    text = ctypes.create_string_buffer(4096)
-    length = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_explain_forward(
-        sizes, ELEMENT_BYTES[precision], precision == "tf32", layout == "NDHWC", has_wgmma, text, len(text)
-    )
-    if length >= len(text):
-        raise AssertionError(f"the plan's text has {length} characters, more than the {len(text)} reserved for it")
-    facts = dict(line.split("=", 1) for line in text.value.decode().splitlines())
-    return ForwardPlan(facts["engine"], facts["plan"], int(facts["workspace_bytes"]), float(facts["expected_ms"]))
-
-
-def has_wgmma(device: torch.device) -> bool:
-    """Whether the engine for Hopper's matrix units can run on a CUDA device, with this build."""
-    return torch.cuda.get_device_capability(device) == _HOPPER and "sm_90a" in build_info().architectures
 
 
 def explain_call(
@@ -144,17 +108,26 @@ def explain_call(
     dilation: Ints = 1,
     *,
     device_capability: tuple[int, int] | None = None,
+    operator: str = "forward",
+    relu: bool = False,
+    grad_output: Tensor | None = None,
     device: torch.device | None = None,
     precision: str | None = None,
 ) -> Explanation:
     """What :func:`convt3d.explain` says about a call; `device` and `precision`: those of a call recorded earlier."""
+    if operator not in OPERATORS:
+        raise RuntimeError(f"convt3d.explain: operator must be one of {', '.join(OPERATORS)}, got {operator!r}")
+    if grad_output is not None and operator == "forward":
+        raise RuntimeError("convt3d.explain: grad_output goes with the operator of a gradient, got operator='forward'")
     stride, padding = _ints("stride", stride), _ints("padding", padding)
     output_padding, dilation = _ints("output_padding", output_padding), _ints("dilation", dilation)
-    batched = input.unsqueeze(0) if input.dim() == 4 else input
-    tensors = [None if tensor is None else without_data(tensor) for tensor in (batched, weight, bias)]
-    output = ops.conv_transpose3d(*tensors, stride, padding, output_padding, groups, dilation)  # also checks them all
+    parameters = (stride, padding, output_padding, groups, dilation)
+    batched = without_data(input.unsqueeze(0) if input.dim() == 4 else input)
+    filters = without_data(weight)
+    added = None if bias is None else without_data(bias)
+    output = ops.conv_transpose3d(batched, filters, added, *parameters)  # also checks them all
     depth, height, width = batched.shape[2:]
-    k_depth, k_height, k_width = weight.shape[2:]
+    k_depth, k_height, k_width = filters.shape[2:]
     layer = Layer(
         "",
         batch=batched.shape[0],
@@ -170,31 +143,91 @@ def explain_call(
         bias=bias is not None,
     )
     precision = precision or precision_of(input.dtype)
-    layout = "NDHWC" if result_memory_format(batched, weight) == torch.channels_last_3d else "NCDHW"
-    device_name, wgmma = _device(device or input.device, device_capability)
-    plan = ForwardPlan("none", "an empty batch: nothing runs", 0, 0.0)
+    if operator == "forward":
+        layout = _layout(batched, filters)
+        operands = Operands(_operand(batched), _operand(filters), None, _operand(output))
+    else:
+        gradient = output if grad_output is None else without_data(grad_output)
+        gradient = gradient.unsqueeze(0) if gradient.dim() == 4 else gradient
+        layout, operands = _gradient(operator, batched, filters, gradient, output if relu else None, parameters)
+    gpu = _device(device or input.device, device_capability)
+    plan = OperatorPlan("none", "an empty batch: nothing runs", 0, 0.0)
     if layer.batch > 0:
-        plan = forward_plan(layer, precision, layout, has_wgmma=wgmma)
+        plan = operator_plan(layer, operator, precision, operands, gpu)
+    bytes, flops, limit_ms = _work(layer, operator, precision)
+    least_ms = limit_ms if gpu.measured else bytes / gpu.bytes_per_ms
     return Explanation(
         input_shape=layer.input_shape,
         weight_shape=layer.weight_shape,
         output_shape=layer.output_shape,
         precision=precision,
         layout=layout,
-        device=device_name,
+        device=gpu.name,
         engine=plan.engine,
         plan=plan.plan,
         workspace_bytes=plan.workspace_bytes,
-        bytes=layer.bytes(precision),
-        flops=2 * layer.multiply_adds,
-        limit_ms=layer.limit_ms(precision),
-        expected_ms=max(plan.expected_ms, layer.limit_ms(precision)) if layer.batch else 0.0,
+        bytes=bytes,
+        flops=flops,
+        limit_ms=limit_ms,
+        expected_ms=max(plan.expected_ms, least_ms) if layer.batch else 0.0,
+        operator=operator,
+        measured=gpu.measured and plan.fitted,
     )
 
 
+def _gradient(
+    operator: str,
+    input: Tensor,
+    weight: Tensor,
+    grad_output: Tensor,
+    mask: Tensor | None,
+    parameters: tuple[object, ...],
+) -> tuple[str, Operands]:
+    """The layout of a gradient, and its tensors; these are checked as by the call."""
+    first, relu_output = _operand(grad_output), None if mask is None else _operand(mask)
+    if operator == "input_grad":
+        result = ops.conv_transpose3d_input_grad(grad_output, weight, mask, *parameters)
+        return _layout(grad_output, weight), Operands(first, _operand(weight), relu_output, _operand(result))
+    if operator == "weight_grad":
+        result = ops.conv_transpose3d_weight_grad(grad_output, input, weight.shape[2:], mask, *parameters)
+        return _layout(grad_output, input), Operands(first, _operand(input), relu_output, _operand(result))
+    ops.conv_transpose3d_bias_grad(grad_output, mask)
+    return _layout(grad_output, grad_output), Operands(first, None, relu_output, Operand((0, 1, 0, 0, 0)))
+
+
+def _work(layer: Layer, operator: str, precision: str) -> tuple[int, int, float]:
+    """Bytes, flops and the time at best in milliseconds."""
+    if operator != "bias_grad":
+        return layer.bytes(precision), 2 * layer.multiply_adds, layer.limit_ms(precision)
+    outputs = math.prod(layer.output_shape)
+    bytes = outputs * ELEMENT_BYTES[precision]
+    return bytes, outputs, 1e3 * bytes / COPY_BYTES_PER_SECOND
+
+
+def _layout(first: Tensor, second: Tensor) -> str:
+    return "NDHWC" if result_memory_format(first, second) == torch.channels_last_3d else "NCDHW"
+
+
+def _operand(tensor: Tensor) -> Operand:
+    """Of a meta tensor."""
+    return Operand(tensor.stride(), int(tensor.storage_offset()) * tensor.element_size() % _ALIGNMENT)
+
+
 def without_data(tensor: Tensor) -> Tensor:
-    """A meta tensor with the same shape, strides and dtype."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    """A meta tensor with the same shape, strides, alignment and dtype."""
+    offset = _misalignment(tensor)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = torch.empty(offset + max(extent, 0), dtype=tensor.dtype, device="meta")
+    return memory.as_strided(tensor.shape, tensor.stride(), offset)
+
+
+def _misalignment(tensor: Tensor) -> int:
+    """Elements from the last aligned address to a tensor's first element."""
+    bytes = tensor.storage_offset() * tensor.element_size()
+    if tensor.device.type != "meta":
+        with contextlib.suppress(RuntimeError):  # tensors of transforms and traces have no memory
+            bytes = tensor.data_ptr()
+    return bytes % _ALIGNMENT // tensor.element_size()
 
 
 def precision_of(dtype: torch.dtype) -> str:
@@ -217,12 +250,13 @@ def check_capability(capability: tuple[int, int], name: str = "device_capability
         )
 
 
-def _device(device: torch.device, capability: tuple[int, int] | None) -> tuple[str, bool]:
-    """The GPU in words, and whether it runs the engine for Hopper's matrix units."""
+def _device(device: torch.device, capability: tuple[int, int] | None) -> Device:
+    """The GPU that a call is explained for."""
     if capability is not None:
         check_capability(capability)
-        return f"compute capability {capability[0]}.{capability[1]} (given)", tuple(capability) == _HOPPER
+        name = f"compute capability {capability[0]}.{capability[1]} (given)"
+        return replace(known_device((capability[0], capability[1])), name=name)
     if device.type == "cuda":
         check_capability(torch.cuda.get_device_capability(device), f"the compute capability of {device}")
-        return torch.cuda.get_device_name(device), has_wgmma(device)
-    return _ASSUMED_DEVICE, True
+        return cuda_device(device)
+    return replace(known_device(_HOPPER), name=_ASSUMED_DEVICE)

@@ -46,7 +46,7 @@ class Measurements:
         """Milliseconds of convt3d and of PyTorch, None with a reason where there is none."""
         if reason := _why_not(call, on_host=self._on_host):
             return None, None, f"not measured: {reason}"
-        layouts = tuple((t.shape, t.stride(), t.dtype) for t in _tensors(call) if t is not None)
+        layouts = tuple((t.shape, t.stride(), t.storage_offset(), t.dtype) for t in _tensors(call) if t is not None)
         key = (call.relu, layouts, str(call.parameters), call.device)
         if key not in self._known:
             self._known[key] = self._measured(call)
@@ -121,9 +121,10 @@ def _tensors(call: RecordedCall) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def _random(like: Tensor, device: torch.device) -> Tensor:
-    """Random values in the shape and strides of a meta tensor, which may overlap."""
+    """Random values in the shape, strides and alignment of a meta tensor, which may overlap."""
+    offset = int(like.storage_offset())
     extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
-    return torch.randn(extent, dtype=like.dtype, device=device).as_strided(like.shape, like.stride())
+    return torch.randn(offset + extent, dtype=like.dtype, device=device).as_strided(like.shape, like.stride(), offset)
 
 
 def _convt3d(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from convt3d._explain.call import DTYPES, Explanation, check_capability, explain_call
 from convt3d._explain.measuring import Measurements
+from convt3d._explain.plan import OPERATORS
 from convt3d._explain.recording import RecordedCall, record
 from convt3d._explain.report import ExplainedCall, ModelExplanation
 
@@ -41,6 +42,7 @@ def _explained(
     call: RecordedCall, device_capability: tuple[int, int] | None, measurements: Measurements | None
 ) -> ExplainedCall:
     explanation: Explanation | None = None
+    backward: tuple[Explanation, ...] = ()
     convt3d_ms = cudnn_ms = None
     if call.precision is None:
         dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
@@ -56,6 +58,21 @@ def _explained(
                 device=call.device,
                 precision=call.precision,
             )
+            backward = tuple(
+                explain_call(
+                    call.input,
+                    call.weight,
+                    call.bias,
+                    *call.parameters,
+                    device_capability=device_capability,
+                    operator=operator,
+                    relu=call.relu,
+                    device=call.device,
+                    precision=call.precision,
+                )
+                for operator in OPERATORS[1:]
+                if operator != "bias_grad" or call.bias is not None
+            )
             note = ""
         except RuntimeError as error:  # PyTorch accepted these arguments, and convt3d does not
             note = str(error).partition("\n")[0]
@@ -69,6 +86,7 @@ def _explained(
         input_shape=tuple(call.input.shape),
         weight_shape=tuple(call.weight.shape),
         explanation=explanation,
+        backward=backward,
         convt3d_ms=convt3d_ms,
         cudnn_ms=cudnn_ms,
         note=note,

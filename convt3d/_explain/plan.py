@@ -37,6 +37,11 @@ class Device:
     traits: tuple[float, ...]
     measured: bool
 
+    @property
+    def bytes_per_ms(self) -> float:
+        """Of its memory, at its peak."""
+        return self.traits[5]
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -244,6 +249,11 @@ def cuda_device(device: torch.device) -> Device:
     if measured < 0:
         raise RuntimeError(f"convt3d.explain: the driver says nothing about {device}")
     return Device(name, tuple(numbers), bool(measured))
+
+
+def has_wgmma(device: torch.device) -> bool:
+    """Whether the engine for Hopper's matrix units can run on a CUDA device, with this build."""
+    return torch.cuda.get_device_capability(device) == (9, 0) and "sm_90a" in build_info().architectures
 
 
 def _library() -> ctypes.CDLL:

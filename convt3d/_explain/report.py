@@ -26,6 +26,7 @@ class ExplainedCall:
         convt3d_ms: measured time of convt3d, None where it was not measured.
         cudnn_ms: measured time of cuDNN's transposed convolution, and of a ReLU where the call includes one.
         note: why there is no explanation, or no time where times were wanted; else empty.
+        backward: of the gradients that a training step would compute: of input, weight and, where there is one, bias.
     """
 
     name: str
@@ -37,6 +38,12 @@ class ExplainedCall:
     convt3d_ms: float | None = None
     cudnn_ms: float | None = None
     note: str = ""
+    backward: tuple[Explanation, ...] = ()
+
+    @property
+    def backward_ms(self) -> float | None:
+        """Expected time of all gradients together; None where convt3d cannot."""
+        return sum(one.expected_ms for one in self.backward) if self.backward else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,8 @@ class ModelExplanation:
             return "the model called no transposed 3D convolution"
         header = ("layer", "computed by", "input", "weight", "output", "precision", "layout", "engine", "tile")
         numbers = ("MB", "GFLOP", "limit ms", "expected ms", "convt3d ms", "cuDNN ms")
-        rows = [(*header, *numbers), *(_row(call) for call in self.calls)]
+        backward = ("backward ms", "by")
+        rows = [(*header, *numbers, *backward), *(_row(call) for call in self.calls)]
         explained = [call.explanation for call in self.calls if call.explanation is not None]
         sums = (
             _sum([one.bytes / 1e6 for one in explained]),
@@ -63,10 +71,19 @@ class ModelExplanation:
             _sum([one.expected_ms for one in explained]),
             _sum([call.convt3d_ms for call in self.calls]),
             _sum([call.cudnn_ms for call in self.calls]),
+            _sum([call.backward_ms for call in self.calls if call.explanation is not None]),
         )
-        rows.append(("sum", *("" for _ in header[1:]), *map(_number, sums)))
+        rows.append(("sum", *("" for _ in header[1:]), *map(_number, sums), ""))
         lines = _aligned(rows, left=len(header))
         lines += [f"device: {device}" for device in dict.fromkeys(one.device for one in explained)]
+        of_a_model = [
+            f"{one.operator} ({one.engine})"
+            for call in self.calls
+            for one in (call.explanation, *call.backward)
+            if one is not None and not one.measured
+        ]
+        if of_a_model:
+            lines.append(f"expected by a model, not measured on this GPU: {', '.join(dict.fromkeys(of_a_model))}")
         lines += [f"{_shown(call.name)}: {call.note}" for call in dict.fromkeys(self.calls) if call.note]
         if unconverted := sum(call.computed_by == "torch" for call in self.calls):
             lines.append(f"{unconverted} of {len(self.calls)} calls computed by torch; see convt3d.convert")
@@ -78,7 +95,7 @@ def _row(call: ExplainedCall) -> tuple[str, ...]:
     by = call.computed_by + (" + ReLU" if call.relu else "")
     start = (_shown(call.name), by, _shape(call.input_shape), _shape(call.weight_shape))
     if explained is None:
-        return (*start, *("-" for _ in range(11)))
+        return (*start, *("-" for _ in range(13)))
     return (
         *start,
         _shape(explained.output_shape),
@@ -92,6 +109,8 @@ def _row(call: ExplainedCall) -> tuple[str, ...]:
         _number(explained.expected_ms),
         _number(call.convt3d_ms),
         _number(call.cudnn_ms),
+        _number(call.backward_ms),
+        " + ".join(dict.fromkeys(one.engine for one in call.backward)),
     )
 
 

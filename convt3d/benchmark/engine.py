@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._explain import forward_plan, has_wgmma
+from convt3d._explain import has_wgmma, layer_plan
+from convt3d._explain.plan import known_device
 
 from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
 
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine and, where it has one, its plan.
+    """An engine and its plan.
 
     Attributes:
-        name: as :class:`convt3d._explain.ForwardPlan` has it.
-        plan: a hash of the plan in words, without its cost.
+        name: as :class:`convt3d._explain.OperatorPlan` has it.
+        plan: a hash of the plan in words, without its cost and without how operands are read and written.
     """
 
     name: str
-    plan: str | None
+    plan: str
+
+
+_OPERATORS = {"forward": "forward", "backward_input": "input_grad", "backward_weight": "weight_grad"}
 
 
 def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool | None = None) -> Engine:
@@ -44,12 +48,11 @@ def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool
         layout: of the output.
         wgmma: whether the device has Hopper's instructions; None: as the current one has.
     """
-    if pass_ != "forward":
-        return Engine("simt", None)
     if wgmma is None:
         wgmma = torch.cuda.is_available() and has_wgmma(torch.device("cuda", torch.cuda.current_device()))
-    found = forward_plan(layer, precision, layout, has_wgmma=wgmma)
-    words = re.sub(r" clocks=\S+", "", found.plan)
+    device = known_device((9, 0) if wgmma else (8, 0))
+    found = layer_plan(layer, _OPERATORS[pass_], precision, layout, device)
+    words = re.sub(r" (clocks|load|store)=\S+", "", found.plan)
     return Engine(found.engine, hashlib.sha256(words.encode()).hexdigest()[:12])
 
 

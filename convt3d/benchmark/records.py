@@ -25,7 +25,7 @@ Record = TypedDict(
         "cudnn_error": float | None,  # cuDNN's, in the layout of the record; None where cuDNN is absent
         "engine": str,
         "kernels": str | None,  # fingerprint of the machine code, see fingerprint.py; None where it was not read
-        "plan": str | None,  # hash of the plan in words; None for passes without one
+        "plan": str | None,  # hash of the plan in words; None where it was not read
     },
 )
 

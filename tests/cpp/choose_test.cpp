@@ -1,8 +1,11 @@
 // The choice of plans and their cache, without torch or a GPU; run by tests/test_plan.py.
 #include <cstdio>
 #include <functional>
+#include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "core/devices.h"
@@ -130,9 +133,103 @@ void test_threads() {
   for (const int count : wrong) expect(count == 0, "threads get the plans they asked for");
 }
 
+// A forward that every engine could compute: of groups with four products, strides 2.
+PlanQuery query_of_few_channels() {
+  PlanQuery query = some_query();
+  query.problem.in_channels = query.problem.out_channels = 8;
+  query.problem.groups = 4;
+  query.problem.dilation = {1, 1, 1};
+  return query;
+}
+
+Engine engine_of(PlanQuery query, std::initializer_list<Engine> compiled) {
+  query.device.engines = 0;
+  for (const Engine engine : compiled) query.device.engines |= engine_bit(engine);
+  return choose(query).engine();
+}
+
+void test_order_of_the_forwards_engines() {
+  const PlanQuery query = query_of_few_channels();
+  expect(engine_of(query, {Engine::kSimt, Engine::kWgmma, Engine::kDepthwise}) == Engine::kDepthwise,
+         "few channels go to the depthwise engine");
+  expect(engine_of(query, {Engine::kSimt, Engine::kWgmma}) == Engine::kWgmma, "the tensor cores are next");
+  expect(engine_of(query, {Engine::kSimt}) == Engine::kSimt, "an engine that is not compiled is not chosen");
+  PlanQuery gradient = query;
+  gradient.op = Operator::kInputGrad;
+  expect(choose(gradient).engine() == Engine::kSimt, "gradients are the general engine's");
+}
+
+void test_an_engine_that_is_asked_alone() {
+  PlanQuery query = query_of_few_channels();
+  for (const Engine engine : {Engine::kSimt, Engine::kWgmma, Engine::kDepthwise}) {
+    query.engine = engine;
+    const OperatorPlan plan = choose(query);
+    expect(plan.engine() == engine && plan.cost.ms > 0, "the engine that is asked computes it");
+  }
+  query.op = Operator::kWeightGrad;
+  try {
+    choose(query);
+    expect(false, "an engine without a plan is an error");
+  } catch (const std::invalid_argument& error) {
+    expect(std::string(error.what()) == "convt3d: the engine depthwise has no plan for this call",
+           "the error names the engine");
+  }
+}
+
+// The numbers of a plan that devices decide.
+void test_plans_are_for_their_device() {
+  PlanQuery query = some_query();
+  query.problem.batch = 16;
+  const OperatorPlan whole = choose(query);
+  query.device.multiprocessors /= 4;
+  expect(choose(query).cost.ms > whole.cost.ms, "fewer multiprocessors take longer");
+  query = some_query();
+  query.device.shared_bytes = 120 * 1024;
+  const OperatorPlan small = choose(query);
+  const auto* const halo = std::get_if<HaloPlan>(&small.plan);
+  expect(halo != nullptr && halo->memory.bytes <= 120 * 1024, "shared memory is the device's");
+  for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
+    query = some_query();
+    query.problem.batch = 1024;
+    query.op = op;
+    query.engine = Engine::kSimt;
+    const double ms = choose(query).cost.ms;
+    query.device.clocks_per_ms /= 2;
+    query.device.bytes_per_ms /= 2;
+    const double slower = choose(query).cost.ms;
+    expect(slower > 1.9 * ms && slower < 2.1 * ms, "a device half as fast takes twice as long");
+  }
+}
+
+void test_table_of_devices() {
+  const auto name_of = [](const char* driver_name) {
+    const KnownDevice* const known = find_device(driver_name);
+    return std::string(known == nullptr ? "unknown" : known->name);
+  };
+  expect(name_of("NVIDIA H200") == "H200" && name_of("NVIDIA GeForce RTX 4090") == "RTX 4090", "names are found");
+  expect(name_of("NVIDIA A100-SXM4-40GB") == "A100" && name_of("NVIDIA A100-SXM4-80GB") == "A100-SXM4-80GB" &&
+             name_of("NVIDIA A10") == "A10" && name_of("NVIDIA L40S") == "L40S" && name_of("NVIDIA L40") == "unknown" &&
+             name_of("NVIDIA H100 80GB HBM3") == "H100" && name_of("NVIDIA H100 PCIe") == "H100 PCIe",
+         "names that contain one another are told apart");
+  expect(std::string(device_of_capability(9, 0).name) == "H200" && device_of_capability(9, 0).measured,
+         "the measured device stands for its capability");
+  expect(device_of_capability(8, 7).traits.capability_minor == 6 &&
+             device_of_capability(10, 3).traits.capability_major == 10 &&
+             device_of_capability(13, 0).traits.capability_major == 12,
+         "an unknown capability is the nearest before it");
+  expect(compiled_engines(9, 0, "sm_80 sm_90a") & engine_bit(Engine::kWgmma), "Hopper has its engine");
+  expect(!(compiled_engines(9, 0, "sm_80") & engine_bit(Engine::kWgmma)) &&
+             !(compiled_engines(10, 0, "sm_90a") & engine_bit(Engine::kWgmma)),
+         "without its machine code, or on another architecture, it has not");
+}
+
 }  // namespace
 
 int main() {
+  test_order_of_the_forwards_engines();
+  test_an_engine_that_is_asked_alone();
+  test_plans_are_for_their_device();
+  test_table_of_devices();
   test_same_query_is_searched_once();
   test_every_part_of_a_query_counts();
   test_oldest_plan_is_forgotten_and_stays_valid();
