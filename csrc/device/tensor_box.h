@@ -1,4 +1,4 @@
-// A box of a tensor that the copy engine moves, as data. Knows nothing of CUDA; kernels/tensor_map.h turns it into what
+// A box of a tensor that the copy engine moves, as data. Knows nothing of CUDA; device/tensor_map.h turns it into what
 // the engine reads.
 #pragma once
 

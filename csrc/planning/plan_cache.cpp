@@ -1,6 +1,8 @@
 #include "planning/plan_cache.h"
 
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 namespace convt3d {
 namespace {
@@ -19,8 +21,11 @@ static_assert(sizeof(DeviceTraits) == 6 * sizeof(int64_t), "the key holds every 
 
 PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   Key key;
-  std::memcpy(key.data(), &query.problem, sizeof(Problem));
-  int64_t* next = key.data() + kProblemNumbers;
+  const int64_t engine = query.engine ? 1 + static_cast<int64_t>(*query.engine) : 0;
+  key[0] = static_cast<int64_t>(query.op) | static_cast<int64_t>(query.dtype) << 8 |
+           static_cast<int64_t>(query.mode) << 16 | engine << 24;
+  std::memcpy(key.data() + 1, &query.problem, sizeof(Problem));
+  int64_t* next = key.data() + 1 + kProblemNumbers;
   const Operands& operands = query.operands;
   for (const OperandTraits* operand : {&operands.first, &operands.second, &operands.mask, &operands.result}) {
     for (const int64_t stride : operand->stride) *next++ = stride;
@@ -33,22 +38,22 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   *next++ = bits_of(device.bytes_per_ms);
   *next++ = bits_of(device.clocks_per_ms);
   *next++ = device.engines;
-  const int64_t engine = query.engine ? 1 + static_cast<int64_t>(*query.engine) : 0;
-  *next++ = static_cast<int64_t>(query.op) | static_cast<int64_t>(query.dtype) << 8 |
-            static_cast<int64_t>(query.mode) << 16 | engine << 24;
   return key;
 }
 
-// FNV-1a, a number at a time, in four chains that need not wait for one another.
+// FNV-1a, a number at a time, in chains that need not wait for one another.
 size_t PlanCache::Hash::operator()(const Key& key) const {
   constexpr uint64_t kPrime = 1099511628211u;
   constexpr size_t kChains = 4;
+  static_assert(kHashedNumbers % kChains == 0 && kHashedNumbers <= std::tuple_size_v<Key>);
   uint64_t chain[kChains] = {14695981039346656037u, 1, 2, 3};
-  for (size_t i = 0; i < key.size(); ++i) {
-    chain[i % kChains] = (chain[i % kChains] ^ static_cast<uint64_t>(key[i])) * kPrime;
+  for (size_t first = 0; first < kHashedNumbers; first += kChains) {
+    for (size_t i = 0; i < kChains; ++i) {
+      chain[i] = (chain[i] ^ static_cast<uint64_t>(key[first + i])) * kPrime;
+    }
   }
-  uint64_t hash = chain[0];
-  for (size_t i = 1; i < kChains; ++i) hash = (hash ^ chain[i]) * kPrime;
+  uint64_t hash = 0;
+  for (const uint64_t value : chain) hash = (hash ^ value) * kPrime;
   return static_cast<size_t>(hash ^ (hash >> 32));
 }
 

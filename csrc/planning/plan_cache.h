@@ -27,8 +27,10 @@ class PlanCache {
   static constexpr size_t kProblemNumbers = sizeof(Problem) / sizeof(int64_t);
   static constexpr size_t kOperandNumbers = 6;  // strides; address and presence
   static constexpr size_t kDeviceNumbers = sizeof(DeviceTraits) / sizeof(int64_t);
-  // Problem, operands, device; then operator, type, mode and engine in one.
-  using Key = std::array<int64_t, kProblemNumbers + 4 * kOperandNumbers + kDeviceNumbers + 1>;
+  // Operator, type, mode and engine in one; problem, operands, device.
+  using Key = std::array<int64_t, 1 + kProblemNumbers + 4 * kOperandNumbers + kDeviceNumbers>;
+  // Those that queries differ in most, up to the first operand's, in whole steps of the hash.
+  static constexpr size_t kHashedNumbers = 32;
   struct Hash {
     size_t operator()(const Key& key) const;
   };

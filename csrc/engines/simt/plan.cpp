@@ -153,8 +153,8 @@ std::string to_string(const WeightGradPlan& plan) {
   out << "weight_grad tile=" << to_string(plan.tile) << " tiles_m=" << plan.tiles_m << " tiles_n=" << plan.tiles_n
       << " groups=" << plan.groups << " splits=" << plan.splits << " split_positions=" << plan.split_positions
       << " rows=" << plan.rows << " n_channels=" << plan.n_channels
-      << " load=" << (plan.grad_output.quads ? "quads" : "elements") << ','
-      << (plan.input.quads ? "quads" : "elements") << (plan.masked ? " masked" : "");
+      << " load=" << (plan.grad_output.quads ? "quads" : "elements") << ',' << (plan.input.quads ? "quads" : "elements")
+      << (plan.masked ? " masked" : "");
   return out.str();
 }
 
