@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import torch
 from convt3d._library import LIBRARY_PATH, build_info
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from convt3d._layer import Layer
 
@@ -249,6 +250,20 @@ def cuda_device(device: torch.device) -> Device:
     if measured < 0:
         raise RuntimeError(f"convt3d.explain: the driver says nothing about {device}")
     return Device(name, tuple(numbers), bool(measured))
+
+
+@contextlib.contextmanager
+def only_engine(engine: str) -> Iterator[None]:
+    """Calls on a GPU, of every thread, ask this one of `ENGINES` alone; a call for which it has no plan fails.
+
+    For tests and measurements. Needs a library with CUDA kernels.
+    """
+    ask = _library().convt3d_ask_engine
+    ask(ENGINES.index(engine))
+    try:
+        yield
+    finally:
+        ask(-1)
 
 
 def has_wgmma(device: torch.device) -> bool:

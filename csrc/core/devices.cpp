@@ -23,8 +23,8 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
   return known;
 }
 
-// By capability and, of one capability, the one that stands for it first. Of names that contain one another the longer
-// comes first. Memory: peak of the data sheet. Clock: boost of the data sheet or, where it was measured, under load.
+// By capability and, of one capability, the one that stands for it first. Memory: peak of the data sheet. Clock: boost
+// of the data sheet or, where it was measured, under load.
 const KnownDevice kDevices[] = {
     device("A100-SXM4-80GB", 80, 108, 163, 40, 2039, 1410),
     device("A100 80GB PCIe", 80, 108, 163, 40, 1935, 1410),
@@ -37,6 +37,7 @@ const KnownDevice kDevices[] = {
     device("L40S", 89, 142, 99, 96, 864, 2520),
     device("L4", 89, 58, 99, 48, 300, 2040),
     device("H200", 90, 132, 227, 50, 4800, 1900, true),
+    device("H200 NVL", 90, 132, 227, 50, 4800, 1785),
     device("H100 PCIe", 90, 114, 227, 50, 2039, 1755),
     device("H100 NVL", 90, 132, 227, 50, 3938, 1785),
     device("H100", 90, 132, 227, 50, 3352, 1980),
@@ -49,14 +50,18 @@ const KnownDevice kDevices[] = {
 const KnownDevice* find_device(const std::string& driver_name) {
   // As words: "A10" is no "A100".
   const std::string words = " " + driver_name + " ";
+  const KnownDevice* found = nullptr;
+  size_t longest = 0;
   for (const KnownDevice& known : kDevices) {
     const std::string name = std::string(" ") + known.name;
     const size_t at = words.find(name);
-    if (at == std::string::npos) continue;
+    if (at == std::string::npos || name.size() <= longest) continue;
     const char next = words[at + name.size()];
-    if (next == ' ' || next == '-') return &known;
+    if (next != ' ' && next != '-') continue;
+    found = &known;
+    longest = name.size();
   }
-  return nullptr;
+  return found;
 }
 
 const KnownDevice& device_of_capability(int major, int minor) {

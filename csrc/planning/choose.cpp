@@ -72,17 +72,18 @@ bool settles(Engine first, Engine other) {
          (first == Engine::kWgmma && other == Engine::kSimt);
 }
 
+bool is_settled(const std::vector<OperatorPlan>& offers, Engine other) {
+  return std::any_of(offers.begin(), offers.end(),
+                     [&](const OperatorPlan& offer) { return settles(offer.engine(), other); });
+}
+
 }  // namespace
 
 OperatorPlan choose(const PlanQuery& query) {
   std::vector<OperatorPlan> offers;
   for (const auto& [engine, offer] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
-    const Engine later = engine;
-    if (std::any_of(offers.begin(), offers.end(),
-                    [&](const OperatorPlan& plan) { return settles(plan.engine(), later); })) {
-      continue;
-    }
+    if (is_settled(offers, engine)) continue;
     if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
   }
   if (offers.empty()) {

@@ -154,6 +154,16 @@ void test_order_of_the_forwards_engines() {
          "few channels go to the depthwise engine");
   expect(engine_of(query, {Engine::kSimt, Engine::kWgmma}) == Engine::kWgmma, "the tensor cores are next");
   expect(engine_of(query, {Engine::kSimt}) == Engine::kSimt, "an engine that is not compiled is not chosen");
+  PlanQuery small = some_query();
+  small.problem.in_channels = small.problem.out_channels = 16;
+  small.problem.groups = 1;
+  small.problem.input_size = {1, 1, 8};
+  small.problem.kernel_size = small.problem.stride = small.problem.dilation = {1, 1, 1};
+  small.problem.padding = {0, 0, 0};
+  expect(choose(small).engine() == Engine::kWgmma, "an order decides between the forward's engines");
+  const double ms = choose(small).cost.ms;
+  small.engine = Engine::kSimt;
+  expect(choose(small).cost.ms < ms, "... also where the costs, which were not fitted to one another, say otherwise");
   PlanQuery gradient = query;
   gradient.op = Operator::kInputGrad;
   expect(choose(gradient).engine() == Engine::kSimt, "gradients are the general engine's");
@@ -209,6 +219,7 @@ void test_table_of_devices() {
   expect(name_of("NVIDIA H200") == "H200" && name_of("NVIDIA GeForce RTX 4090") == "RTX 4090", "names are found");
   expect(name_of("NVIDIA A100-SXM4-40GB") == "A100" && name_of("NVIDIA A100-SXM4-80GB") == "A100-SXM4-80GB" &&
              name_of("NVIDIA A10") == "A10" && name_of("NVIDIA L40S") == "L40S" && name_of("NVIDIA L40") == "unknown" &&
+             name_of("NVIDIA H200 NVL") == "H200 NVL" && name_of("NVIDIA GH200 480GB") == "unknown" &&
              name_of("NVIDIA H100 80GB HBM3") == "H100" && name_of("NVIDIA H100 PCIe") == "H100 PCIe",
          "names that contain one another are told apart");
   expect(std::string(device_of_capability(9, 0).name) == "H200" && device_of_capability(9, 0).measured,
