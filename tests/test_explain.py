@@ -12,6 +12,7 @@ import torch
 
 import convt3d
 from convt3d._explain import call
+from convt3d._explain.plan import ENGINES, cuda_device, only_engine
 
 PARAMETERS: dict[str, Any] = {
     "stride": (2, 1, 2),
@@ -158,6 +159,7 @@ def test_alignment_counts() -> None:
 
 def test_times_of_other_gpus_are_said_to_be_a_models() -> None:
     assert "by a model" not in str(convt3d.explain(*tensors(), **PARAMETERS))
+    assert "by a model" in str(convt3d.explain(*tensors(), **PARAMETERS, operator="input_grad"))  # in 16 bits
     other = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 6))
     assert not other.measured
     assert ", by a model: not measured on this GPU" in str(other)
@@ -227,3 +229,33 @@ def test_device_of_cuda_tensors_is_their_own() -> None:
     assert explained.device == torch.cuda.get_device_name()
     is_hopper = torch.cuda.get_device_capability() == (9, 0)
     assert (explained.engine != "simt") == is_hopper
+
+
+@pytest.mark.cuda
+def test_one_engine_alone_computes_the_same() -> None:
+    input = torch.randint(-3, 4, (2, 8, 5, 6, 8), device="cuda").float()
+    weight = torch.randint(-3, 4, (8, 2, 3, 3, 3), device="cuda").float()
+    parameters: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 4}
+    chosen = convt3d.conv_transpose3d(input, weight, **parameters)
+    hopper = torch.cuda.get_device_capability() == (9, 0)
+    for engine in ("simt", "depthwise", "halo_wgmma")[: 3 if hopper else 2]:
+        with only_engine(engine):
+            assert torch.equal(convt3d.conv_transpose3d(input, weight, **parameters), chosen)
+    with only_engine("depthwise"), pytest.raises((RuntimeError, ValueError), match="engine depthwise has no plan"):
+        convt3d.conv_transpose3d(input, torch.ones(8, 16, 3, 3, 3, device="cuda"))
+    assert torch.equal(convt3d.conv_transpose3d(input, weight, **parameters), chosen)
+
+
+@pytest.mark.cuda
+def test_traits_are_the_devices() -> None:
+    device = cuda_device(torch.device("cuda:0"))
+    properties = torch.cuda.get_device_properties(0)
+    major, minor, multiprocessors, shared, l2, bytes_per_ms, clocks_per_ms, engines = device.traits
+    assert (major, minor) == (properties.major, properties.minor)
+    assert multiprocessors == properties.multi_processor_count
+    assert shared == properties.shared_memory_per_block_optin
+    assert l2 == properties.L2_cache_size
+    assert 1e8 < bytes_per_ms < 2e10  # 100 GB/s to 20 TB/s
+    assert 5e5 < clocks_per_ms < 5e6
+    assert bool(int(engines) & 1 << ENGINES.index("halo_wgmma")) == ((major, minor) == (9, 0))
+    assert device.measured == (device.name == "NVIDIA H200")

@@ -13,20 +13,21 @@ double rate(Operator op, TileShape tile) {
   return kRates[row][static_cast<int>(tile)];
 }
 
-bool is_fitted(Operator op, TileShape tile, bool is_double) {
-  return !is_double && (op == Operator::kForward || tile != TileShape::kSlim);
+bool is_fitted(Operator op, TileShape tile, DataType dtype) {
+  return dtype == DataType::kFloat32 && (op == Operator::kForward || tile != TileShape::kSlim);
 }
 
-constexpr double kDoubleFactor = 2;    // at least: GPUs that are not for data centers have far fewer units for doubles
-constexpr double kStartClocks = 6000;  // of the launches
-constexpr double kMemoryFraction = 0.7;  // of the peak, that the sums of the bias gradient reach
+constexpr double kDoubleFactor = 2;  // at least: GPUs that are not for data centers have far fewer units for doubles
+// Assumed, not measured: the launches, and what the sums of the bias gradient reach of the memory's peak.
+constexpr double kStartClocks = 6000;
+constexpr double kMemoryFraction = 0.7;
 
 // Blocks of the same work each take turns on the multiprocessors.
-Cost cost(Operator op, TileShape tile, bool is_double, int64_t blocks, double block_products,
+Cost cost(Operator op, TileShape tile, DataType dtype, int64_t blocks, double block_products,
           const DeviceTraits& device) {
   const double clocks = static_cast<double>(ceil_div(blocks, device.multiprocessors)) * block_products / rate(op, tile);
-  return {(clocks * (is_double ? kDoubleFactor : 1) + kStartClocks) / device.clocks_per_ms,
-          is_fitted(op, tile, is_double)};
+  return {(clocks * (dtype == DataType::kFloat64 ? kDoubleFactor : 1) + kStartClocks) / device.clocks_per_ms,
+          is_fitted(op, tile, dtype)};
 }
 
 }  // namespace
@@ -36,13 +37,13 @@ Cost simt_cost(Operator op, const Problem& problem, const CorrelationPlan& plan,
   const bool is_double = dtype == DataType::kFloat64;
   const TileExtent tile = tile_extent(plan.tile, is_double);
   const double taps = static_cast<double>(problem.taps()) / static_cast<double>(plan.phases);  // of a phase
-  return cost(op, plan.tile, is_double, plan.tiles(), taps * plan.k_padded * tile.m * tile.n, device);
+  return cost(op, plan.tile, dtype, plan.tiles(), taps * plan.k_padded * tile.m * tile.n, device);
 }
 
 Cost simt_cost(const WeightGradPlan& plan, DataType dtype, const DeviceTraits& device) {
   const bool is_double = dtype == DataType::kFloat64;
   const TileExtent tile = tile_extent(plan.tile, is_double);
-  return cost(Operator::kWeightGrad, plan.tile, is_double, plan.tiles(),
+  return cost(Operator::kWeightGrad, plan.tile, dtype, plan.tiles(),
               static_cast<double>(plan.split_positions) * tile.m * tile.n, device);
 }
 
