@@ -165,6 +165,14 @@ def test_times_of_other_gpus_are_said_to_be_a_models() -> None:
     assert ", by a model: not measured on this GPU" in str(other)
 
 
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (13, 0)])
+@pytest.mark.parametrize("operator", ["forward", *GRADIENTS])
+def test_every_gpu_has_a_plan(capability: tuple[int, int], operator: Any) -> None:
+    explained = convt3d.explain(*tensors(), **PARAMETERS, operator=operator, device_capability=capability)
+    assert explained.engine == ("halo_wgmma" if capability == (9, 0) and operator == "forward" else "simt")
+    assert explained.expected_ms > 0
+
+
 def test_slower_gpus_are_expected_to_take_longer() -> None:
     input, weight = torch.empty(4, 64, 16, 64, 64, device="meta"), torch.empty(64, 32, 2, 2, 2, device="meta")
     h200, a100, rtx_3090 = (

@@ -6,7 +6,7 @@ the public function. (A module named as a function of the package would hide it 
 
 from convt3d._explain.call import Explanation
 from convt3d._explain.explanation import explain
-from convt3d._explain.plan import OperatorPlan, forward_plan, has_wgmma, layer_plan
+from convt3d._explain.plan import OperatorPlan, forward_plan, layer_plan
 from convt3d._explain.report import ExplainedCall, ModelExplanation
 
 __all__ = [
@@ -16,6 +16,5 @@ __all__ = [
     "OperatorPlan",
     "explain",
     "forward_plan",
-    "has_wgmma",
     "layer_plan",
 ]

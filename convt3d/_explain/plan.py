@@ -266,10 +266,5 @@ def only_engine(engine: str) -> Iterator[None]:
         ask(-1)
 
 
-def has_wgmma(device: torch.device) -> bool:
-    """Whether the engine for Hopper's matrix units can run on a CUDA device, with this build."""
-    return torch.cuda.get_device_capability(device) == (9, 0) and "sm_90a" in build_info().architectures
-
-
 def _library() -> ctypes.CDLL:
     return ctypes.CDLL(str(LIBRARY_PATH))

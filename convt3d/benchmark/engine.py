@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._explain import has_wgmma, layer_plan
-from convt3d._explain.plan import known_device
+from convt3d._explain import layer_plan
+from convt3d._explain.plan import cuda_device, known_device
 
 from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
 
@@ -46,11 +46,12 @@ def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool
         pass_: ``"forward"``, ``"backward_input"`` or ``"backward_weight"``.
         precision: of the benchmark.
         layout: of the output.
-        wgmma: whether the device has Hopper's instructions; None: as the current one has.
+        wgmma: of an H200 or, without Hopper's instructions, of an A100; None: of the current device.
     """
-    if wgmma is None:
-        wgmma = torch.cuda.is_available() and has_wgmma(torch.device("cuda", torch.cuda.current_device()))
-    device = known_device((9, 0) if wgmma else (8, 0))
+    if wgmma is None and torch.cuda.is_available():
+        device = cuda_device(torch.device("cuda", torch.cuda.current_device()))
+    else:
+        device = known_device((9, 0) if wgmma else (8, 0))
     found = layer_plan(layer, _OPERATORS[pass_], precision, layout, device)
     words = re.sub(r" (clocks|load|store)=\S+", "", found.plan)
     return Engine(found.engine, hashlib.sha256(words.encode()).hexdigest()[:12])

@@ -36,6 +36,10 @@ CurrentDevice ask_driver(int device) {
     // In kHz, which are clocks per ms; memory moves twice as many bits of its bus in each.
     traits.bytes_per_ms = 2.0 * ask(cudaDevAttrMemoryClockRate) * ask(cudaDevAttrGlobalMemoryBusWidth) / 8;
     traits.clocks_per_ms = ask(cudaDevAttrClockRate);
+    // Some drivers do not tell: costs then are those of a GPU of the same kind.
+    const DeviceTraits& like = device_of_capability(traits.capability_major, traits.capability_minor).traits;
+    if (traits.bytes_per_ms <= 0) traits.bytes_per_ms = like.bytes_per_ms;
+    if (traits.clocks_per_ms <= 0) traits.clocks_per_ms = like.clocks_per_ms;
   }
   return found;
 }
