@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cases.h"
+#include "core/devices.h"
 #include "engines/wgmma/run.h"
 
 namespace convt3d {
