@@ -4,6 +4,7 @@
 #include <istream>
 #include <string>
 
+#include "core/operands.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
 
@@ -16,6 +17,7 @@ struct Case {
 
   bool channels_last() const { return layout == "NDHWC"; }
   bool half() const { return precision == "fp16"; }
+  convt3d::Operands operands() const { return convt3d::dense_operands(problem, channels_last()); }
   convt3d::HaloElement element() const { return {half() ? 2 : 4, precision == "fp32" ? 2 : 1}; }
 };
 

@@ -37,7 +37,7 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
   const Case& value = result.value;
   std::map<std::string, convt3d::HaloPlan> candidates;
   for (const convt3d::HaloPlan& plan :
-       convt3d::halo_candidates(value.problem, value.element(), value.channels_last(), convt3d::fitted_device())) {
+       convt3d::halo_candidates(value.problem, value.element(), value.operands(), convt3d::fitted_device())) {
     candidates.emplace(identity(plan), plan);
   }
   std::istringstream lines(plans);
@@ -55,8 +55,7 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
 void predict(double* clocks) {
   for (const Measured& one : measured) {
     for (const convt3d::HaloPlan& plan : one.plans) {
-      *clocks++ = expected_clocks(one.value.problem, one.value.element().bytes, one.value.channels_last(),
-                                  convt3d::fitted_device(), plan);
+      *clocks++ = expected_clocks(one.value.problem, one.value.element().bytes, convt3d::fitted_device(), plan);
     }
   }
 }
@@ -64,7 +63,7 @@ void predict(double* clocks) {
 // What the present constants choose for a case; valid until the next call.
 const char* choice(int index) {
   const Case& value = measured[index].value;
-  answer = identity(plan_halo_forward(value.problem, value.element(), value.channels_last(), convt3d::fitted_device()));
+  answer = identity(*plan_halo_forward(value.problem, value.element(), value.operands(), convt3d::fitted_device()));
   return answer.c_str();
 }
 }

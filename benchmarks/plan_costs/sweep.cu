@@ -148,7 +148,7 @@ class Runner {
 template <typename T>
 void sweep(const Case& value, int count, double jitter, unsigned seed) {
   const std::vector<HaloPlan> plans =
-      halo_candidates(value.problem, value.element(), value.channels_last(), fitted_device());
+      halo_candidates(value.problem, value.element(), value.operands(), fitted_device());
   if (plans.empty()) return;
   const std::string name = value.name + std::to_string(seed);
   std::seed_seq seeds(name.begin(), name.end());

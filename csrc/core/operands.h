@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/call.h"
+#include "core/problem.h"
 
 namespace convt3d {
 
@@ -34,5 +35,21 @@ struct Operands {
   OperandTraits mask;    // of gradients: the ReLU's output, where there is one
   OperandTraits result;
 };
+
+// A tensor [N, C, D, H, W] without gaps, at a multiple of kAddressModulus bytes.
+inline OperandTraits dense_operand(int64_t channels, const Int3& size, bool channels_last) {
+  const int64_t positions = size[0] * size[1] * size[2];
+  const int64_t w = channels_last ? channels : 1;
+  const int64_t h = size[2] * w;
+  return {{channels * positions, channels_last ? 1 : positions, size[1] * h, h, w}, 0, true};
+}
+// Of a forward whose input and output are so, in one format.
+inline Operands dense_operands(const Problem& problem, bool channels_last) {
+  Operands operands;
+  operands.first = dense_operand(problem.in_channels, problem.input_size, channels_last);
+  operands.second = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
+  operands.result = dense_operand(problem.out_channels, problem.output_size(), channels_last);
+  return operands;
+}
 
 }  // namespace convt3d

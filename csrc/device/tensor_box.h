@@ -1,8 +1,10 @@
-// A box of a tensor that the copy engine moves, as data. Knows nothing of CUDA; device/tensor_map.h turns it into what
-// the engine reads.
+// A box of a tensor that TMA (the tensor memory accelerator) moves, as data. Knows nothing of CUDA; device/tensor_map.h
+// turns it into what TMA reads.
 #pragma once
 
 #include <cstdint>
+#include <sstream>
+#include <string>
 
 namespace convt3d {
 
@@ -27,7 +29,7 @@ struct TensorBox {
   }
 };
 
-// False where the copy engine cannot: addresses that are not aligned, strides that are zero or no multiples of 16
+// False where TMA cannot: addresses that are not aligned, strides that are zero or no multiples of 16
 // bytes, boxes that are too large.
 inline bool describable(const TensorBox& box) {
   if (reinterpret_cast<uintptr_t>(box.data) % 16 != 0) return false;
@@ -38,6 +40,20 @@ inline bool describable(const TensorBox& box) {
     if (extent > 256) return false;
   }
   return true;
+}
+
+inline std::string to_string(const TensorBox& box) {
+  std::ostringstream out;
+  const auto add = [&](const char* name, const auto& values) {
+    out << ' ' << name;
+    for (const auto value : values) out << ' ' << value;
+  };
+  out << "type " << static_cast<int>(box.type) << ", address " << box.data << ", swizzle " << box.swizzle << ',';
+  add("sizes", box.size);
+  add("strides", box.stride);
+  add("box", box.extent);
+  add("every", box.every);
+  return out.str();
 }
 
 }  // namespace convt3d

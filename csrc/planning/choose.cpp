@@ -48,9 +48,9 @@ Offer wgmma_offer(const PlanQuery& query) {
   if (query.op != Operator::kForward || query.dtype == DataType::kFloat64) return std::nullopt;
   const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
   const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
-  const HaloPlan plan = plan_halo_forward(query.problem, element, query.operands.result.stride[1] == 1, query.device);
-  if (!plan.usable) return std::nullopt;
-  return OperatorPlan{plan, plan.workspace_bytes(), {plan.cost / query.device.clocks_per_ms, true}};
+  const auto plan = plan_halo_forward(query.problem, element, query.operands, query.device);
+  if (!plan) return std::nullopt;
+  return OperatorPlan{*plan, plan->workspace_bytes(), {plan->cost / query.device.clocks_per_ms, true}};
 }
 
 struct OfferingEngine {

@@ -7,11 +7,6 @@
 namespace convt3d {
 namespace {
 
-// A tensor with an operand's strides and alignment.
-MutableTensor tensor_like(const OperandTraits& operand) {
-  return {reinterpret_cast<void*>(static_cast<uintptr_t>(kAddressModulus + operand.address)), operand.stride};
-}
-
 struct TraitsOf {
   const PlanQuery& query;
   ForwardArguments arguments;
@@ -23,11 +18,7 @@ struct TraitsOf {
   Traits operator()(const WeightGradPlan& plan) const { return weight_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const BiasGradPlan& plan) const { return bias_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const DepthwiseForwardPlan& plan) const { return depthwise_traits(query.problem, plan, arguments); }
-  Traits operator()(const HaloPlan& plan) const {
-    const MutableTensor input = tensor_like(query.operands.first);
-    return halo_traits(query.problem, plan, arguments, query.device, {input.data, input.stride},
-                       tensor_like(query.operands.result));
-  }
+  Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments, query.device); }
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include "core/devices.h"
 #include "depthwise_checks.h"
 #include "engines/wgmma/plan/plan.h"
-#include "position_rows_checks.h"
-#include "staging_checks.h"
+#include "n_major_checks.h"
+#include "store_checks.h"
 #include "terms.h"
 
 #include <algorithm>
@@ -91,16 +91,17 @@ void check_plans(const Problem& problem) {
   }
 }
 
-// Blocks that keep their weights have items of one class only: those of the first items, a grid apart, and those that
-// are claimed, as many as there are classes apart.
+// Blocks that keep their weights have work tiles of one class only: those of the first work tiles, a grid apart, and
+// those that are claimed, as many as there are classes apart.
 void check_grid(const Problem& problem, const HaloPlan& plan) {
-  const int64_t classes = plan.groups * plan.splits;  // which count fastest in an item's index
+  const int64_t classes = plan.product.groups * plan.tile.splits;  // which count fastest in a work tile's index
   for (const int multiprocessors : {1, 20, 132}) {
     const HaloGrid grid = halo_grid(plan, multiprocessors);
-    const int64_t most = std::min<int64_t>(plan.items(), multiprocessors);
-    expect(grid.blocks >= 1 && grid.blocks <= most && plan.items() % classes == 0, "every block has an item", problem);
+    const int64_t most = std::min<int64_t>(plan.work_tiles(), multiprocessors);
+    expect(grid.blocks >= 1 && grid.blocks <= most && plan.work_tiles() % classes == 0, "every block has a work tile",
+           problem);
     if (grid.weight_classes > 0) {
-      expect(plan.resident_weights && grid.weight_classes == classes && grid.blocks % classes == 0 &&
+      expect(plan.pipelines.resident_weights && grid.weight_classes == classes && grid.blocks % classes == 0 &&
                  most - grid.blocks < classes && classes <= kHaloMaxClasses,
              "whole rounds of blocks keep their weights", problem);
     } else {
@@ -109,17 +110,21 @@ void check_grid(const Problem& problem, const HaloPlan& plan) {
   }
 }
 
+std::vector<HaloPlan> candidates(const Problem& problem, HaloElement element, bool channels_last) {
+  return halo_candidates(problem, element, dense_operands(problem, channels_last), fitted_device());
+}
+
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
 void check_halo(const Problem& problem) {
   for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
     for (const bool channels_last : {false, true}) {
-      for (const HaloPlan& plan : halo_candidates(problem, element, channels_last, fitted_device())) {
-        const HaloAxis& axis = plan.axis[0];
+      for (const HaloPlan& plan : candidates(problem, element, channels_last)) {
+        const HaloAxis& axis = plan.arrangement.axis[0];
         std::vector<Term> visited;
         for (int outer = 0; outer < axis.outer; ++outer) {
           const HaloTaps& taps = axis.taps[outer];
           for (int j = 0; j < taps.count; ++j) {
-            const int step = axis.step_of(taps.offset[j]) - taps.low;
+            const int step = axis.shift_of(taps.offset[j]) - taps.low;
             expect(step >= 0 && step <= axis.reach, "offsets are inside the halo", problem);
             for (int m = 0; m < axis.in_m; ++m) {
               if (taps.tap[j][m] < 0) continue;
@@ -136,85 +141,104 @@ void check_halo(const Problem& problem) {
         expect(unique.size() == visited.size() && unique == defined_terms(problem),
                "the tensor-core engine visits the defined terms", problem);
         for (int i = 0; i < 3; ++i) {
-          expect(plan.tiles[i] * plan.tile[i] >= plan.axis[i].positions, "tiles cover the positions", problem);
-          const int range = plan.tile[i] + plan.axis[i].reach;
-          expect(plan.halo[i] == range || (i == 2 && plan.halo[i] == range + 1), "the halo is the offsets' range",
-                 problem);
+          expect(plan.tile.count[i] * plan.tile.size[i] >= plan.arrangement.axis[i].positions,
+                 "tiles cover the positions", problem);
+          const int range = plan.tile.size[i] + plan.arrangement.axis[i].reach;
+          expect(plan.tile.halo[i] == range || (i == 2 && plan.tile.halo[i] == range + 1),
+                 "the halo is the offsets' range", problem);
         }
         // Columns from a tile's first position to its last, `depth` planes deep.
         const auto extent = [&](int depth) {
-          return ((int64_t{depth - 1} * plan.halo[1] + plan.tile[1] - 1) * plan.halo[2] + plan.tile[2])
-                 << plan.image_log;
+          return ((int64_t{depth - 1} * plan.tile.halo[1] + plan.tile.size[1] - 1) * plan.tile.halo[2] +
+                  plan.tile.size[2])
+                 << plan.tile.image_log;
         };
-        const bool neighbours = plan.second_start == plan.n && extent(plan.tile[0]) <= 2 * plan.n &&
-                                plan.columns == std::min<int64_t>(extent(plan.tile[0]), plan.n);
-        const int half = plan.tile[0] / 2;
-        const bool halves = plan.tile[0] % 2 == 0 && extent(half) <= plan.n && plan.columns == extent(half) &&
-                            plan.second_start == (half * plan.halo[1] * plan.halo[2]) << plan.image_log;
-        const int rows = plan.tile[1] / 2;
-        const bool height_halves = plan.tile[0] == 1 && plan.tile[1] % 2 == 0 &&
-                                   plan.columns == ((rows - 1) * plan.halo[2] + plan.tile[2]) << plan.image_log &&
-                                   plan.columns <= plan.n &&
-                                   plan.second_start == (rows * plan.halo[2]) << plan.image_log;
+        const bool neighbours =
+            plan.tile.second_start == plan.tile.instruction.n &&
+            extent(plan.tile.size[0]) <= 2 * plan.tile.instruction.n &&
+            plan.tile.columns == std::min<int64_t>(extent(plan.tile.size[0]), plan.tile.instruction.n);
+        const int half = plan.tile.size[0] / 2;
+        const bool halves = plan.tile.size[0] % 2 == 0 && extent(half) <= plan.tile.instruction.n &&
+                            plan.tile.columns == extent(half) &&
+                            plan.tile.second_start == (half * plan.tile.halo[1] * plan.tile.halo[2])
+                                                          << plan.tile.image_log;
+        const int rows = plan.tile.size[1] / 2;
+        const bool height_halves = plan.tile.size[0] == 1 && plan.tile.size[1] % 2 == 0 &&
+                                   plan.tile.columns == ((rows - 1) * plan.tile.halo[2] + plan.tile.size[2])
+                                                            << plan.tile.image_log &&
+                                   plan.tile.columns <= plan.tile.instruction.n &&
+                                   plan.tile.second_start == (rows * plan.tile.halo[2]) << plan.tile.image_log;
         expect(neighbours || halves || height_halves, "two warpgroups hold the tile's columns", problem);
-        const int64_t positions = (int64_t{plan.halo[0]} * plan.halo[1] * plan.halo[2]) << plan.image_log;
-        expect(plan.fold_bytes >= positions * plan.row_bytes && plan.fold_bytes % 1024 == 0, "a panel holds the tile",
-               problem);
-        if (plan.box_width > 0) {
-          expect(plan.box_rows * plan.row_boxes >= plan.halo[1] && plan.box_depths * plan.depth_boxes >= plan.halo[0] &&
-                     (plan.box_depths == 1 || plan.box_rows == plan.halo[1]),
+        const int64_t positions = (int64_t{plan.tile.halo[0]} * plan.tile.halo[1] * plan.tile.halo[2])
+                                  << plan.tile.image_log;
+        expect(plan.panels.fold_bytes >= positions * plan.panels.position_bytes && plan.panels.fold_bytes % 1024 == 0,
+               "a panel holds the tile", problem);
+        if (plan.load.line_boxes()) {
+          const HaloLineBoxes& boxes = plan.load.as_line_boxes();
+          expect(boxes.lines * boxes.in_height >= plan.tile.halo[1] &&
+                     boxes.depths * boxes.in_depth >= plan.tile.halo[0] &&
+                     (boxes.depths == 1 || boxes.lines == plan.tile.halo[1]),
                  "boxes cover the tile", problem);
-          expect(plan.box_width * plan.box_rows * plan.box_depths * 16 <= kHaloBoxBytes, "a box fits", problem);
+          expect(boxes.width * boxes.lines * boxes.depths * 16 <= kHaloBoxBytes, "a box fits", problem);
           const int align = 16 / element.bytes;
-          for (int tile = 0; tile < plan.tiles[2]; ++tile) {
-            for (int outer = 0; outer < plan.axis[2].outer; ++outer) {
-              const int shift = (tile * plan.tile[2] + plan.axis[2].taps[outer].low) & (align - 1);
-              expect(plan.box_width % align == 0 && shift + plan.halo[2] <= plan.box_width,
-                     "boxes reach the tile's end", problem);
+          for (int tile = 0; tile < plan.tile.count[2]; ++tile) {
+            for (int outer = 0; outer < plan.arrangement.axis[2].outer; ++outer) {
+              const int shift = (tile * plan.tile.size[2] + plan.arrangement.axis[2].taps[outer].low) & (align - 1);
+              expect(boxes.width % align == 0 && shift + plan.tile.halo[2] <= boxes.width, "boxes reach the tile's end",
+                     problem);
             }
           }
         }
         // The last column that is read, with the taps' farthest shift: past the tile, but in the block's memory.
         const int64_t reach =
-            ((int64_t{plan.axis[0].reach} * plan.halo[1] + plan.axis[1].reach) * plan.halo[2] + plan.axis[2].reach)
-            << plan.image_log;
-        const int64_t last_slot = plan.memory.tiles + int64_t{plan.slots} * plan.slot_bytes();
-        const int64_t past = std::max<int64_t>(plan.second_start + plan.n + reach - positions, 0);
-        const int64_t column_bytes = plan.row_log > 0 ? int64_t{plan.chunk_panels} * plan.row_bytes : plan.row_bytes;
+            ((int64_t{plan.arrangement.axis[0].reach} * plan.tile.halo[1] + plan.arrangement.axis[1].reach) *
+                 plan.tile.halo[2] +
+             plan.arrangement.axis[2].reach)
+            << plan.tile.image_log;
+        const int64_t last_slot =
+            plan.memory.begin[kTilePart] + int64_t{plan.pipelines.tile_stages} * plan.panels.tile_bytes;
+        const int64_t past = std::max<int64_t>(plan.tile.second_start + plan.tile.instruction.n + reach - positions, 0);
+        const int64_t column_bytes = plan.load.n_major() ? int64_t{plan.panels.in_chunk} * plan.panels.position_bytes
+                                                         : plan.panels.position_bytes;
         expect(last_slot + past * column_bytes <= plan.memory.bytes, "what is read lies in shared memory", problem);
-        if (plan.row_log > 0) check_position_rows(problem, element, channels_last, plan);
-        if (plan.box_images > 0) {
+        if (plan.load.n_major()) check_n_major(problem, element, channels_last, plan);
+        if (plan.load.plane_boxes()) {
+          const HaloPlaneBoxes& planes = plan.load.as_plane_boxes();
           const int64_t plane = problem.input_size[1] * problem.input_size[2];
-          expect(plan.image_log == 3 && 8 % plan.box_images == 0 && plan.tiles[1] == 1 && plan.tiles[2] == 1 &&
-                     plan.box_images * plane * plan.halo[0] * 16 <= kHaloBoxBytes,
+          expect(plan.tile.image_log == 3 && 8 % planes.images == 0 && plan.tile.count[1] == 1 &&
+                     plan.tile.count[2] == 1 && planes.images * plane * plan.tile.halo[0] * 16 <= kHaloBoxBytes,
                  "a box of planes fits, and holds the tile's", problem);
         }
-        expect(plan.staging.way == HaloWay::kRegisters ? !channels_last && plan.image_log == 3 && !plan.pair_rows
-                                                       : channels_last || plan.image_log == 0,
+        expect(plan.store.registers() ? !channels_last && plan.tile.image_log == 3 && !plan.arrangement.width_pairs()
+                                      : channels_last || plan.tile.image_log == 0,
                "images of a contiguous width leave from the registers", problem);
-        expect(plan.panels % plan.chunk_panels == 0 && plan.panels * plan.row_bytes >= plan.in_channels * element.bytes,
+        expect(plan.panels.count % plan.panels.in_chunk == 0 &&
+                   plan.panels.count * plan.panels.position_bytes >= plan.product.in_channels * element.bytes,
                "panels hold the channels", problem);
-        for (int segment = 0; segment < plan.phases * plan.sets; ++segment) {
-          const int stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
-          expect(stages * plan.stage_steps() >= plan.segment_steps[segment] &&
-                     (stages - 1) * plan.stage_steps() < plan.segment_steps[segment],
+        for (int loop = 0; loop < plan.loops.count(); ++loop) {
+          const int stages = plan.loops.first[loop + 1] - plan.loops.first[loop];
+          expect(stages * plan.loops.stage_steps() >= plan.loops.steps[loop] &&
+                     (stages - 1) * plan.loops.stage_steps() < plan.loops.steps[loop],
                  "stages hold the steps", problem);
         }
-        expect(plan.units() % plan.splits == 0 && plan.slots >= 1 && plan.slots <= kHaloMaxSlots && plan.ring >= 1 &&
-                   plan.ring <= kHaloMaxRing && (plan.ring >= 3 || plan.resident_weights) &&
-                   (plan.slots >= 2 || plan.chunks() == 1),
+        expect(plan.arrangement.passes() % plan.tile.splits == 0 && plan.pipelines.tile_stages >= 1 &&
+                   plan.pipelines.tile_stages <= kHaloMaxTileStages && plan.pipelines.weight_stages >= 1 &&
+                   plan.pipelines.weight_stages <= kHaloMaxWeightStages &&
+                   (plan.pipelines.weight_stages >= 3 || plan.pipelines.resident_weights) &&
+                   (plan.pipelines.tile_stages >= 2 || plan.panels.chunks() == 1),
                "rings exist", problem);
         check_grid(problem, plan);
-        expect(plan.slabs >= plan.channel_slabs && plan.m_tiles * 4 >= plan.slabs &&
-                   plan.channel_slabs * plan.slab_channels >= plan.out_channels,
+        expect(plan.arrangement.slabs >= plan.arrangement.channel_slabs &&
+                   plan.arrangement.m_tiles * 4 >= plan.arrangement.slabs &&
+                   plan.arrangement.channel_slabs * plan.arrangement.slab_channels() >= plan.product.out_channels,
                "slabs hold the output channels", problem);
-        expect(plan.memory.bytes <= fitted_device().shared_bytes && plan.memory.staging % 1024 == 0,
+        expect(plan.memory.bytes <= fitted_device().shared_bytes && plan.memory.begin[kStagingPart] % 1024 == 0,
                "shared memory suffices", problem);
         for (int g = 0; g < 2; ++g) {
-          if (plan.staging.way != HaloWay::kRegisters) check_first_columns(problem, plan.staging, g);
-          if (plan.staging.runs()) {
+          if (!plan.store.registers()) check_first_columns(problem, plan.store, g);
+          if (plan.store.runs()) {
             check_runs(problem, plan, element.bytes, g);
-          } else if (plan.staging.way == HaloWay::kRegisters) {
+          } else if (plan.store.registers()) {
             check_pairs(problem, plan, element.bytes, g);
           } else {
             check_staging(problem, plan, g);
@@ -243,26 +267,27 @@ void check_image_boxes() {
     problem.padding = {1, 0, 0};
     for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}}) {
       bool found = false;
-      for (const HaloPlan& plan : halo_candidates(problem, element, false, fitted_device())) {
-        if (plan.image_log == 0 || plan.tiles[1] * plan.tiles[2] > 1) continue;
+      for (const HaloPlan& plan : candidates(problem, element, false)) {
+        if (plan.tile.image_log == 0 || plan.tile.count[1] * plan.tile.count[2] > 1) continue;
         found = true;
-        expect(plan.box_images == plane.images, "a box of planes holds as many images as fit", problem);
+        expect((plan.load.plane_boxes() ? plan.load.as_plane_boxes().images : 0) == plane.images,
+               "a box of planes holds as many images as fit", problem);
       }
       expect(found, "images share a tile", problem);
     }
   }
 }
 
-// Where every phase reads one position of the input, 16-bit tiles are rows of positions, if rows of 16 bytes' multiples
+// Where every phase reads one position of the input, 16-bit panels are N-major, if lines of 16 bytes' multiples
 // exist. Paddings and output paddings move the phases' tiles along the depth and the height, and add tiles past the
 // input.
 int check_layers_of_one_tap(int64_t width, int64_t channels) {
   int problems = 0;
-  const auto finds_rows = [&](const Problem& problem) {
+  const auto finds_lines = [&](const Problem& problem) {
     check_halo(problem);
     ++problems;
-    const std::vector<HaloPlan> plans = halo_candidates(problem, {2, 1}, false, fitted_device());
-    return std::any_of(plans.begin(), plans.end(), [](const HaloPlan& plan) { return plan.row_log > 0; });
+    const std::vector<HaloPlan> plans = candidates(problem, {2, 1}, false);
+    return std::any_of(plans.begin(), plans.end(), [](const HaloPlan& plan) { return plan.load.n_major(); });
   };
   for (const int64_t groups : {1, 2}) {
     for (const int64_t height : {8, 9}) {
@@ -273,29 +298,29 @@ int check_layers_of_one_tap(int64_t width, int64_t channels) {
       problem.out_channels = groups * 40;
       problem.input_size = {3, height, width};
       problem.kernel_size = problem.stride = {2, 1, 2};
-      const bool possible = groups == 1 || channels % kHaloRowChannels == 0;
+      const bool possible = groups == 1 || channels % kHaloNMajorChannels == 0;
       const bool whole = width * height % 16 == 0;  // a row of 16 is a part of the plane
       const bool parts = width >= 32;               // some tile is 16, 32 or 64 wide
-      expect(finds_rows(problem) == (possible && (whole || parts)), "tiles are rows of positions", problem);
+      expect(finds_lines(problem) == (possible && (whole || parts)), "tiles are lines of positions", problem);
       // Each phase of the depth has a halo of its own.
       problem.padding = {1, 0, 0};
       problem.output_padding = {1, 0, 0};
-      expect(finds_rows(problem) == (possible && (whole || parts)), "tiles of phases are rows of positions", problem);
+      expect(finds_lines(problem) == (possible && (whole || parts)), "tiles of phases are lines of positions", problem);
       problem.kernel_size = problem.stride = {2, 2, 1};
       for (const int64_t padding : {1, 2}) {
         problem.padding = {2, padding, 0};
         problem.output_padding = {1, 0, 0};
-        finds_rows(problem);
+        finds_lines(problem);
         problem.padding = {0, 2, padding};
         problem.output_padding = {0, 1, 0};
-        finds_rows(problem);
+        finds_lines(problem);
       }
       // The output is wider than the input, by a tile of the input's width.
       problem.kernel_size = problem.stride = {1, 1, 1};
       problem.dilation = {1, 1, width + 1};
       problem.padding = {0, 0, 0};
       problem.output_padding = {0, 0, width};
-      finds_rows(problem);
+      finds_lines(problem);
     }
   }
   return problems;
@@ -310,15 +335,16 @@ void check_large_problems() {
   problem.input_size = {1, 1, int64_t{1} << 25};
   problem.kernel_size = {1, 1, 3};
   const auto begin = std::chrono::steady_clock::now();
-  expect(plan_halo_forward(problem, {2, 1}, false, fitted_device()).usable, "a wide row has a plan", problem);
+  expect(plan_halo_forward(problem, {2, 1}, dense_operands(problem, false), fitted_device()).has_value(),
+         "a wide row has a plan", problem);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   expect(seconds.count() < 1, "a wide row is planned fast", problem);
   problem.input_size = {1, 1, 8};
   problem.in_channels = int64_t{1} << 20;
   for (const int64_t out_channels : {int64_t{1} << 10, int64_t{1} << 14}) {
     problem.out_channels = out_channels;
-    const HaloPlan plan = plan_halo_forward(problem, {2, 1}, true, fitted_device());
-    expect(plan.usable == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
+    const auto plan = plan_halo_forward(problem, {2, 1}, dense_operands(problem, true), fitted_device());
+    expect(plan.has_value() == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
   }
 }
 

@@ -57,13 +57,13 @@ BUGS = [
     ),
     Bug("copy: fold of the height", "engines/wgmma/load/loader.cuh", "+ fold.height,", "+ (BUG ? 0 : fold.height),"),
     Bug(
-        "copy: image", "engines/wgmma/load/loader.cuh", "box{channel, item.image,", "box{channel, BUG ? 0 : item.image,"
+        "copy: image", "engines/wgmma/load/loader.cuh", "box{channel, work.image,", "box{channel, BUG ? 0 : work.image,"
     ),
     Bug(
         "rows: depth",
         "engines/wgmma/load/loader.cuh",
-        "row, origin.at[0],",
-        "row, BUG ? chunk.item.first[0] : origin.at[0],",
+        "line, origin.at[0],",
+        "line, BUG ? chunk.work.first[0] : origin.at[0],",
     ),
     Bug(
         "boxes: shift",
@@ -80,14 +80,14 @@ BUGS = [
     Bug(
         "planes: height",
         "engines/wgmma/load/planes.cuh",
-        "plan.halo[1] + h - low_h)",
-        "plan.halo[1] + h - (BUG ? 0 : low_h))",
+        "tile.halo[1] + h - low_h)",
+        "tile.halo[1] + h - (BUG ? 0 : low_h))",
     ),
     Bug(
         "planes: zeros",
         "engines/wgmma/load/planes.cuh",
-        "first < plan_.zero_entries;",
-        "first < plan_.zero_entries - BUG * kHaloWordsInFlight * lanes;",
+        "first < boxes_.zero_entries;",
+        "first < boxes_.zero_entries - BUG * kHaloWordsInFlight * lanes;",
     ),
     Bug(
         "two terms: copied",
@@ -101,14 +101,14 @@ BUGS = [
     Bug(
         "a tile is written while it is read",
         "engines/wgmma/shared.cuh",
-        "hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
-        "if (!BUG) hopper::barrier_wait(&tile_empty[place.slot], place.parity ^ 1);",
+        "hopper::barrier_wait(&tile_empty[state.stage], state.parity ^ 1);",
+        "if (!BUG) hopper::barrier_wait(&tile_empty[state.stage], state.parity ^ 1);",
     ),
     Bug(
         "products are not waited for",
         "engines/wgmma/mainloop.cuh",
-        "  reader.release_before();\n  reader.release_tile();",
-        "  if (BUG) return reader.release_all();\n  reader.release_before();\n  reader.release_tile();",
+        "  consumer.release_before();\n  consumer.release_tile();",
+        "  if (BUG) return consumer.release_all();\n  consumer.release_before();\n  consumer.release_tile();",
     ),
     Bug(
         "staging is written while it is stored",
@@ -122,8 +122,8 @@ BUGS = [
     Bug(
         "stored boxes: height",
         "engines/wgmma/store/epilogue.cuh",
-        "item_.first[1] + segment.h;",
-        "item_.first[1] + (BUG ? 0 : segment.h);",
+        "work_.first[1] + segment.h;",
+        "work_.first[1] + (BUG ? 0 : segment.h);",
     ),
     Bug(
         "runs: tail",
@@ -134,8 +134,8 @@ BUGS = [
     Bug(
         "runs: rows",
         "engines/wgmma/store/run_store.cuh",
-        "* staging_.row_step + end_of",
-        "* (staging_.row_step - BUG * kBytes) + end_of",
+        "* store_.line_step + end_of",
+        "* (store_.line_step - BUG * kBytes) + end_of",
     ),
     Bug("segments: rows", "engines/wgmma/store/thread_store.cuh", "element < count;", "element < count - BUG;"),
     Bug(
@@ -153,8 +153,8 @@ BUGS = [
     Bug(
         "shared segment",
         "engines/wgmma/store/epilogue.cuh",
-        "if (staging_.part[warpgroup_] >= 0)",
-        "if ((kWay == HaloWay::kBoxes || !BUG) && staging_.part[warpgroup_] >= 0)",
+        "if (store_.part[warpgroup_] >= 0)",
+        "if ((kWay == HaloStoreWay::kBoxes || !BUG) && store_.part[warpgroup_] >= 0)",
     ),
     # Depthwise
     Bug(
@@ -256,8 +256,8 @@ BUGS = [
     Bug(
         "planes: rows apart",
         "engines/wgmma/plan/boxes.cpp",
-        "if (h != size[2]) return",
-        "if (!BUG && h != size[2]) return",
+        "!planned.plane_boxes() || h == problem.input_size[2]",
+        "!planned.plane_boxes() || BUG || h == problem.input_size[2]",
     ),
     Bug(
         "stored boxes: size",

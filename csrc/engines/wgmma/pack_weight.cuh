@@ -1,7 +1,5 @@
-// Weight -> the stream that the tensor-core kernel's ring reads, stage after stage:
-// [group][tile of M][outer phase][chunk][set][offset d, h, w][step of the tap][term][half of the step][row][16 bytes],
-// the steps of a set filled up to whole stages.
-// A thread packs one row of one tap for some steps of K. A warp has a few taps, which are neighbours in the weight, of
+// Weight -> the packed weight, stage after stage in the order of plan/k_order.h, which the kernel's pipeline reads.
+// A thread packs one row of one tap for some K steps. A warp has a few taps, which are neighbours in the weight, of
 // a few rows, which are neighbours in the stream: it reads and writes whole sectors of memory.
 #pragma once
 
@@ -23,18 +21,18 @@ struct PackHaloWeightParams {
   const T* weight;
   Strides stride;  // n: input channel, c: output channel of the group, d h w: tap
   unsigned char* packed;
-  uint32_t* counters;  // of items: cleared
+  uint32_t* counters;  // of work tiles: cleared
 
-  // The taps of all segments and then, one for each step, what fills their last stages.
+  // The taps of all loops and then, one for each K step, what fills their last stages.
   int32_t taps;
   int32_t entries;
-  int16_t first_tap[kHaloMaxSegments];     // of each segment, among all; past the last segment none is
-  int16_t first_filler[kHaloMaxSegments];  // the same of what fills last stages
-  int32_t warp_entries_log;                // of a warp; the rest of its lanes are rows
-  Divisor by_warp_entries;                 // warps for all entries
+  int16_t first_tap[kHaloMaxLoops];     // of each loop, among all; past the last loop none is
+  int16_t first_filler[kHaloMaxLoops];  // the same of what fills last stages
+  int32_t warp_entries_log;             // of a warp; the rest of its lanes are rows
+  Divisor by_warp_entries;              // warps for all entries
   Divisor by_m_tiles;
   Divisor by_tap_steps;
-  int32_t steps;       // of K, of one tap
+  int32_t steps;       // K steps of one tap on all chunks
   int32_t part_steps;  // of a thread
   int64_t threads;
 };
@@ -43,29 +41,42 @@ struct PackHaloWeightParams {
 template <typename T>
 void share_packing(PackHaloWeightParams<T>& params) {
   const HaloPlan& plan = params.plan;
-  const int segments = plan.phases * plan.sets;
+  const HaloLoops& loops = plan.loops;
   int32_t fillers = 0;
-  for (int segment = 0; segment < kHaloMaxSegments; ++segment) {
-    params.first_tap[segment] = static_cast<int16_t>(segment < segments ? params.taps : INT16_MAX);
-    params.first_filler[segment] = static_cast<int16_t>(segment < segments ? fillers : INT16_MAX);
-    if (segment >= segments) continue;
-    const int32_t stages = plan.segment_first[segment + 1] - plan.segment_first[segment];
-    params.taps += plan.segment_steps[segment] / plan.tap_steps;
-    fillers += stages * plan.stage_steps() - plan.segment_steps[segment];
+  for (int loop = 0; loop < kHaloMaxLoops; ++loop) {
+    const bool exists = loop < loops.count();
+    params.first_tap[loop] = static_cast<int16_t>(exists ? params.taps : INT16_MAX);
+    params.first_filler[loop] = static_cast<int16_t>(exists ? fillers : INT16_MAX);
+    if (!exists) continue;
+    const int32_t stages = loops.first[loop + 1] - loops.first[loop];
+    params.taps += loops.steps[loop] / loops.tap_steps;
+    fillers += stages * loops.stage_steps() - loops.steps[loop];
   }
   params.entries = params.taps + fillers;
   constexpr int kMostLog = sizeof(T) == 4 ? 3 : 4;
   while (params.warp_entries_log < kMostLog && 1 << params.warp_entries_log < params.entries) ++params.warp_entries_log;
   const int64_t warps = ceil_div(params.entries, int64_t{1} << params.warp_entries_log);
   params.by_warp_entries = make_divisor(warps);
-  params.by_m_tiles = make_divisor(plan.m_tiles);
-  params.by_tap_steps = make_divisor(plan.tap_steps);
-  params.steps = plan.chunks() * plan.tap_steps;
-  const int64_t rows = plan.groups * plan.m_tiles * kHaloTileRows * (warps << params.warp_entries_log);
+  params.by_m_tiles = make_divisor(plan.arrangement.m_tiles);
+  params.by_tap_steps = make_divisor(plan.panels.tap_steps);
+  params.steps = plan.panels.chunks() * plan.panels.tap_steps;
+  const int64_t rows = plan.product.groups * plan.arrangement.m_tiles * kHaloTileRows * (warps << params.warp_entries_log);
   const int64_t parts = std::clamp<int64_t>(kPackHaloMostThreads / std::max<int64_t>(rows, 1), 1, params.steps);
   params.part_steps = static_cast<int32_t>(ceil_div(params.steps, parts));
   params.threads = rows * ceil_div(params.steps, params.part_steps);
 }
+
+// Of numbers for which a reciprocal is not worth its making.
+struct PlainDivisor {
+  int divisor;
+
+  // Leaves the remainder.
+  __device__ __forceinline__ int divide(int& value) const {
+    const int quotient = value / divisor;
+    value %= divisor;
+    return quotient;
+  }
+};
 
 template <typename T>
 __global__ void __launch_bounds__(kPackHaloThreads, 4)
@@ -74,7 +85,9 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   hopper::allow_dependents();  // the multiplication may set up and load its first tiles
 #endif
   constexpr int kPlaneChannels = kPieceChannels<T>;
-  const HaloPlan& plan = params.plan;
+  const HaloProduct& product = params.plan.product;
+  const HaloArrangement& arrangement = params.plan.arrangement;
+  const HaloLoops& loops = params.plan.loops;
   if (blockIdx.x == 0) {
     for (int i = static_cast<int>(threadIdx.x); i < kHaloMaxClasses; i += static_cast<int>(blockDim.x)) {
       params.counters[i] = 0;
@@ -91,68 +104,64 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int row = ((rest & ((1 << row_warps_log) - 1)) << (5 - entry_log)) + (lane >> entry_log);
   rest >>= row_warps_log;
   const int m_tile = params.by_m_tiles.take(rest);
-  const int group = plan.by_groups.take(rest);
+  const int group = product.by_groups.take(rest);
   const int first_step = rest * params.part_steps;
 
-  // Which segment, and which of its steps on a chunk comes first.
+  // Which loop, and which of its K steps on a chunk comes first.
   if (entry >= params.entries) return;
   const bool filler = entry >= params.taps;
   const int16_t* firsts = filler ? params.first_filler : params.first_tap;
   int step = filler ? entry - params.taps : entry;
-  int segment = 0;
+  int loop = 0;
 #pragma unroll
-  for (int further = kHaloMaxSegments / 2; further > 0; further /= 2) {
-    if (firsts[segment + further] <= step) segment += further;
+  for (int further = kHaloMaxLoops / 2; further > 0; further /= 2) {
+    if (firsts[loop + further] <= step) loop += further;
   }
-  step = (step - firsts[segment]) * (filler ? 1 : plan.tap_steps);
-  const int phase_index = segment >> (plan.sets - 1);  // one set or two
-  const int set = segment & (plan.sets - 1);
+  const int numbered = step - firsts[loop];  // among the loop's taps or fillers
+  step = numbered * (filler ? 1 : loops.tap_steps);
+  const int phase_index = loops.sets.quotient(loop);
+  const int set = loops.sets.remainder(loop);
 
   // The weights of the row: where the first channel's is, and the channels that have any.
-  const HaloPhase phase = halo_phase(plan, phase_index, set);
-  const HaloTaps& taps_d = plan.axis[0].taps[phase.depth];
-  const HaloTaps& taps_h = plan.axis[1].taps[phase.height];
-  const HaloTaps& taps_w = plan.axis[2].taps[phase.width];
-  int d = filler ? 0 : params.by_tap_steps.quotient(step);
-  const int w = d % max(1, taps_w.count);
-  d /= max(1, taps_w.count);
-  const int h = d % max(1, taps_h.count);
-  d /= max(1, taps_h.count);
-  const HaloSlab slab = halo_slab(plan, m_tile * 4 + row / 16);
-  const int row_in_slab = row % 16;
-  const int output_channel =
-      slab.channel + (plan.pair_rows ? row_in_slab % 8 : row_in_slab) + (plan.channel_sets() ? 16 * set : 0);
+  const HaloPhase phase = arrangement.phase(phase_index, set);
+  const HaloTaps& taps_d = arrangement.axis[0].taps[phase.depth];
+  const HaloTaps& taps_h = arrangement.axis[1].taps[phase.height];
+  const HaloTaps& taps_w = arrangement.axis[2].taps[phase.width];
+  const HaloTapNumbers tap =
+      tap_numbers(filler ? 0 : numbered, PlainDivisor{max(1, taps_w.count)}, PlainDivisor{max(1, taps_h.count)});
+  const HaloSlab slab = arrangement.slab(product, m_tile * kHaloTileSlabs + row / kHaloSlabRows);
+  const int row_in_slab = row % kHaloSlabRows;
+  const int output_channel = slab.channel + (arrangement.width_pairs() ? row_in_slab % 8 : row_in_slab) +
+                             (arrangement.channel_sets() ? kHaloSlabRows * set : 0);
   const int tap_d =
-      taps_d.tap[d][min(slab.depth, kHaloMaxStride - 1)];  // slabs that fill a tile are past the last depth
-  const int tap_h = taps_h.tap[h][slab.height];
-  const int tap_w = taps_w.tap[w][plan.pair_rows ? row_in_slab / 8 : slab.width];
-  const bool exists = !filler && output_channel < plan.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;
+      taps_d.tap[tap.depth][min(slab.depth, kHaloMaxStride - 1)];  // slabs that fill a tile are past the last depth
+  const int tap_h = taps_h.tap[tap.height][slab.height];
+  const int tap_w = taps_w.tap[tap.width][arrangement.width_pairs() ? row_in_slab / 8 : slab.width];
+  const bool exists = !filler && output_channel < product.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;
   // Of the layer's groups that are joined: outside its own an output channel has no weights.
-  const int group_inputs = plan.in_channels / plan.joined;
-  const int group_outputs = plan.out_channels / plan.joined;
+  const int group_inputs = product.in_channels / product.joined;
+  const int group_outputs = product.out_channels / product.joined;
   const int joined_group = output_channel / group_outputs;
   const int first_channel = exists ? joined_group * group_inputs : 0;
   const int last_channel = exists ? first_channel + group_inputs : 0;
-  const T* weight = params.weight + static_cast<int64_t>(group) * plan.in_channels * params.stride.n;
+  const T* weight = params.weight + static_cast<int64_t>(group) * product.in_channels * params.stride.n;
   if (exists) {
     weight +=
         (output_channel - joined_group * group_outputs) * params.stride.c + params.stride.spatial(tap_d, tap_h, tap_w);
   }
 
-  const int64_t tile_stage =
-      (static_cast<int64_t>(group) * plan.m_tiles + m_tile) * plan.stages() + plan.first_stage(phase_index);
-  const int first_stage = plan.segment_first[segment] - plan.segment_first[phase_index * plan.sets];
-  const int chunk_stages =
-      plan.segment_first[(phase_index + 1) * plan.sets] - plan.segment_first[phase_index * plan.sets];
-  if (filler) step += plan.segment_steps[segment];
+  const int64_t first_stage =
+      loops.packed_stage(static_cast<int64_t>(group) * arrangement.m_tiles + m_tile, phase_index) + loops.first[loop] -
+      loops.first[phase_index * loops.sets];
+  if (filler) step += loops.steps[loop];
   for (int k = first_step; k < min(first_step + params.part_steps, params.steps); ++k) {
     const int chunk = params.by_tap_steps.quotient(k);
     const int tap_step = params.by_tap_steps.remainder(k, chunk);
     if (filler && tap_step > 0) continue;
     const int at = step + tap_step;
-    const int64_t stage = tile_stage + chunk * chunk_stages + first_stage + (at >> (plan.terms == 2 ? 1 : 2));
-    unsigned char* to = params.packed + stage * kHaloStageBytes +
-                        (at & (plan.stage_steps() - 1)) * plan.terms * kHaloBlockBytes + row * 16;
+    const int64_t stage = first_stage + chunk * loops.chunk_stages(phase_index) + loops.stage_of(at);
+    unsigned char* to = params.packed + stage * kHaloWeightStageBytes +
+                        loops.step_in_stage(at) * product.terms * kHaloSliceBytes + row * 16;
     alignas(16) T values[2][kPlaneChannels];
     int channel = 2 * k * kPlaneChannels;
     const T* from = weight + channel * params.stride.n;
@@ -169,12 +178,12 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint4 piece = *reinterpret_cast<const uint4*>(values[half]);
-      uint4* half_to = reinterpret_cast<uint4*>(to + half * (kHaloBlockBytes / 2));
-      if (plan.terms == 1) {
+      uint4* half_to = reinterpret_cast<uint4*>(to + half * (kHaloSliceBytes / 2));
+      if (product.terms == 1) {
         *half_to = to_matrix_piece<T>(values[half]);
       } else {
         half_to[0] = piece;
-        half_to[kHaloBlockBytes / 16] = low_piece(piece);
+        half_to[kHaloSliceBytes / 16] = low_piece(piece);
       }
     }
   }

@@ -296,8 +296,15 @@ class Run {
 std::vector<convt3d::HaloPlan> candidates(const Case& item) {
   if (item.type == Type::kFloat64) return {};
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, channels_are_contiguous(item),
-                         device_of(item));
+  const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
+    const Place place = place_of(size, layout, arrangement);
+    return convt3d::OperandTraits{place.stride, static_cast<int32_t>(place.first * bytes % convt3d::kAddressModulus),
+                                  true};
+  };
+  convt3d::Operands operands;
+  operands.first = operand(item.first_size(), item.layout, *item.first);
+  operands.result = operand(item.output_size(), item.result_layout(), *item.result);
+  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item));
 }
 
 bool has_depthwise_plan(const Case& item) {

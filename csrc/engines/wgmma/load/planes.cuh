@@ -1,8 +1,8 @@
-// Boxes of whole planes (height x width) of the input, of a few images: where images share a tile and the width is
-// contiguous. A box lies as in memory, [image][channel][depth][height][width], with zeros where the depth is outside.
-// Its channels' words (4 bytes: one element, or two neighbours of 16 bits) all have their positions in the tile; the
-// tile's other positions are zeros. Tables say which those are, for each phase of the height and the width that has a
-// halo of its own.
+// Boxes of whole planes (height x width) of the input, of a few images, where images share a tile and the width is
+// contiguous (HaloPlaneBoxes). A box lies as in memory, [image][channel][depth][height][width], with zeros where the
+// depth is outside. Its channels' words (4 bytes: one element, or two neighbours of 16 bits) all have their positions
+// in the tile; the tile's other positions are zeros. Tables say which those are, for each phase of the height and the
+// width that has a halo of its own.
 #pragma once
 
 #include "device/hopper.cuh"
@@ -12,33 +12,35 @@
 
 namespace convt3d {
 
-// By the warps that load.
+// By the producers of tiles.
 template <typename T>
 __device__ __forceinline__ void fill_sources(const HaloPlan& plan, int thread, uint32_t* sources) {
   constexpr int kWordElements = 4 / sizeof(T);
-  const int heights = plan.axis[1].src_size;
-  const int widths = plan.axis[2].src_size;
-  const SmallDivisor by_words(plan.box_words);
-  for (int table = 0; table < plan.source_tables(); ++table) {
-    const HaloPhase phase = halo_phase(plan, table);
-    const int low_h = plan.axis[1].taps[phase.height].low;
-    const int low_w = plan.axis[2].taps[phase.width].low;
-    uint32_t* entries = sources + table * plan.source_entries();
+  const int heights = plan.arrangement.axis[1].src_size;
+  const int widths = plan.arrangement.axis[2].src_size;
+  const int plane_elements = plan.tile.halo[0] * heights * widths;  // of an image's channel
+  const HaloPlaneBoxes& boxes = plan.load.as_plane_boxes();
+  const SmallDivisor by_words(boxes.words);
+  for (int table = 0; table < boxes.tables; ++table) {
+    const HaloPhase phase = plan.arrangement.phase(table);
+    const int low_h = plan.arrangement.axis[1].taps[phase.height].low;
+    const int low_w = plan.arrangement.axis[2].taps[phase.width].low;
+    uint32_t* entries = sources + table * boxes.entries();
     const SmallDivisor by_width(widths);
     const SmallDivisor by_height(heights);
-    for (int index = thread; index < plan.word_entries; index += kHaloLoaderThreads) {
+    for (int index = thread; index < boxes.word_entries; index += kHaloTileProducerThreads) {
       int word = index;
       by_words.divide(word);
       int w = word * kWordElements;
       int h = by_width.divide(w);
       const int d = by_height.divide(h);
-      entries[index] = halo_source(word, (d * plan.halo[1] + h - low_h) * plan.halo[2] + w - low_w);
+      entries[index] = halo_source(word, (d * plan.tile.halo[1] + h - low_h) * plan.tile.halo[2] + w - low_w);
     }
     // The i-th position without a word, by those before it that have one.
-    entries += plan.word_entries;
-    const SmallDivisor by_halo_width(plan.halo[2]);
-    const SmallDivisor by_halo_height(plan.halo[1]);
-    for (int position = thread; position < plan.halo_positions(); position += kHaloLoaderThreads) {
+    entries += boxes.word_entries;
+    const SmallDivisor by_halo_width(plan.tile.halo[2]);
+    const SmallDivisor by_halo_height(plan.tile.halo[1]);
+    for (int position = thread; position < plan.tile.halo_positions(); position += kHaloTileProducerThreads) {
       int w = position;
       int h = by_halo_width.divide(w);
       const int d = by_halo_height.divide(h);
@@ -50,7 +52,7 @@ __device__ __forceinline__ void fill_sources(const HaloPlan& plan, int thread, u
       const int index = position - before;
       entries[index] = halo_source(0, position);
       if (index > 0) continue;
-      for (int more = plan.zero_positions(); more < plan.zero_entries; ++more) {
+      for (int more = plan.tile.halo_positions() - plane_elements; more < boxes.zero_entries; ++more) {
         entries[more] = halo_source(0, position);
       }
     }
@@ -73,7 +75,8 @@ class HaloPlanes {
   // `images_log`: of the box.
   __device__ __forceinline__ HaloPlanes(const HaloPlan& plan, const uint32_t* sources, int phase, int images_log)
       : plan_(plan),
-        entries_(sources + (phase & plan.source_tables() - 1) * plan.source_entries()),
+        boxes_(plan.load.as_plane_boxes()),
+        entries_(sources + (phase & boxes_.tables - 1) * boxes_.entries()),
         images_log_(images_log),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
@@ -82,14 +85,15 @@ class HaloPlanes {
   template <bool kWhole>
   __device__ __forceinline__ void store(uint32_t box, int channels, uint32_t to, int first_image) const {
     const int image = lane_ & ((1 << images_log_) - 1);
-    const int lanes = 32 >> images_log_;                               // of an image
-    const uint32_t step = static_cast<uint32_t>(plan_.box_words) * 4;  // from a channel to the next
+    const int lanes = 32 >> images_log_;                            // of an image
+    const uint32_t step = static_cast<uint32_t>(boxes_.words) * 4;  // from a channel to the next
     const uint32_t from = box + static_cast<uint32_t>(image * kChannels) * step;
-    to = swizzled(to + static_cast<uint32_t>((first_image + image) * plan_.row_bytes), swizzle_mask(plan_.row_bytes));
-    const uint32_t to_step = static_cast<uint32_t>(plan_.row_bytes) << plan_.image_log;
+    to = swizzled(to + static_cast<uint32_t>((first_image + image) * plan_.panels.position_bytes),
+                  swizzle_mask(plan_.panels.position_bytes));
+    const uint32_t to_step = static_cast<uint32_t>(plan_.panels.position_bytes) << plan_.tile.image_log;
     const uint32_t* entries = entries_ + (lane_ >> images_log_);
 #pragma unroll 1
-    for (int first = 0; first < plan_.box_words; first += kHaloWordsInFlight * lanes) {
+    for (int first = 0; first < boxes_.words; first += kHaloWordsInFlight * lanes) {
       alignas(16) T values[kHaloWordsInFlight][kWordElements][kChannels];
       uint32_t at[kHaloWordsInFlight];
 #pragma unroll
@@ -108,19 +112,19 @@ class HaloPlanes {
       for (int i = 0; i < kHaloWordsInFlight; ++i) {
 #pragma unroll
         for (int e = 0; e < kWordElements; ++e) {
-          store_terms<kTerms>(at[i] + e * to_step, plan_.term_bytes(),
-                              *reinterpret_cast<const uint4*>(values[i][e]));  // rounded by the copy engine
+          store_terms<kTerms>(at[i] + e * to_step, plan_.panels.term_bytes,
+                              *reinterpret_cast<const uint4*>(values[i][e]));  // rounded by TMA
         }
       }
     }
-    entries += plan_.word_entries;
+    entries += boxes_.word_entries;
 #pragma unroll 1
-    for (int first = 0; first < plan_.zero_entries; first += kHaloWordsInFlight * lanes) {
+    for (int first = 0; first < boxes_.zero_entries; first += kHaloWordsInFlight * lanes) {
       uint32_t at[kHaloWordsInFlight];
 #pragma unroll
       for (int i = 0; i < kHaloWordsInFlight; ++i) at[i] = to + (entries[first + i * lanes] >> 16) * to_step;
 #pragma unroll
-      for (int i = 0; i < kHaloWordsInFlight; ++i) store_terms<kTerms>(at[i], plan_.term_bytes(), {0, 0, 0, 0});
+      for (int i = 0; i < kHaloWordsInFlight; ++i) store_terms<kTerms>(at[i], plan_.panels.term_bytes, {0, 0, 0, 0});
     }
   }
 
@@ -129,6 +133,7 @@ class HaloPlanes {
   static constexpr int kWordElements = 4 / sizeof(T);
 
   const HaloPlan& plan_;
+  const HaloPlaneBoxes& boxes_;
   const uint32_t* entries_;
   int images_log_;
   int lane_;

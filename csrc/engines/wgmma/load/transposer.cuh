@@ -1,20 +1,22 @@
-// Input whose width is contiguous -> panels of shared memory: the copy engine brings boxes as they are in memory, warps
-// transpose them.
+// Input whose width is contiguous -> panels of shared memory: TMA brings boxes as they are in memory, warps transpose
+// them.
 #pragma once
+
+#include <type_traits>
 
 #include "engines/wgmma/load/loader.cuh"
 #include "engines/wgmma/load/planes.cuh"
 
 namespace convt3d {
 
-// One warp's boxes, each 16 bytes' worth of channels: a few rows, or whole depths, [channel][depth][row][width], or of
-// kPlanes those of a few images (see planes.cuh). The copy engine brings them as they are in memory, a few ahead,
-// also of the loads to come; the warp stores them as the rows of a panel.
+// One warp's boxes, each 16 bytes' worth of channels: a few lines, or whole depths, [channel][depth][line][width], or
+// of kPlanes those of a few images (see planes.cuh). TMA brings them as they are in memory, a few ahead, also of the
+// loads to come; the warp stores them as positions of a panel.
 template <typename T, int kTerms, bool kPlanes>
 class HaloTransposer {
  public:
   __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp,
-                                            const HaloItems<HaloWalker::kWarpAhead>& items, unsigned char* buffers,
+                                            const HaloWorkWalk<HaloWalker::kWarpAhead>& walk, unsigned char* buffers,
                                             const uint32_t* sources, uint64_t* arrived)
       : params_(params),
         plan_(params.plan),
@@ -22,32 +24,31 @@ class HaloTransposer {
         buffers_(buffers),
         arrived_(arrived),
         warp_(warp),
-        panel_pieces_log_(plan_.row_bytes == 128  ? 3
-                          : plan_.row_bytes == 64 ? 2
-                                                  : 1),
-        swizzle_mask_(swizzle_mask(plan_.row_bytes)),
-        image_boxes_log_(kPlanes && plan_.box_images == 4 ? 1 : 0),
-        boxes_((kPlanes ? 1 << image_boxes_log_ : plan_.row_boxes * plan_.depth_boxes * plan_.folds()) *
-               (plan_.chunk_panels << panel_pieces_log_)),
-        row_boxes_(plan_.row_boxes),
-        depth_boxes_(plan_.depth_boxes),
-        width_(plan_.box_width),
-        folds_log_(plan_.axis[0].fold + plan_.axis[1].fold - 2),
-        box_bytes_(kPlanes ? plan_.box_images * kChannels * plan_.box_words * 4
-                           : 16 * plan_.box_depths * plan_.box_rows * plan_.box_width),
-        ahead_(plan_, items),
+        panel_pieces_log_(plan_.panels.position_bytes == 128  ? 3
+                          : plan_.panels.position_bytes == 64 ? 2
+                                                              : 1),
+        swizzle_mask_(swizzle_mask(plan_.panels.position_bytes)),
+        shape_(shape_of(plan_.load)),
+        image_boxes_log_(image_boxes_log(shape_)),
+        boxes_(boxes_of_images_or_lines() * (plan_.panels.in_chunk << panel_pieces_log_)),
+        by_boxes_in_height_(lines_or_one(&HaloLineBoxes::in_height)),
+        by_boxes_in_depth_(lines_or_one(&HaloLineBoxes::in_depth)),
+        by_width_(lines_or_one(&HaloLineBoxes::width)),
+        folds_log_(plan_.arrangement.axis[0].fold.log() + plan_.arrangement.axis[1].fold.log()),
+        box_bytes_(bytes_of_box(shape_)),
+        ahead_(plan_, walk),
         ahead_box_(warp) {
     if (warp_ >= boxes_ * ahead_.loads()) return;
     aim();
-    for (int slot = 0; slot < kHaloBoxBuffers; ++slot) request(slot);
+    for (int buffer = 0; buffer < kHaloBoxBuffers; ++buffer) request(buffer);
   }
 
   // The warp's share of a chunk.
   __device__ __forceinline__ void load(const HaloChunk& chunk) {
-    const int channels = plan_.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
+    const int channels = plan_.product.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
     box_ = chunk.first ? warp_ : box_ - boxes_;
-    for (; box_ < boxes_; box_ += kHaloLoaderWarps) {
-      hopper::barrier_wait(&arrived_[slot_], parity_);
+    for (; box_ < boxes_; box_ += kHaloTileProducerWarps) {
+      hopper::barrier_wait(&arrived_[buffer_], parity_);
       const Box at = decode(box_);
       const int left = channels - at.piece * kChannels;
       if (left >= kChannels) {
@@ -56,9 +57,9 @@ class HaloTransposer {
         store_box<false>(chunk, at, left);
       }
       __syncwarp();  // the buffer has been read
-      request(slot_);
-      if (++slot_ == kHaloBoxBuffers) {
-        slot_ = 0;
+      request(buffer_);
+      if (++buffer_ == kHaloBoxBuffers) {
+        buffer_ = 0;
         parity_ ^= 1;
       }
     }
@@ -67,11 +68,45 @@ class HaloTransposer {
  private:
   static constexpr int kChannels = kPieceChannels<T>;
   static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
+  using Shape = std::conditional_t<kPlanes, HaloPlaneBoxes, HaloLineBoxes>;
 
-  // First image, row and depth of a box in the tile, its fold, and its piece of the chunk's channels.
+  __device__ __forceinline__ static const Shape& shape_of(const HaloLoad& load) {
+    if constexpr (kPlanes) {
+      return load.as_plane_boxes();
+    } else {
+      return load.as_line_boxes();
+    }
+  }
+  __device__ __forceinline__ static int image_boxes_log(const Shape& shape) {
+    if constexpr (kPlanes) return shape.images == 4 ? 1 : 0;
+    return 0;
+  }
+  __device__ __forceinline__ static int bytes_of_box(const Shape& shape) {
+    if constexpr (kPlanes) {
+      return shape.images * kChannels * shape.words * 4;
+    } else {
+      return 16 * shape.depths * shape.lines * shape.width;
+    }
+  }
+  __device__ __forceinline__ int boxes_of_images_or_lines() const {
+    if constexpr (kPlanes) {
+      return 1 << image_boxes_log_;
+    } else {
+      return shape_.in_height * shape_.in_depth * plan_.arrangement.folds();
+    }
+  }
+  __device__ __forceinline__ int lines_or_one(int32_t HaloLineBoxes::* number) const {
+    if constexpr (kPlanes) {
+      return 1;
+    } else {
+      return shape_.*number;
+    }
+  }
+
+  // First image, line and depth of a box in the tile, its fold, and its piece of the chunk's channels.
   struct Box {
     int image;
-    int row;
+    int line;
     int depth;
     int fold;
     int piece;
@@ -79,21 +114,22 @@ class HaloTransposer {
   __device__ __forceinline__ Box decode(int box) const {
     if constexpr (kPlanes) {
       const int piece = box >> image_boxes_log_;
-      return {(box - (piece << image_boxes_log_)) * plan_.box_images, 0, 0, 0, piece};
+      return {(box - (piece << image_boxes_log_)) * shape_.images, 0, 0, 0, piece};
+    } else {
+      Box at;
+      at.image = 0;
+      at.line = box;
+      at.depth = by_boxes_in_height_.divide(at.line);
+      at.fold = by_boxes_in_depth_.divide(at.depth);
+      at.piece = at.fold >> folds_log_;
+      at.fold -= at.piece << folds_log_;
+      at.line *= shape_.lines;
+      at.depth *= shape_.depths;
+      return at;
     }
-    Box at;
-    at.image = 0;
-    at.row = box;
-    at.depth = row_boxes_.divide(at.row);
-    at.fold = depth_boxes_.divide(at.depth);
-    at.piece = at.fold >> folds_log_;
-    at.fold -= at.piece << folds_log_;
-    at.row *= plan_.box_rows;
-    at.depth *= plan_.box_depths;
-    return at;
   }
 
-  // Where the columns of a box go, which are numbered through its rows.
+  // Where the columns of a box go, which are numbered through its lines.
   struct Target {
     int columns;
     int shift;
@@ -106,31 +142,31 @@ class HaloTransposer {
   };
   __device__ __forceinline__ Place place(const Target& target, int column) const {
     int w = column;
-    const int row = width_.divide(w);
-    const int position = target.first + row * plan_.halo[2] + w;
+    const int line = by_width_.divide(w);
+    const int position = target.first + line * plan_.tile.halo[2] + w;
     // Panels are aligned to the swizzle's pattern.
-    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.row_bytes);
-    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.halo[2],
+    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.panels.position_bytes);
+    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.tile.halo[2],
             swizzled(at, swizzle_mask_)};
   }
 
   // Of a piece that has so many `channels`.
   template <bool kWhole>
   __device__ __forceinline__ void store_box(const HaloChunk& chunk, const Box& at, int channels) const {
-    const unsigned char* source = buffers_ + slot_ * kHaloBoxBytes;
+    const unsigned char* source = buffers_ + buffer_ * kHaloBoxBytes;
     const int panel = at.piece >> panel_pieces_log_;
     const uint32_t base = hopper::shared_address(chunk.panels) +
-                          static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.fold_bytes +
+                          static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.panels.fold_bytes +
                                                 (at.piece - (panel << panel_pieces_log_)) * 16);
     if constexpr (kPlanes) {
       HaloPlanes<T, kTerms>(plan_, sources_, chunk.phase, 3 - image_boxes_log_)
           .template store<kWhole>(hopper::shared_address(source), channels, base, at.image);
     } else {
       Target target;
-      target.columns = min(plan_.box_rows, plan_.halo[1] - at.row) * min(plan_.box_depths, plan_.halo[0] - at.depth) *
-                       plan_.box_width;
+      target.columns = min(shape_.lines, plan_.tile.halo[1] - at.line) *
+                       min(shape_.depths, plan_.tile.halo[0] - at.depth) * shape_.width;
       target.shift = chunk.origin.shift(kChannels);
-      target.first = (at.depth * plan_.halo[1] + at.row) * plan_.halo[2] - target.shift;
+      target.first = (at.depth * plan_.tile.halo[1] + at.line) * plan_.tile.halo[2] - target.shift;
       target.base = base;
       store<kWhole>(source, channels, target);
     }
@@ -165,11 +201,11 @@ class HaloTransposer {
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const Place to = place(target, column + 32 * i);
-      store_terms<kTerms>(to.at, plan_.term_bytes(), *reinterpret_cast<const uint4*>(values[i]), to.exists);
+      store_terms<kTerms>(to.at, plan_.panels.term_bytes, *reinterpret_cast<const uint4*>(values[i]), to.exists);
     }
   }
 
-  // Rows of 8 columns of 8 channels are matrices, transposed on their way through the registers.
+  // 8 columns of 8 channels are a matrix, transposed on its way through the registers.
   template <bool kWhole>
   __device__ __forceinline__ void store_matrices(uint32_t source, int step, int channels, const Target& target,
                                                  int column) const {
@@ -197,38 +233,38 @@ class HaloTransposer {
   // What the requests need of the load that they are at.
   __device__ __forceinline__ void aim() {
     if (ahead_.ended()) return;
-    const HaloItem item(plan_, ahead_.index());
-    const HaloOrigin origin(plan_, item, ahead_.phase(plan_, item));
+    const HaloWorkTile work(plan_, ahead_.index());
+    const HaloOrigin origin(plan_, work, ahead_.phase(plan_, work));
     ahead_origin_ = {kPlanes ? 0 : origin.at[2] - origin.shift(kChannels), kPlanes ? 0 : origin.at[1], origin.at[0],
-                     item.group * plan_.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
-                     item.image};
+                     work.group * plan_.product.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
+                     work.image};
   }
-  // The load that has the warp's next box, of the next item, too, or of this one only.
-  template <bool kNextItem>
+  // The load that has the warp's next box, of the next work tile, too, or of this one only.
+  template <bool kNextWork>
   __device__ __forceinline__ void find_box() {
-    while (!ahead_.ended() && ahead_box_ >= boxes_ && (kNextItem || !ahead_.at_items_end())) {
-      ahead_box_ = ahead_.at_items_end() ? warp_ : ahead_box_ - boxes_;
+    while (!ahead_.ended() && ahead_box_ >= boxes_ && (kNextWork || !ahead_.at_work_end())) {
+      ahead_box_ = ahead_.at_work_end() ? warp_ : ahead_box_ - boxes_;
       ahead_.advance();
       aim();
     }
   }
-  // Has the next box brought to a slot, if there is one.
-  __device__ __forceinline__ void request(int slot) {
-    // Not sooner: the claim of an item waits for products that may need what this load brings.
+  // Has the next box brought to a buffer, if there is one.
+  __device__ __forceinline__ void request(int buffer) {
+    // Not sooner: the claim of a work tile waits for products that may need what this load brings.
     find_box<true>();
     if (ahead_.ended()) return;
     const Box box = decode(ahead_box_);
     if (hopper::elect_lane()) {
       hopper::BoxOrigin origin = ahead_origin_;
       const HaloFold fold(plan_, box.fold);
-      origin.at[1] += box.row * plan_.axis[1].fold + fold.height;
-      origin.at[2] += box.depth * plan_.axis[0].fold + fold.depth;
+      origin.at[1] += box.line * plan_.arrangement.axis[1].fold + fold.height;
+      origin.at[2] += box.depth * plan_.arrangement.axis[0].fold + fold.depth;
       origin.at[3] += box.piece * kChannels;
       if constexpr (kPlanes) origin.at[4] += box.image;
-      hopper::barrier_arrive_expect(&arrived_[slot], static_cast<uint32_t>(box_bytes_));
-      hopper::copy_box_to_shared(buffers_ + slot * kHaloBoxBytes, &params_.boxes, origin, &arrived_[slot]);
+      hopper::barrier_arrive_expect(&arrived_[buffer], static_cast<uint32_t>(box_bytes_));
+      hopper::copy_box_to_shared(buffers_ + buffer * kHaloBoxBytes, &params_.boxes, origin, &arrived_[buffer]);
     }
-    ahead_box_ += kHaloLoaderWarps;
+    ahead_box_ += kHaloTileProducerWarps;
     find_box<false>();
   }
 
@@ -240,15 +276,16 @@ class HaloTransposer {
   int warp_;
   int panel_pieces_log_;
   uint32_t swizzle_mask_;
+  const Shape& shape_;
   int image_boxes_log_;  // boxes of a tile's images
   int boxes_;            // of a chunk
-  SmallDivisor row_boxes_;
-  SmallDivisor depth_boxes_;
-  SmallDivisor width_;
+  SmallDivisor by_boxes_in_height_;
+  SmallDivisor by_boxes_in_depth_;
+  SmallDivisor by_width_;
   int folds_log_;
   int box_bytes_;
-  int box_;  // of the load, or how many loads' further; the warps take an item's in turn
-  int slot_ = 0;
+  int box_;  // of the load, or how many loads' further; the warps take a work tile's in turn
+  int buffer_ = 0;
   uint32_t parity_ = 0;
   HaloLoadCursor<HaloWalker::kWarpAhead> ahead_;
   int ahead_box_;

@@ -1,121 +1,148 @@
 #include "engines/wgmma/plan/boxes.h"
 
 #include "core/access.h"
+#include "device/swizzle.h"
 
 namespace convt3d {
 namespace {
 
-BoxType box_type(const HaloPlan& plan, DataType dtype, bool loads) {
-  if (dtype == DataType::kFloat16) return BoxType::kFloat16;
-  if (dtype == DataType::kBFloat16) return BoxType::kBFloat16;
-  return loads && plan.terms == 1 ? BoxType::kTf32 : BoxType::kFloat32;  // TF32 rounds to nearest
+const void* as_address(int32_t remainder) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(remainder)); }
+
+bool can_load(const Problem& problem, const HaloPlan& plan, const HaloLoad& load, int element_bytes,
+              const OperandTraits& input) {
+  TensorBox box = input_box(problem, plan, load, element_bytes, input.stride);
+  box.data = as_address(input.address);
+  return describable(box);
 }
 
 }  // namespace
 
-bool has_channel_pieces(const HaloPlan& plan, DataType dtype, const ConstTensor& input) {
-  return has_pieces(operand_traits(input), element_size(dtype), plan.in_channels, 16 / element_size(dtype));
-}
-
-HaloLoad choose_load(const Problem& problem, const HaloPlan& plan, DataType dtype, const ConstTensor& input,
-                     TensorBox& box) {
-  const int64_t element_bytes = element_size(dtype);
-  const auto [n, c, d, h, w] = input.stride;
-  box = {};
-  box.data = input.data;
-  box.type = box_type(plan, dtype, true);
-  const auto set = [&](int axis, int64_t size, int64_t step, int32_t count, int32_t fold = 1) {
-    box.set(axis, size, step * element_bytes, count, fold);
-  };
+TensorBox input_box(const Problem& problem, const HaloPlan& plan, const HaloLoad& load, int element_bytes,
+                    const TensorStrides& stride) {
+  const auto [n, c, d, h, w] = stride;
+  const HaloTile& tile = plan.tile;
   const Int3& size = problem.input_size;
-  if (plan.row_log > 0 && w == 1) {
-    const int32_t row = 1 << plan.row_log;
-    const bool whole = plan.rows_cross_widths();  // a row of the box is a part of the input's rows
-    box.swizzle = row * static_cast<int32_t>(element_bytes);
-    set(0, whole ? row : size[2], 1, row);
-    set(1, problem.in_channels, c, plan.chunk_panels * kHaloRowChannels);
-    set(2, whole ? size[1] * size[2] / row : size[1], whole ? row : h, plan.halo[1] * plan.halo[2] / row);
-    set(3, size[0], d, plan.halo[0]);
-    set(4, problem.batch, n, 1);
-    return (!whole || h == size[2]) && describable(box) ? HaloLoad::kCopyRows : HaloLoad::kThreads;
+  const OneOrTwo fold_d = plan.arrangement.axis[0].fold;
+  const OneOrTwo fold_h = plan.arrangement.axis[1].fold;
+  const int32_t piece = 16 / element_bytes;  // channels
+  TensorBox box{};
+  const auto set = [&](int axis, int64_t elements, int64_t step, int32_t count, int32_t fold = 1) {
+    box.set(axis, elements, step * element_bytes, count, fold);
+  };
+  switch (load.way()) {
+    case HaloLoadWay::kNMajorBoxes: {
+      const HaloNMajor& n_major = load.as_n_major();
+      const int32_t line = 1 << n_major.line_log;
+      const bool crosses = n_major.crosses_widths;  // a line of the box is a part of the input's lines
+      box.swizzle = line * element_bytes;
+      set(0, crosses ? line : size[2], 1, line);
+      set(1, problem.in_channels, c, plan.panels.in_chunk * kHaloNMajorChannels);
+      set(2, crosses ? size[1] * size[2] / line : size[1], crosses ? line : h, tile.halo[1] * tile.halo[2] / line);
+      set(3, size[0], d, tile.halo[0]);
+      set(4, problem.batch, n, 1);
+      break;
+    }
+    case HaloLoadWay::kChannelBoxes:
+      box.swizzle = plan.panels.position_bytes;
+      set(0, problem.in_channels, 1, plan.panels.position_bytes / element_bytes);
+      set(1, problem.batch, n, tile.images());
+      set(2, size[2], w, tile.halo[2]);
+      set(3, size[1], h, tile.halo[1], fold_h);
+      set(4, size[0], d, tile.halo[0], fold_d);
+      break;
+    case HaloLoadWay::kPlaneBoxes: {
+      const int64_t plane = size[1] * size[2];
+      set(0, plane, 1, static_cast<int32_t>(plane));
+      set(1, 1, d, 1);
+      set(2, size[0], d, tile.halo[0]);
+      set(3, problem.in_channels, c, piece);
+      set(4, problem.batch, n, load.as_plane_boxes().images);
+      break;
+    }
+    case HaloLoadWay::kLineBoxes: {
+      const HaloLineBoxes& lines = load.as_line_boxes();
+      set(0, size[2], 1, lines.width);
+      set(1, size[1], h, lines.lines, fold_h);
+      set(2, size[0], d, lines.depths, fold_d);
+      set(3, problem.in_channels, c, piece);
+      set(4, problem.batch, n, 1);
+      break;
+    }
+    case HaloLoadWay::kElements:
+    case HaloLoadWay::kPieces:
+      break;
   }
-  if (has_channel_pieces(plan, dtype, input) && plan.in_channels * element_bytes % plan.row_bytes == 0) {
-    box.swizzle = plan.row_bytes;
-    set(0, problem.in_channels, 1, plan.row_bytes / static_cast<int32_t>(element_bytes));
-    set(1, problem.batch, n, 1 << plan.image_log);
-    set(2, size[2], w, plan.halo[2]);
-    set(3, size[1], h, plan.halo[1], plan.axis[1].fold);
-    set(4, size[0], d, plan.halo[0], plan.axis[0].fold);
-    return describable(box) ? HaloLoad::kCopy : HaloLoad::kThreads;
-  }
-  if (!plan.transposes() || w != 1) return HaloLoad::kThreads;
-  const int32_t piece = 16 / static_cast<int32_t>(element_bytes);
-  if (plan.box_images > 0) {
-    if (h != size[2]) return HaloLoad::kThreads;
-    const int64_t plane = size[1] * size[2];
-    set(0, plane, 1, static_cast<int32_t>(plane));
-    set(1, 1, d, 1);
-    set(2, size[0], d, plan.halo[0]);
-    set(3, problem.in_channels, c, piece);
-    set(4, problem.batch, n, plan.box_images);
-  } else {
-    set(0, size[2], 1, plan.box_width);
-    set(1, size[1], h, plan.box_rows, plan.axis[1].fold);
-    set(2, size[0], d, plan.box_depths, plan.axis[0].fold);
-    set(3, problem.in_channels, c, piece);
-    set(4, problem.batch, n, 1);
-  }
-  return describable(box) ? HaloLoad::kTranspose : HaloLoad::kThreads;
+  return box;
 }
 
 int output_boxes(const HaloPlan& plan) {
-  const bool paired = plan.pair_rows || plan.width_sets();
-  return plan.axis[0].stride * plan.axis[1].stride * (paired ? 1 : plan.axis[2].stride);
+  const auto& axis = plan.arrangement.axis;
+  return axis[0].stride * axis[1].stride * (plan.arrangement.both_widths() ? 1 : axis[2].stride);
 }
 
-TensorBox output_box(const Problem& problem, const HaloPlan& plan, DataType dtype, const MutableTensor& output,
-                     int index) {
-  const HaloStaging& staging = plan.staging;
-  const int64_t element_bytes = element_size(dtype);
-  const bool paired = plan.pair_rows || plan.width_sets();
-  const int counts[3] = {plan.axis[0].stride, plan.axis[1].stride, paired ? 1 : plan.axis[2].stride};
+TensorBox output_box(const Problem& problem, const HaloPlan& plan, int element_bytes, const TensorStrides& stride,
+                     const void* address, int index) {
+  const HaloStore& store = plan.store;
+  const auto& axis = plan.arrangement.axis;
+  const bool both_widths = plan.arrangement.both_widths();
+  const int counts[3] = {axis[0].stride, axis[1].stride, both_widths ? 1 : axis[2].stride};
   const int residue[3] = {index / (counts[1] * counts[2]), index / counts[2] % counts[1], index % counts[2]};
   TensorBox box{};
-  box.type = box_type(plan, dtype, false);
-  box.swizzle = staging.swizzle == 0 ? 0 : staging.swizzle + 16;
-  const auto* data = static_cast<const unsigned char*>(output.data);
+  box.swizzle = swizzled_row_bytes(store.swizzle);
+  int64_t offset = 0;
   int64_t size[3];
   int64_t step[3];
   for (int i = 0; i < 3; ++i) {
-    data += residue[i] * output.stride[2 + i] * element_bytes;
+    offset += residue[i] * stride[2 + i] * element_bytes;
     size[i] = (problem.output_size(i) - 1 - residue[i]) / counts[i] + 1;
-    step[i] = counts[i] * output.stride[2 + i] * element_bytes;
+    step[i] = counts[i] * stride[2 + i] * element_bytes;
   }
-  box.data = data;
-  const int64_t channel_step = output.stride[1] * element_bytes;
-  const int64_t image_step = output.stride[0] * element_bytes;
-  if (output.stride[1] == 1) {
-    box.set(0, problem.out_channels, channel_step, plan.slab_channels);
-    box.set(1, problem.batch, image_step, 1 << plan.image_log);
-    box.set(2, size[2], step[2], staging.columns * (paired ? 2 : 1));
-    box.set(3, size[1], step[1], staging.box_rows);
+  box.data = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(offset));
+  const int64_t channel_step = stride[1] * element_bytes;
+  const int64_t image_step = stride[0] * element_bytes;
+  const int32_t slab_channels = plan.arrangement.slab_channels();
+  const int32_t columns = store.columns * (both_widths ? 2 : 1);
+  if (store.channels_contiguous) {
+    box.set(0, problem.out_channels, channel_step, slab_channels);
+    box.set(1, problem.batch, image_step, plan.tile.images());
+    box.set(2, size[2], step[2], columns);
+    box.set(3, size[1], step[1], store.box_lines);
     box.set(4, size[0], step[0], 1);
   } else {
-    box.set(0, size[2], step[2], staging.columns * (paired ? 2 : 1));
-    box.set(1, problem.out_channels, channel_step, plan.slab_channels);
-    box.set(2, size[1], step[1], staging.box_rows);
+    box.set(0, size[2], step[2], columns);
+    box.set(1, problem.out_channels, channel_step, slab_channels);
+    box.set(2, size[1], step[1], store.box_lines);
     box.set(3, size[0], step[0], 1);
     box.set(4, problem.batch, image_step, 1);
   }
   return box;
 }
 
-bool stores_boxes(const Problem& problem, const HaloPlan& plan, DataType dtype, const MutableTensor& output) {
-  if (!plan.staging.boxes()) return false;
-  for (int index = 0; index < output_boxes(plan); ++index) {
-    if (!describable(output_box(problem, plan, dtype, output, index))) return false;
+HaloLoad load_of_operand(const Problem& problem, const HaloPlan& plan, int element_bytes, const OperandTraits& input) {
+  const auto [n, c, d, h, w] = input.stride;
+  const HaloLoad& planned = plan.load;
+  const auto can = [&](const HaloLoad& load) { return can_load(problem, plan, load, element_bytes, input); };
+  const bool pieces = has_pieces(input, element_bytes, plan.product.in_channels, 16 / element_bytes);
+  const HaloLoad by_threads = pieces ? HaloLoad::pieces() : HaloLoad::elements();
+  if (planned.n_major() && w == 1) {
+    const bool lines = !planned.as_n_major().crosses_widths || h == problem.input_size[2];
+    return lines && can(planned) ? planned : by_threads;
   }
-  return true;
+  if (pieces && plan.product.in_channels * element_bytes % plan.panels.position_bytes == 0) {
+    return can(HaloLoad::channel_boxes()) ? HaloLoad::channel_boxes() : by_threads;
+  }
+  const bool planes = !planned.plane_boxes() || h == problem.input_size[2];
+  return planned.transposes() && w == 1 && planes && can(planned) ? planned : by_threads;
+}
+
+HaloStoreWay store_of_operand(const Problem& problem, const HaloPlan& plan, int element_bytes,
+                              const OperandTraits& output) {
+  if (!plan.store.boxes()) return plan.store.way;
+  for (int index = 0; index < output_boxes(plan); ++index) {
+    const TensorBox box = output_box(problem, plan, element_bytes, output.stride, as_address(output.address), index);
+    if (!describable(box)) return HaloStoreWay::kBoxesByThreads;
+  }
+  return HaloStoreWay::kBoxes;
 }
 
 }  // namespace convt3d

@@ -1,4 +1,4 @@
-// What a plan of the tensor-core engine is expected to cost, in clocks of one multiprocessor.
+// What a plan of the wgmma engine is expected to cost, in clocks of one multiprocessor.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@ struct DeviceTraits;
 struct HaloPlan;
 struct Problem;
 
-double expected_clocks(const Problem& problem, int element_bytes, bool channels_last, const DeviceTraits& device,
-                       const HaloPlan& plan);
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlan& plan);
 
 }  // namespace convt3d

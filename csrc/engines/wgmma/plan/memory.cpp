@@ -1,98 +1,119 @@
 #include "engines/wgmma/plan/memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/integer.h"
+#include "device/swizzle.h"
 
 namespace convt3d {
 namespace {
 
-// Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
-constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
-
-int64_t segments_bytes(const HaloPlan& plan) {
-  return int64_t{plan.staging.segments[0] + plan.staging.segments[1]} * kHaloStoredSegmentBytes;
-}
-
-// Of two stages more than there are: shifts are read ahead.
-int64_t shifts_bytes(const HaloPlan& plan) {
-  return round_up((plan.segment_first[plan.phases * plan.sets] + 2) * plan.stage_steps() * int64_t{2}, 128);
-}
-
-int64_t boxes_bytes(const HaloPlan& plan) {
-  return plan.transposes() ? kHaloLoaderWarps * kHaloBoxBuffers * kHaloBoxBytes : 0;
-}
-
-int64_t sources_bytes(const HaloPlan& plan) {
-  return round_up(int64_t{plan.source_tables()} * plan.source_entries() * kHaloSourceBytes, 128);
-}
+constexpr int kLeastWeightStages = 3;
+// To what the end of each part is aligned, and what that may take in all.
+constexpr HaloPartBytes kAlignment = {kSwizzleBytes, kSwizzleBytes, 16, 16, 16, 128, 128, 128};
+constexpr int64_t kAlignmentBytes = 1024;
 
 }  // namespace
 
-HaloPlan complete(HaloPlan plan) {
-  mark_batches(plan.staging);
-  int64_t at = kHaloBarrierBytes;
-  const auto take = [&](int64_t bytes, int64_t align) {
-    const int64_t begin = at;
-    at = round_up(at + bytes, align);
-    return static_cast<int32_t>(begin);
-  };
-  HaloMemory& memory = plan.memory;
-  memory.tiles = take(int64_t{plan.slots} * plan.slot_bytes(), kSwizzleBytes);
-  memory.staging = take(int64_t{kHaloMultiplyWarps} * plan.staging.warp_bytes, kSwizzleBytes);
-  memory.ring = take(int64_t{plan.ring} * kHaloStageBytes, 16);
-  memory.columns = take(2 * int64_t{plan.table_columns()} * kHaloColumnBytes, 16);
-  memory.segments = take(segments_bytes(plan), 16);
-  memory.shifts = take(shifts_bytes(plan), 128);
-  memory.boxes = take(boxes_bytes(plan), 128);
-  memory.sources = take(sources_bytes(plan), 128);
-  memory.bytes = static_cast<int32_t>(at);
-  return plan;
-}
-
-int64_t staging_bytes(const HaloStaging& staging) {
-  return round_up(int64_t{kHaloMultiplyWarps} * staging.warp_bytes, kSwizzleBytes);
-}
-
-int64_t beside_staging(const HaloPlan& plan) {
-  return kHaloBarrierBytes + kSwizzleBytes + 2 * plan.table_columns() * kHaloColumnBytes + segments_bytes(plan) +
-         shifts_bytes(plan) + boxes_bytes(plan) + sources_bytes(plan);
-}
-
-bool reads_stay_inside(const HaloPlan& plan) {
-  const int64_t shift =
-      int64_t{(plan.axis[0].reach * plan.halo[1] + plan.axis[1].reach) * plan.halo[2] + plan.axis[2].reach}
-      << plan.image_log;
-  const int64_t positions = int64_t{plan.halo_positions()} << plan.image_log;
-  const int64_t past = std::max<int64_t>(0, plan.second_start + plan.n + shift - positions);
-  const int64_t position_bytes = plan.row_log > 0 ? plan.row_position_bytes() : plan.row_bytes;
-  return past * position_bytes <= staging_bytes(plan.staging) + int64_t{plan.ring} * kHaloStageBytes;
-}
-
-bool divide_memory(int element_bytes, int64_t shared_bytes, HaloPlan& plan) {
-  const int64_t slot = plan.slot_bytes();
-  const int64_t staging = staging_bytes(plan.staging);
-  const int64_t left = shared_bytes - beside_staging(plan) - staging - slot;
-  if (left < 3 * kHaloStageBytes) return false;
-  const int64_t unit_stages = most_stages(plan);
-  plan.resident_weights = unit_stages <= kHaloMaxRing && left - unit_stages * kHaloStageBytes >= slot;
-  plan.ring = static_cast<int32_t>(plan.resident_weights                ? std::max<int64_t>(1, unit_stages)
-                                   : left - 4 * kHaloStageBytes >= slot ? 4
-                                                                        : 3);
-  // What more than two whole tiles would take is better spent on staging.
-  plan.slots = static_cast<int32_t>(std::min<int64_t>(plan.chunks() == 1 ? 2 : kHaloMaxSlots,
-                                                      1 + (left - int64_t{plan.ring} * kHaloStageBytes) / slot));
-  if (plan.chunks() > 1 && plan.slots == 1) return false;  // a chunk is handed back while the next is multiplied
-  if (!plan.resident_weights) {
-    plan.ring =
-        static_cast<int32_t>(std::min<int64_t>(kHaloMaxRing, (left - (plan.slots - 1) * slot) / kHaloStageBytes));
+HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load, const HaloStore& store) {
+  HaloPartBytes parts{};
+  parts[kColumnPart] = 2 * int64_t{halo_table_columns(tile.instruction.n)} * kHaloColumnBytes;
+  parts[kSegmentPart] = int64_t{store.segments[0] + store.segments[1]} * kHaloStoredSegmentBytes;
+  // Of two stages more than there are: shifts are read ahead.
+  parts[kShiftPart] = round_up((loops.first[loops.count()] + 2) * loops.stage_steps() * int64_t{kHaloShiftBytes}, 128);
+  if (load.transposes()) parts[kBoxPart] = kHaloTileProducerWarps * kHaloBoxBuffers * kHaloBoxBytes;
+  if (load.plane_boxes()) {
+    const HaloPlaneBoxes& planes = load.as_plane_boxes();
+    parts[kSourcePart] = round_up(int64_t{planes.tables} * planes.entries() * kHaloSourceBytes, 128);
   }
-  const int64_t spare = left - (plan.slots - 1) * slot - int64_t{plan.ring} * kHaloStageBytes;
-  widen_batches(staging + spare / kSwizzleBytes * kSwizzleBytes, element_bytes, plan);
-  plan.packed_bytes = plan.groups * plan.m_tiles * plan.stages() * kHaloStageBytes;
-  if (plan.packed_bytes > kMostPackedBytes) return false;
-  plan.usable = true;
-  return true;
+  return parts;
+}
+
+int64_t most_bytes(const HaloPartBytes& parts) {
+  return std::accumulate(parts.begin(), parts.end(), kHaloBarrierBytes + kAlignmentBytes);
+}
+
+int64_t staging_bytes(const HaloStore& store) {
+  return round_up(int64_t{kHaloConsumerWarps} * store.warp_bytes, kSwizzleBytes);
+}
+
+int64_t most_split_stages(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoops& loops) {
+  const int passes = arrangement.passes() / tile.splits;
+  int64_t most = 0;
+  for (int first = 0; first < arrangement.passes(); first += passes) {
+    int64_t stages = 0;
+    for (int pass = first; pass < first + passes; ++pass) {
+      stages += loops.chunks * int64_t{loops.chunk_stages(pass % arrangement.phases)};
+    }
+    most = std::max(most, stages);
+  }
+  return most;
+}
+
+int64_t most_pass_stages(const HaloLoops& loops) {
+  int64_t most = 0;
+  for (int phase = 0; phase < loops.phases; ++phase) {
+    most = std::max<int64_t>(most, loops.chunks * int64_t{loops.chunk_stages(phase)});
+  }
+  return most;
+}
+
+std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
+                                       const HaloPanels& panels, const HaloLoops& loops, const HaloPartBytes& tables,
+                                       const HaloStore& store) {
+  const int64_t tile_bytes = panels.tile_bytes;
+  const int64_t left = shared_bytes - most_bytes(tables) - staging_bytes(store) - tile_bytes;
+  if (left < kLeastWeightStages * kHaloWeightStageBytes) return std::nullopt;
+  HaloPipelines pipelines{};
+  const int64_t resident = most_split_stages(arrangement, tile, loops);
+  pipelines.resident_weights =
+      resident <= kHaloMaxWeightStages && left - resident * kHaloWeightStageBytes >= tile_bytes;
+  const int64_t few = left - (kLeastWeightStages + 1) * kHaloWeightStageBytes >= tile_bytes ? kLeastWeightStages + 1
+                                                                                            : kLeastWeightStages;
+  int64_t weight_stages = pipelines.resident_weights ? std::max<int64_t>(1, resident) : few;
+  // What more than two whole tiles would take is better spent on staging.
+  const int64_t tile_stages = std::min<int64_t>(panels.chunks() == 1 ? 2 : kHaloMaxTileStages,
+                                                1 + (left - weight_stages * kHaloWeightStageBytes) / tile_bytes);
+  if (panels.chunks() > 1 && tile_stages == 1) return std::nullopt;  // a chunk leaves while the next is multiplied
+  const int64_t rest = left - (tile_stages - 1) * tile_bytes;
+  if (!pipelines.resident_weights) {
+    weight_stages = std::min<int64_t>(kHaloMaxWeightStages, rest / kHaloWeightStageBytes);
+  }
+  pipelines.tile_stages = static_cast<int32_t>(tile_stages);
+  pipelines.weight_stages = static_cast<int32_t>(weight_stages);
+  return HaloShares{pipelines, rest - weight_stages * kHaloWeightStageBytes};
+}
+
+bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloPipelines& pipelines) {
+  return loops.terms == 1 && panels.chunks() == 1 &&
+         (pipelines.resident_weights || most_pass_stages(loops) < pipelines.weight_stages);
+}
+
+bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
+                       const HaloPanels& panels, const HaloPipelines& pipelines, const HaloStore& store) {
+  const auto& axis = arrangement.axis;
+  const int64_t shift = int64_t{(axis[0].reach * tile.halo[1] + axis[1].reach) * tile.halo[2] + axis[2].reach}
+                        << tile.image_log;
+  const int64_t positions = int64_t{tile.halo_positions()} << tile.image_log;
+  const int64_t past = std::max<int64_t>(0, tile.second_start + tile.instruction.n + shift - positions);
+  const int64_t position_bytes = load.n_major() ? panels.n_major_position_bytes() : panels.position_bytes;
+  return past * position_bytes <= staging_bytes(store) + int64_t{pipelines.weight_stages} * kHaloWeightStageBytes;
+}
+
+HaloMemory place_parts(const HaloPanels& panels, const HaloPipelines& pipelines, HaloPartBytes parts,
+                       const HaloStore& store) {
+  parts[kTilePart] = int64_t{pipelines.tile_stages} * panels.tile_bytes;
+  parts[kStagingPart] = int64_t{kHaloConsumerWarps} * store.warp_bytes;
+  parts[kWeightPart] = int64_t{pipelines.weight_stages} * kHaloWeightStageBytes;
+  HaloMemory memory{};
+  int64_t at = kHaloBarrierBytes;
+  for (int part = 0; part < kHaloParts; ++part) {
+    memory.begin[part] = static_cast<int32_t>(at);
+    at = round_up(at + parts[part], kAlignment[part]);
+  }
+  memory.bytes = static_cast<int32_t>(at);
+  return memory;
 }
 
 }  // namespace convt3d

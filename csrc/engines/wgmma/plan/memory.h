@@ -1,22 +1,70 @@
-// A block's shared memory: how tiles, staging and the ring of weights share it, and where each part begins.
+// A block's shared memory: how the tiles' pipeline, staging and the weights' pipeline share it, and where each part
+// begins.
 #pragma once
 
-#include "engines/wgmma/plan/plan.h"
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/k_order.h"
+#include "engines/wgmma/plan/load.h"
+#include "engines/wgmma/plan/panels.h"
+#include "engines/wgmma/plan/product.h"
+#include "engines/wgmma/plan/store.h"
+#include "engines/wgmma/plan/tile.h"
 
 namespace convt3d {
 
-constexpr int64_t kSwizzleBytes = 1024;  // the swizzle's pattern repeats; panels are aligned to it
+// The stages of both pipelines, and how the two warpgroups of consumers share the tensor cores.
+struct HaloPipelines {
+  int32_t tile_stages;    // each a chunk of a tile
+  int32_t weight_stages;  // each kHaloWeightStageBytes
+  bool resident_weights;  // the stages hold all weights of a block's passes
+  bool ping_pong;         // the warpgroups multiply in turn, each storing while the other multiplies
+};
 
-// Of a staging that begins and ends at a multiple of the swizzle's pattern.
-int64_t staging_bytes(const HaloStaging& staging);
-// Of shared memory, what neither tiles nor staging nor the ring take.
-int64_t beside_staging(const HaloPlan& plan);
+// The parts of shared memory, one after another behind the barriers. The tiles come first: columns that are dropped may
+// be read past a tile's end.
+enum HaloPart { kTilePart, kStagingPart, kWeightPart, kColumnPart, kSegmentPart, kShiftPart, kBoxPart, kSourcePart };
+constexpr int kHaloParts = 8;
+
+struct HaloMemory {
+  int32_t begin[kHaloParts];
+  int32_t bytes;  // of all, with the barriers
+};
+
+// In the table of columns, of a warpgroup: those of whole blocks that are read at once.
+CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n + 63) & -64; }
+
+using HaloPartBytes = std::array<int64_t, kHaloParts>;
+// Of the parts whose sizes follow from the plan: all but tiles, staging and weights, of which there are none yet.
+HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load, const HaloStore& store);
+// What they all take at most, aligned.
+int64_t most_bytes(const HaloPartBytes& parts);
+// Of all warps' staging, which begins and ends at a multiple of the swizzle's pattern.
+int64_t staging_bytes(const HaloStore& store);
+
+// Stages of weights that the passes of one split fill, at most; of a pass, at most, on all its chunks.
+int64_t most_split_stages(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoops& loops);
+int64_t most_pass_stages(const HaloLoops& loops);
+
+// The stages for which `shared_bytes` suffice beside the tables and this staging, and what is left over for larger
+// batches of staging. Nothing where shared memory is too small.
+struct HaloShares {
+  HaloPipelines pipelines;
+  int64_t spare;
+};
+std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
+                                       const HaloPanels& panels, const HaloLoops& loops, const HaloPartBytes& tables,
+                                       const HaloStore& store);
+// In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
+// pause after every two stages, which the other warpgroup fills.
+bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloPipelines& pipelines);
 // Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
-bool reads_stay_inside(const HaloPlan& plan);
-// Of the `shared_bytes` that a block can have: slots, ring and, of what is left, larger batches than the staging has.
-// False where shared memory is too small.
-bool divide_memory(int element_bytes, int64_t shared_bytes, HaloPlan& plan);
-// What the search leaves open: the marks of the staging and the places of all parts.
-HaloPlan complete(HaloPlan plan);
+bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
+                       const HaloPanels& panels, const HaloPipelines& pipelines, const HaloStore& store);
+HaloMemory place_parts(const HaloPanels& panels, const HaloPipelines& pipelines, HaloPartBytes parts,
+                       const HaloStore& store);
 
 }  // namespace convt3d

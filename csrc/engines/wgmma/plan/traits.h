@@ -6,7 +6,6 @@
 
 namespace convt3d {
 
-Traits halo_traits(const Problem& problem, const HaloPlan& plan, const ForwardArguments& arguments,
-                   const DeviceTraits& device, const ConstTensor& input, const MutableTensor& output);
+Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device);
 
 }  // namespace convt3d

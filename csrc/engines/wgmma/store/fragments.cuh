@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
+#include "device/swizzle.h"
 #include "engines/wgmma/params.h"
 #include "engines/wgmma/store/run_store.cuh"
 #include "engines/wgmma/store/stage.cuh"
@@ -15,28 +16,27 @@ class HaloFragments {
   // `memory`: the warp's staging.
   __device__ __forceinline__ HaloFragments(const HaloParams<T>& params, const unsigned char* memory)
       : params_(params),
-        staging_(params.plan.staging),
+        store_(params.plan.store),
         address_(hopper::shared_address(memory)),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // A unit has both phases of the width, or those of the pair that it is of.
+  // A pass has both phases of the width, or the two passes that are stored together.
   __device__ __forceinline__ bool paired() const {
-    const HaloPlan& plan = params_.plan;
-    return plan.width_sets() || plan.pair_rows || plan.phase_pairs;
+    return params_.plan.arrangement.both_widths() || store_.phase_pairs;
   }
 
   // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
-  template <HaloRows kRows>
+  template <HaloStagedOrder kOrder>
   __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
-    const uint32_t row = static_cast<uint32_t>(lane_ / 4 * staging_.pitch);
-    const uint32_t at = address_ + row + (place ^ (row >> 3 & static_cast<uint32_t>(staging_.swizzle)));
+    const uint32_t row = static_cast<uint32_t>(lane_ / 4 * store_.pitch);
+    const uint32_t at = address_ + row + (place ^ swizzle_flip(row, store_.swizzle));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = 4 * j + 2 * half;
-      const uint32_t to = at + 8 * half * staging_.pitch;
-      if constexpr (kRows == HaloRows::kWidths) {
+      const uint32_t to = at + 8 * half * store_.pitch;
+      if constexpr (kOrder == HaloStagedOrder::kWidths) {
         stage_two<T>(to, place, c[0][i], c[0][i + 1]);
-      } else if constexpr (kRows == HaloRows::kWidthSets) {
+      } else if constexpr (kOrder == HaloStagedOrder::kWidthSets) {
         stage_four<T>(to, place, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
       } else if (half == 0) {
         stage_four<T>(to, place, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
@@ -45,24 +45,24 @@ class HaloFragments {
   }
 
   // Fragment j of a thread's channels, of both phases of the height where they are the sets.
-  template <HaloRows kRows>
+  template <HaloStagedOrder kOrder>
   __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t place = entry ^ run_batch_;
     const uint32_t missing = place >> kHaloRunOffsetBits;
     const uint32_t at = (place & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
     const int i = 4 * j;
-    if constexpr (kRows == HaloRows::kWidths) {
-      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[0][i + 1]});
-      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
-    } else if constexpr (kRows == HaloRows::kWidthPhases) {
+    if constexpr (kOrder == HaloStagedOrder::kWidths) {
+      stage_outputs<T>(run_lines_[0] + at, missing, {c[0][i], c[0][i + 1]});
+      stage_outputs<T>(run_lines_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
+    } else if constexpr (kOrder == HaloStagedOrder::kWidthPhases) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
-        stage_outputs<T>(run_rows_[0] + at + static_cast<uint32_t>(set * staging_.row_step), missing,
+        stage_outputs<T>(run_lines_[0] + at + static_cast<uint32_t>(set * store_.line_step), missing,
                          {c[set][i], c[set][i + 2], c[set][i + 1], c[set][i + 3]});
       }
     } else {
-      stage_outputs<T>(run_rows_[0] + at, missing, {c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]});
-      stage_outputs<T>(run_rows_[1] + at, missing, {c[0][i + 2], c[1][i + 2], c[0][i + 3], c[1][i + 3]});
+      stage_outputs<T>(run_lines_[0] + at, missing, {c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]});
+      stage_outputs<T>(run_lines_[1] + at, missing, {c[0][i + 2], c[1][i + 2], c[0][i + 3], c[1][i + 3]});
     }
   }
 
@@ -70,15 +70,14 @@ class HaloFragments {
   // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
   // by the swizzle, of fewer also because half of them begin with their second column.
   __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
-    const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * staging_.pitch);
-    const uint32_t mask = static_cast<uint32_t>(staging_.swizzle);
+    const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * store_.pitch);
     const bool turned = kSets == 1 && lane_ % 2 != 0;
     // Of a thread's two columns.
     const uint32_t first = address_ + place + (turned ? next : 0);
     const uint32_t second = address_ + place + (turned ? 0 : next);
     // Where places have less than 128 bytes, the swizzle's pattern is the same for both columns.
-    const uint32_t flip = place >> 3 & mask;
-    const uint32_t second_flip = kSets == 1 ? flip : flip ^ (next >> 3 & mask);
+    const uint32_t flip = swizzle_flip(place, store_.swizzle);
+    const uint32_t second_flip = kSets == 1 ? flip : flip ^ swizzle_flip(next, store_.swizzle);
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
@@ -95,7 +94,7 @@ class HaloFragments {
   // `first` bytes into its channels.
   __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t place,
                                                  uint32_t first) const {
-    const uint32_t flip = place >> 3 & static_cast<uint32_t>(staging_.swizzle);
+    const uint32_t flip = swizzle_flip(place, store_.swizzle);
     const uint32_t at = place == kHaloNoPlace
                             ? hopper::shared_address(halo_spare())
                             : address_ + place + (first + static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
@@ -109,11 +108,11 @@ class HaloFragments {
   }
 
   const HaloParams<T>& params_;
-  const HaloStaging& staging_;
+  const HaloStore& store_;
   uint32_t address_;
   int lane_;
   // Of the batch, of runs.
-  uint32_t run_rows_[2];  // where each of a thread's channels begins in shared memory
+  uint32_t run_lines_[2];  // where each of a thread's channels begins in shared memory
   uint32_t run_batch_;
 };
 

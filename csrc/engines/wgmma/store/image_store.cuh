@@ -1,6 +1,6 @@
 // Outputs of images that share a tile, where the width is contiguous: straight from the registers to memory. A fragment
 // of a warp's accumulators holds one position of 8 images; the next one mostly holds the neighbour along the width. The
-// phases of the width are two sets of accumulators or two units, of which the first keeps its outputs in staging.
+// phases of the width are two sets of accumulators or two passes, of which the first keeps its outputs in staging.
 #pragma once
 
 #include "device/hopper.cuh"
@@ -14,12 +14,12 @@ __device__ __forceinline__ constexpr int fragment(int index) {
   return 4 * (index < kN / 8 ? index : 0);
 }
 
-// Of one warp and unit.
+// Of one warp and pass.
 template <typename T, int kN, int kSets>
 class HaloImageStore {
  public:
-  // `columns`: the warpgroup's table, of pairs; `channels`: of the slab; `images`: of the batch, from the item's first
-  // on; `kept`: the warp's staging.
+  // `columns`: the warpgroup's table, of pairs; `channels`: of the slab; `images`: of the batch, from the work tile's
+  // first on; `kept`: the warp's staging.
   __device__ __forceinline__ HaloImageStore(const HaloParams<T>& params, const HaloTarget<T>& target,
                                             const uint16_t* columns, int channels, int64_t images, T* kept)
       : params_(params),
@@ -30,12 +30,12 @@ class HaloImageStore {
         kept_(kept),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // `keep`: the unit's is the first of the two phases.
+  // `keep`: the pass's is the first of the two phases.
   __device__ __forceinline__ void store(const float (&c)[kSets][kN / 2], bool keep) const {
     if constexpr (kSets == 2) {
       store_pairs<2>(
           [&](int j, int, int k, int i) { return from_accumulator<T>(c[k % 2][fragment<kN>(j + k / 2) + i]); });
-    } else if (!params_.plan.phase_pairs) {
+    } else if (!params_.plan.store.phase_pairs) {
       store_pairs<1>([&](int j, int, int k, int i) { return from_accumulator<T>(c[0][fragment<kN>(j + k) + i]); });
     } else if (keep) {
       keep_pairs(c[0]);
@@ -48,7 +48,7 @@ class HaloImageStore {
   }
 
  private:
-  // A thread's part of two fragments of the unit before: it alone reads what it wrote.
+  // A thread's part of two fragments of the pass before: it alone reads what it wrote.
   __device__ __forceinline__ T* kept_pair(int pair) const { return kept_ + pair * kHaloKeptElements + lane_ * 8; }
   __device__ __forceinline__ void keep_pairs(const float (&c)[kN / 2]) const {
 #pragma unroll

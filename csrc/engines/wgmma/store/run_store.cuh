@@ -1,5 +1,5 @@
-// Runs (see plan/staging.h): a channel's rows as they follow one another in the output. They are staged element by
-// element, with the alignment that the batch's first row has in memory, and leave in pieces of 16 bytes: neighbouring
+// Runs (see plan/store.h): a channel's lines as they follow one another in the output. They are staged element by
+// element, with the alignment that the batch's first line has in memory, and leave in pieces of 16 bytes: neighbouring
 // threads store a channel's whole sectors together, and what is left at both ends element by element.
 #pragma once
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, con
   }
 }
 
-// Of one warp and unit.
+// Of one warp and pass.
 template <typename T>
 class HaloRunStore {
  public:
@@ -39,7 +39,7 @@ class HaloRunStore {
   __device__ __forceinline__ HaloRunStore(const HaloParams<T>& params, const HaloTarget<T>& target, int channels,
                                           const HaloStoredSegment* segments, uint32_t memory)
       : params_(params),
-        staging_(params.plan.staging),
+        store_(params.plan.store),
         target_(target),
         channels_(channels),
         segments_(segments),
@@ -47,24 +47,24 @@ class HaloRunStore {
 
   // Where a channel's part of the staging begins, for the batch that begins with `segment`.
   __device__ __forceinline__ uint32_t staged(int segment, int channel) const {
-    return memory_ + static_cast<uint32_t>(channel * staging_.pitch +
-                                           low_bits(row(segments_[segment]) + channel * channel_bytes(), kAligned));
+    return memory_ + static_cast<uint32_t>(channel * store_.pitch +
+                                           low_bits(line(segments_[segment]) + channel * channel_bytes(), kAligned));
   }
 
   // The batch that begins with `segment`; returns the one with which the next begins.
   __device__ __forceinline__ int store(int segment) const {
     const HaloStoredSegment first = segments_[segment];
     const int next = segment + first.step;
-    const int rows = min(first.step * staging_.rows, target_.left[1] - first.h * staging_.rows);
-    if (first.d >= target_.left[0] || rows <= 0) return next;
-    const int last = segment + (rows - 1 >> (staging_.rows - 1));
-    if (staging_.joined_rows) {
-      store_run({row(first), 0, begin_of(first), (rows - 1) * staging_.row_step + end_of(segments_[last])});
+    const int lines = min(first.step * store_.lines, target_.left[1] - first.h * store_.lines);
+    if (first.d >= target_.left[0] || lines <= 0) return next;
+    const int last = segment + store_.lines.quotient(lines - 1);
+    if (store_.joined_lines) {
+      store_run({line(first), 0, begin_of(first), (lines - 1) * store_.line_step + end_of(segments_[last])});
     } else {
 #pragma unroll 1
       for (int i = segment; i <= last; ++i) {
         const HaloStoredSegment at = segments_[i];
-        store_run({row(at), at.offset, begin_of(at), end_of(at)});
+        store_run({line(at), at.offset, begin_of(at), end_of(at)});
       }
     }
     return next;
@@ -77,7 +77,7 @@ class HaloRunStore {
   static constexpr int kPiece = kAligned;
   static constexpr int kLanes = 8;  // of a channel: a line of 128 bytes at once
 
-  // One channel's bytes `begin` to `end` from a row's `destination` on; `offset`: of the row in the batch.
+  // One channel's bytes `begin` to `end` from a line's `destination` on; `offset`: of the line in the batch.
   struct Run {
     unsigned char* destination;
     int offset;
@@ -89,16 +89,16 @@ class HaloRunStore {
   }
   __device__ __forceinline__ int64_t channel_bytes() const { return params_.destination_stride.c * kBytes; }
   // The slab's first channel, where the segment's column 0 is in the output.
-  __device__ __forceinline__ unsigned char* row(const HaloStoredSegment& segment) const {
+  __device__ __forceinline__ unsigned char* line(const HaloStoredSegment& segment) const {
     return reinterpret_cast<unsigned char*>(target_.at(params_, segment.d, segment.h, segment.w - segment.first));
   }
   // The segment's outputs, in bytes from there.
   __device__ __forceinline__ int begin_of(const HaloStoredSegment& segment) const {
-    return segment.first * staging_.column_bytes;
+    return segment.first * store_.column_bytes;
   }
   __device__ __forceinline__ int end_of(const HaloStoredSegment& segment) const {
-    return min((segment.first + segment.columns) * staging_.column_bytes,
-               target_.left[2] * kBytes - (segment.w - segment.first) * staging_.column_bytes);
+    return min((segment.first + segment.columns) * store_.column_bytes,
+               target_.left[2] * kBytes - (segment.w - segment.first) * store_.column_bytes);
   }
 
   // Of every channel. The code is short of registers: most of them hold sums that are yet to be staged.
@@ -106,14 +106,14 @@ class HaloRunStore {
     const int lane = hopper::computed_here(static_cast<int>(threadIdx.x) % 32);
     const int sub = lane % kLanes;
 #pragma unroll 1
-    for (int channel = lane / kLanes; channel < params_.plan.slab_channels; channel += 32 / kLanes) {
-      // All counted from the beginning of the sector that the row's destination lies in.
+    for (int channel = lane / kLanes; channel < params_.plan.arrangement.slab_channels(); channel += 32 / kLanes) {
+      // All counted from the beginning of the sector that the line's destination lies in.
       unsigned char* to = run.destination + channel * channel_bytes();
       const int before = low_bits(to, kSector);
       to -= before;
-      // The batch's first row is aligned as this one would be without its offset.
-      const int staged_row = channel * staging_.pitch + (run.offset - before + kAligned - 1 & -kAligned);
-      const uint32_t from = memory_ + static_cast<uint32_t>(staged_row);
+      // The batch's first line is aligned as this one would be without its offset.
+      const int staged_line = channel * store_.pitch + (run.offset - before + kAligned - 1 & -kAligned);
+      const uint32_t from = memory_ + static_cast<uint32_t>(staged_line);
       const int begin = before + run.begin;
       const int end = channel < channels_ ? before + run.end : begin;
       const int first = begin + kSector - 1 & -kSector;  // of the whole sectors
@@ -157,7 +157,7 @@ class HaloRunStore {
   }
 
   const HaloParams<T>& params_;
-  const HaloStaging& staging_;
+  const HaloStore& store_;
   const HaloTarget<T>& target_;
   int channels_;
   const HaloStoredSegment* segments_;

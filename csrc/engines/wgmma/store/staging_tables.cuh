@@ -1,5 +1,5 @@
 // Where a warpgroup's columns go in a warp's staging, and its segments: tables in shared memory, the same for all
-// units.
+// passes.
 #pragma once
 
 #include <type_traits>
@@ -14,26 +14,27 @@ constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
 // 16-bit channels leave as matrices, one column of every two fragments.
 template <typename T>
 __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
-  return sizeof(T) == 2 && params.destination_channels_contiguous;
+  return sizeof(T) == 2 && params.plan.store.channels_contiguous;
 }
 
 // For both warpgroups: the pairs of neighbours that begin with each fragment, where these are 8 images of a position.
 template <typename T>
 __device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, int threads, uint16_t* columns) {
   const HaloPlan& plan = params.plan;
-  const HaloStaging& staging = plan.staging;
-  const int places = plan.n >> plan.image_log;
+  const HaloStore& store = plan.store;
+  const auto& axis = plan.arrangement.axis;
+  const int places = plan.tile.instruction.n >> plan.tile.image_log;
   for (int index = static_cast<int>(threadIdx.x); index < 2 * places; index += threads) {
     const int g = index < places ? 0 : 1;
     const int place = index - g * places;
-    const HaloPosition at = staging.at(staging.start[g] + place);
+    const HaloPosition at = store.at(store.start[g] + place);
     int kept = 0;
-    for (int before = 0; before < place; ++before) kept += staging.pair_positions(g, before) > 0 ? 1 : 0;
-    const int64_t offset = params.destination_stride.spatial(at.d * plan.axis[0].stride, at.h * plan.axis[1].stride,
-                                                             at.w * plan.axis[2].stride);
-    reinterpret_cast<HaloStoredPair*>(columns + g * plan.table_columns())[place] = {
+    for (int before = 0; before < place; ++before) kept += store.pair_positions(g, before) > 0 ? 1 : 0;
+    const int64_t offset =
+        params.destination_stride.spatial(at.d * axis[0].stride, at.h * axis[1].stride, at.w * axis[2].stride);
+    reinterpret_cast<HaloStoredPair*>(columns + g * halo_table_columns(plan.tile.instruction.n))[place] = {
         static_cast<uint16_t>(at.d), static_cast<uint16_t>(at.h),
-        static_cast<uint16_t>(at.w), static_cast<uint16_t>(staging.pair_positions(g, place)),
+        static_cast<uint16_t>(at.w), static_cast<uint16_t>(store.pair_positions(g, place)),
         static_cast<uint16_t>(kept), static_cast<uint32_t>(offset)};
   }
 }
@@ -41,36 +42,35 @@ __device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, i
 // Where one of a warpgroup's columns goes in a warp's staging.
 template <typename T>
 __device__ __forceinline__ uint16_t staged_place(const HaloPlan& plan, int g, int column) {
-  const HaloStaging& staging = plan.staging;
-  const int image = column & ((1 << plan.image_log) - 1);
-  const int place = column >> plan.image_log;
-  const HaloPosition position = staging.at(staging.start[g] + place);
-  if (place >= staging.extent || !staging.is_output(position))
-    return staging.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
-  const int in_row = staging.by_columns.quotient(position.w);
-  const int segment = staging.segment_of(position) - staging.first_segment[g];
+  const HaloStore& store = plan.store;
+  const int image = column & ((1 << plan.tile.image_log) - 1);
+  const int place = column >> plan.tile.image_log;
+  const HaloPosition position = store.at(store.start[g] + place);
+  if (place >= store.extent || !store.is_output(position)) return store.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
+  const int in_line = store.by_columns.quotient(position.w);
+  const int segment = store.segment_of(position) - store.first_segment[g];
   const int offset =
-      staging.segment_offset(g, segment) + staging.by_columns.remainder(position.w, in_row) * staging.column_bytes;
-  if (!staging.runs()) return static_cast<uint16_t>(offset + image * staging.pitch);
-  // Whole rows follow one another: what lies past the output's width would be the next row's.
-  const int phases = staging.column_bytes / static_cast<int>(sizeof(T));
-  const int left = plan.tiles[2] == 1 ? plan.axis[2].dst_size - position.w * phases : 2 * phases;
-  return run_place(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), staging.batch_of(g, segment));
+      store.segment_offset(g, segment) + store.by_columns.remainder(position.w, in_line) * store.column_bytes;
+  if (!store.runs()) return static_cast<uint16_t>(offset + image * store.pitch);
+  // Whole lines follow one another: what lies past the output's width would be the next line's.
+  const int phases = store.column_bytes / static_cast<int>(sizeof(T));
+  const int left = plan.tile.count[2] == 1 ? plan.arrangement.axis[2].dst_size - position.w * phases : 2 * phases;
+  return run_place(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), store.batch_of(g, segment));
 }
 
 __device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan, int g, int segment) {
-  const HaloStaging& staging = plan.staging;
-  const HaloPosition first = staging.first_of(g, segment);
-  const int in_segment = staging.by_columns.remainder(first.w, staging.by_columns.quotient(first.w));
-  const int place = staging.number_of(first) - staging.start[g];
-  const int count = min(min(staging.columns - in_segment, plan.tile[2] - first.w), staging.extent - place);
+  const HaloStore& store = plan.store;
+  const HaloPosition first = store.first_of(g, segment);
+  const int in_segment = store.by_columns.remainder(first.w, store.by_columns.quotient(first.w));
+  const int place = store.number_of(first) - store.start[g];
+  const int count = min(min(store.columns - in_segment, plan.tile.size[2] - first.w), store.extent - place);
   return {static_cast<uint16_t>(first.d),
           static_cast<uint16_t>(first.h),
           static_cast<uint16_t>(first.w),
           static_cast<uint16_t>(count),
           static_cast<uint16_t>(in_segment),
-          static_cast<uint16_t>(staging.segment_offset(g, segment)),
-          static_cast<uint16_t>(staging.segments_to_next(g, segment))};
+          static_cast<uint16_t>(store.segment_offset(g, segment)),
+          static_cast<uint16_t>(store.segments_to_next(g, segment))};
 }
 
 // For both warpgroups, by `threads` threads: where columns go in a warp's staging, and the segments. No thread has both
@@ -79,38 +79,38 @@ template <typename T>
 __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params, int threads, uint16_t* columns,
                                                     HaloStoredSegment* segments) {
   const HaloPlan& plan = params.plan;
-  const HaloStaging& staging = plan.staging;
-  if (staging.way == HaloWay::kRegisters) return fill_stored_pairs(params, threads, columns);
-  const int steps = plan.table_columns() / kHaloStagedColumns;
-  const int every_log = stages_matrices(params) ? 0 : 1;  // of the columns, one is in the table
-  const int places = plan.n >> every_log;                 // of a warpgroup
-  const int all = 2 * places + staging.segments[0] + staging.segments[1];
+  const HaloStore& store = plan.store;
+  if (store.way == HaloStoreWay::kRegisters) return fill_stored_pairs(params, threads, columns);
+  const int strips = halo_table_columns(plan.tile.instruction.n) / kHaloStripColumns;
+  const int every_log = stages_matrices(params) ? 0 : 1;    // of the columns, one is in the table
+  const int places = plan.tile.instruction.n >> every_log;  // of a warpgroup
+  const int all = 2 * places + store.segments[0] + store.segments[1];
 #pragma unroll 1
   for (int index = static_cast<int>(threadIdx.x); index < all; index += threads) {
     if (index < 2 * places) {
       const int g = index < places ? 0 : 1;
       const int column = (index - g * places) << every_log;
-      uint16_t* table = columns + g * plan.table_columns();
-      uint16_t* entry = every_log == 0 ? table + column % 16 * steps + column / 16
-                                       : table + column % 8 / 2 * (2 * steps) + column / 8;
+      uint16_t* table = columns + g * halo_table_columns(plan.tile.instruction.n);
+      uint16_t* entry = every_log == 0 ? table + column % 16 * strips + column / 16
+                                       : table + column % 8 / 2 * (2 * strips) + column / 8;
       *entry = staged_place<T>(plan, g, column);
     } else {
       const int segment = index - 2 * places;
-      const int g = segment < staging.segments[0] ? 0 : 1;
-      segments[segment] = stored_segment(plan, g, segment - g * staging.segments[0]);
+      const int g = segment < store.segments[0] ? 0 : 1;
+      segments[segment] = stored_segment(plan, g, segment - g * store.segments[0]);
     }
   }
 }
 
-// Of a step's columns, read at once: one of a warp's matrix, or two of fragments.
+// Of a strip's columns, read at once: one of a warp's matrix, or two of fragments.
 template <int kCount>
 class HaloPlaces {
  public:
   using Bits = std::conditional_t<kCount == 1, uint16_t, uint32_t>;
 
   __device__ __forceinline__ explicit HaloPlaces(Bits bits) : bits_(bits) {}
-  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int step)
-      : bits_(reinterpret_cast<const Bits*>(columns)[step]) {}
+  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int strip)
+      : bits_(reinterpret_cast<const Bits*>(columns)[strip]) {}
   __device__ __forceinline__ uint32_t first() const { return kCount == 1 ? bits_ : bits_ & 0xFFFF; }
   __device__ __forceinline__ uint32_t second() const { return bits_ >> 16; }
 
@@ -118,17 +118,17 @@ class HaloPlaces {
   uint32_t bits_;
 };
 
-// Of a few steps, read at once, too.
+// Of a few strips, read at once, too.
 template <int kCount>
-struct HaloPlacesOfSteps {
-  static constexpr int kSteps = 4;
+struct HaloPlacesOfStrips {
+  static constexpr int kStrips = 4;
   using Bits = typename HaloPlaces<kCount>::Bits;
   using Vector = std::conditional_t<kCount == 1, uint2, uint4>;
 
-  alignas(Vector) Bits bits[kSteps];
+  alignas(Vector) Bits bits[kStrips];
 
-  __device__ __forceinline__ HaloPlacesOfSteps(const uint16_t* columns, int step) {
-    *reinterpret_cast<Vector*>(bits) = *reinterpret_cast<const Vector*>(columns + step * kCount);
+  __device__ __forceinline__ HaloPlacesOfStrips(const uint16_t* columns, int strip) {
+    *reinterpret_cast<Vector*>(bits) = *reinterpret_cast<const Vector*>(columns + strip * kCount);
   }
 };
 

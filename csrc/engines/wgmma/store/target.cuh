@@ -30,10 +30,11 @@ struct alignas(16) HaloStoredPair {
 };
 static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of columns has room for it
 
-enum class HaloRows {
+// In which order a warp stages its outputs.
+enum class HaloStagedOrder {
   kWidths,       // [channel][place]: a thread's two columns are neighbours
-  kWidthPhases,  // ... and so are their two phases, in rows r and r + 8
-  kWidthSets,    // ... in the two sets
+  kWidthPhases,  // [channel][place], the two phases of the two columns being neighbours, from rows r and r + 8
+  kWidthSets,    // [channel][place], the two phases of the two columns being neighbours, from the two sets
   kChannels,     // [place][channel]
 };
 
@@ -49,34 +50,32 @@ __device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
   }
 }
 
-// A unit's outputs of one slab.
+// A pass's outputs of one slab.
 template <typename T>
 struct HaloTarget {
   T* destination;  // of the tile's first position and the slab's first channel
-  int left[3];     // positions from there to the output's end; where a unit has both phases of an axis, outputs
+  int left[3];     // positions from there to the output's end; where a pass has both phases of an axis, outputs
 
   HaloTarget() = default;
-  // `residue`: of each axis, 0 where the unit has both.
-  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloItem& item, const int (&residue)[3],
+  // `residue`: of each axis, 0 where the pass has both.
+  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloWorkTile& work, const int (&residue)[3],
                                         bool paired_width, int channel) {
     int at[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const HaloAxis& axis = params.plan.axis[i];
-      at[i] = item.first[i] * axis.stride + residue[i];
-      const bool both = i == 2 ? paired_width : i == 1 && params.plan.height_sets();
-      // Strides are 1 or 2: a shift divides.
-      left[i] = (axis.dst_size - 1 - at[i] >> (both ? 0 : axis.stride - 1)) + 1;
+      const HaloAxis& axis = params.plan.arrangement.axis[i];
+      at[i] = work.first[i] * axis.stride + residue[i];
+      const bool both = i == 2 ? paired_width : i == 1 && params.plan.arrangement.height_sets();
+      left[i] = (both ? OneOrTwo{1} : axis.stride).quotient(axis.dst_size - 1 - at[i]) + 1;
     }
     const Strides& stride = params.destination_stride;
-    destination = params.destination + item.image * stride.n + channel * stride.c + stride.spatial(at[0], at[1], at[2]);
+    destination = params.destination + work.image * stride.n + channel * stride.c + stride.spatial(at[0], at[1], at[2]);
   }
 
   // Of a position of the tile.
   __device__ __forceinline__ T* at(const HaloParams<T>& params, int d, int h, int w) const {
-    const HaloPlan& plan = params.plan;
-    return destination +
-           params.destination_stride.spatial(d * plan.axis[0].stride, h * plan.axis[1].stride, w * plan.axis[2].stride);
+    const auto& axis = params.plan.arrangement.axis;
+    return destination + params.destination_stride.spatial(d * axis[0].stride, h * axis[1].stride, w * axis[2].stride);
   }
 };
 

@@ -1,20 +1,21 @@
-// Segments that the copy engine does not take and that are no runs: from a warp's staging to memory by its threads.
+// Segments that TMA does not take and that are no runs: from a warp's staging to memory by its threads.
 #pragma once
 
+#include "device/swizzle.h"
 #include "engines/wgmma/store/target.cuh"
 
 namespace convt3d {
 
-// Of one warp and unit.
+// Of one warp and pass.
 template <typename T>
 class HaloThreadStore {
  public:
-  // `channels`: of the slab; `images`: of the batch, from the item's first on; `memory`: the warp's staging.
+  // `channels`: of the slab; `images`: of the batch, from the work tile's first on; `memory`: the warp's staging.
   __device__ __forceinline__ HaloThreadStore(const HaloParams<T>& params, const HaloTarget<T>& target,
                                              bool paired_width, int channels, int64_t images,
                                              const unsigned char* memory)
       : params_(params),
-        staging_(params.plan.staging),
+        store_(params.plan.store),
         target_(target),
         channels_(channels),
         images_(images),
@@ -22,14 +23,14 @@ class HaloThreadStore {
         lane_(static_cast<int>(threadIdx.x) % 32),
         paired_width_(paired_width) {}
 
-  template <HaloRows kRows>
+  template <HaloStagedOrder kOrder>
   __device__ __forceinline__ void store(const HaloStoredSegment& segment) const {
     const int phases = paired_width_ ? 2 : 1;
     const int count = min(segment.columns * phases, target_.left[2] - segment.w * phases);
     if (segment.d >= target_.left[0] || segment.h >= target_.left[1] || count <= 0) return;
     T* destination = target_.at(params_, segment.d, segment.h, segment.w);
-    const int bytes = segment.first * staging_.column_bytes;
-    if constexpr (kRows == HaloRows::kChannels) {
+    const int bytes = segment.first * store_.column_bytes;
+    if constexpr (kOrder == HaloStagedOrder::kChannels) {
       store_places(destination, count, segment.offset + bytes);
     } else {
       store_rows(destination, count, memory_ + segment.offset, bytes);
@@ -42,37 +43,37 @@ class HaloThreadStore {
                                              int first_bytes) const {
 #pragma unroll 1
     for (int channel = 0; channel < channels_; ++channel) {
-      const int staged = channel * staging_.pitch;
+      const int staged = channel * store_.pitch;
       for (int element = lane_; element < count; element += 32) {
         const int bytes = first_bytes + element * kBytes;
         destination[channel * params_.destination_stride.c + element] =
-            *reinterpret_cast<const T*>(rows + staged + (bytes ^ (staged >> 3 & staging_.swizzle)));
+            *reinterpret_cast<const T*>(rows + staged + (bytes ^ swizzle_flip(staged, store_.swizzle)));
       }
     }
   }
 
   // `count` places, each with its channels and images.
   __device__ __forceinline__ void store_places(T* destination, int count, int offset) const {
-    const int log = params_.plan.image_log;
+    const int log = params_.plan.tile.image_log;
     // A step of the width, in outputs: of both phases every one, else each that the stride reaches.
-    const int step = paired_width_ ? 1 : params_.plan.axis[2].stride;
+    const int step = paired_width_ ? 1 : params_.plan.arrangement.axis[2].stride;
     const int lanes_log = channels_ > 1 ? 32 - __clz(channels_ - 1) : 0;  // lanes of a place
     const int channel = lane_ & ((1 << lanes_log) - 1);
     if (channel >= channels_) return;
     for (int place = lane_ >> lanes_log; place < count << log; place += 32 >> lanes_log) {
       const int image = place & ((1 << log) - 1);
       if (image >= images_) continue;
-      const int staged = offset + place * staging_.pitch;
+      const int staged = offset + place * store_.pitch;
       destination[image * params_.destination_stride.n + (place >> log) * step * params_.destination_stride.w +
                   channel] =
-          *reinterpret_cast<const T*>(memory_ + staged + (channel * kBytes ^ (staged >> 3 & staging_.swizzle)));
+          *reinterpret_cast<const T*>(memory_ + staged + (channel * kBytes ^ swizzle_flip(staged, store_.swizzle)));
     }
   }
 
   static constexpr int kBytes = static_cast<int>(sizeof(T));
 
   const HaloParams<T>& params_;
-  const HaloStaging& staging_;
+  const HaloStore& store_;
   HaloTarget<T> target_;
   int channels_;
   int64_t images_;

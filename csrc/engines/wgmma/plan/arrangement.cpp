@@ -1,0 +1,164 @@
+#include "engines/wgmma/plan/arrangement.h"
+
+#include <algorithm>
+#include <climits>
+#include <set>
+#include <vector>
+
+#include "core/integer.h"
+#include "core/phase_map.h"
+
+namespace convt3d {
+namespace {
+
+struct TapAt {
+  int offset;
+  int tap;
+};
+
+// Folded, the residue is the position's own; offsets count from the first of the two.
+std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
+  std::vector<TapAt> taps;
+  for (int index = 0; index < map.phases; ++index) {
+    const AxisPhase phase = axis_phase(map, index);
+    if (fold == 1 && phase.residue != residue) continue;
+    const int first = phase.first_offset + (fold == 1 ? 0 : residue);
+    for (int j = 0; j < phase.tap_count; ++j) {
+      taps.push_back({first + j * map.offset_step, phase.first_tap + j * map.tap_step});
+    }
+  }
+  return taps;
+}
+
+// False where the table is too small for the taps.
+bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
+  axis = {};
+  axis.fold = {fold};
+  axis.stride = {map.dst_step * fold};
+  axis.in_m = in_m ? axis.stride : OneOrTwo{1};
+  axis.outer = in_m ? OneOrTwo{1} : axis.stride;
+  axis.src_size = map.src_size;
+  axis.dst_size = map.dst_size;
+  axis.positions = static_cast<int32_t>(ceil_div(map.dst_size, axis.stride));
+  for (int outer = 0; outer < axis.outer; ++outer) {
+    HaloTaps& table = axis.taps[outer];
+    std::set<int> offsets;
+    for (int m = 0; m < axis.in_m; ++m) {
+      for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) offsets.insert(at.offset);
+    }
+    if (offsets.size() > kHaloMaxOffsets) return false;
+    for (const int offset : offsets) {
+      table.offset[table.count] = offset;
+      for (int m = 0; m < kHaloMaxStride; ++m) {
+        table.tap[table.count][m] = -1;
+        if (m >= axis.in_m) continue;
+        for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) {
+          if (at.offset == offset) table.tap[table.count][m] = at.tap;
+        }
+      }
+      ++table.count;
+    }
+  }
+  return true;
+}
+
+// Shifts of u that offsets reach.
+struct Reach {
+  int low = INT_MAX;
+  int high = INT_MIN;
+
+  void add(const Reach& other) {
+    low = std::min(low, other.low);
+    high = std::max(high, other.high);
+  }
+};
+
+Reach reach_of(const HaloAxis& axis, const HaloTaps& taps) {
+  Reach reach;
+  for (int j = 0; j < taps.count; ++j) reach.add({axis.shift_of(taps.offset[j]), axis.shift_of(taps.offset[j])});
+  return reach;
+}
+
+bool is_possible(const Problem& problem, bool channels_last, const HaloProduct& product, HaloArrangementChoice choice) {
+  const bool two_widths = problem.stride[2] == 2;
+  if (!two_widths && !choice.width_in_m) return false;
+  // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
+  const int remainder = product.out_channels % kHaloSlabRows;
+  const bool pairs =
+      two_widths && choice.width_in_m && (!channels_last || (remainder > 0 && remainder <= kHaloSlabRows / 2));
+  switch (choice.form) {
+    case HaloSlabForm::kChannels:
+      return !pairs;
+    case HaloSlabForm::kWidthPairs:
+      return pairs;
+    case HaloSlabForm::kWidthPairsHeightSets:
+      return !channels_last && pairs && problem.stride[1] == 2;
+    case HaloSlabForm::kWidthSets:
+      return !channels_last && !choice.width_in_m;
+    case HaloSlabForm::kChannelSets:
+      return channels_last && !pairs && product.out_channels > kHaloSlabRows;
+  }
+  return false;
+}
+
+// The halos that a tile has for all phases or, of phase halos, for those of one pass. False where these are the same.
+bool set_halos(bool phase_halos, HaloArrangement& arrangement) {
+  arrangement.phase_halos = phase_halos;
+  bool smaller = false;
+  for (int i = 0; i < 3; ++i) {
+    HaloAxis& axis = arrangement.axis[i];
+    Reach all;
+    for (int outer = 0; outer < axis.outer; ++outer) all.add(reach_of(axis, axis.taps[outer]));
+    if (all.low > all.high) all = {0, 0};
+    const bool one_pass = (i == 1 && arrangement.height_sets()) || (i == 2 && arrangement.width_sets());
+    axis.low = all.low;
+    axis.reach = phase_halos && !one_pass ? 0 : all.high - all.low;
+    for (int outer = 0; outer < axis.outer; ++outer) {
+      Reach own = reach_of(axis, axis.taps[outer]);
+      if (own.low > own.high || !phase_halos || one_pass) own = all;
+      axis.taps[outer].low = own.low;
+      if (phase_halos) axis.reach = std::max(axis.reach, own.high - own.low);
+    }
+    smaller = smaller || axis.reach < all.high - all.low;
+  }
+  return smaller || !phase_halos;
+}
+
+}  // namespace
+
+std::optional<HaloArrangement> arrange(const Problem& problem, bool channels_last, const HaloProduct& product,
+                                       HaloArrangementChoice choice) {
+  if (!is_possible(problem, channels_last, product, choice)) return std::nullopt;
+  HaloArrangement result{};
+  result.form = choice.form;
+  result.channel_slabs = static_cast<int32_t>(ceil_div(product.out_channels, result.slab_channels()));
+  bool in_m[3] = {false, false, problem.stride[2] == 2 && choice.width_in_m};
+  result.slabs = result.channel_slabs * (in_m[2] && !result.width_pairs() ? 2 : 1);
+  for (const int i : {1, 0}) {
+    if (problem.stride[i] == 2 && result.slabs * 2 <= kHaloTileSlabs && !(i == 1 && result.height_sets())) {
+      in_m[i] = true;
+      result.slabs *= 2;
+    }
+  }
+  int fold[3] = {1, 1, 1};
+  for (const int i : {1, 0}) {
+    const bool possible = choice.folds && problem.stride[i] == 1 && problem.kernel_size[i] > 1;
+    if (!possible || result.slabs * 2 > kHaloTileSlabs) continue;
+    in_m[i] = true;
+    fold[i] = 2;
+    result.slabs *= 2;
+  }
+  if (choice.folds && fold[0] * fold[1] == 1) return std::nullopt;
+  result.m_tiles = static_cast<int32_t>(ceil_div(result.slabs, kHaloTileSlabs));
+  for (int i = 0; i < 3; ++i) {
+    if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], result.axis[i])) return std::nullopt;
+  }
+  result.phases = result.axis[0].outer * result.axis[1].outer * result.axis[2].outer;
+  if (result.width_sets() || result.height_sets()) result.phases /= 2;
+  result.by_phases = make_divisor(result.phases);
+  result.by_channel_slabs = make_divisor(result.channel_slabs);
+  if (!set_halos(choice.phase_halos, result)) return std::nullopt;
+  return result;
+}
+
+}  // namespace convt3d

@@ -1,0 +1,72 @@
+// The order of K: in which the weight is packed, the table of shifts is filled and products are added.
+//
+// A loop has the K steps of one phase outside M and one accumulator set, on one chunk of channels:
+//   [offset along the depth][offset along the height][offset along the width][K step of the tap]
+// Its weights begin with a stage and fill their last one up with zeros. The packed weight is
+//   [group][tile of M][phase outside M][chunk][accumulator set][stage of the loop]
+//   and a stage [K step][term][half of the step][row][16 bytes]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/host_device.h"
+#include "core/one_or_two.h"
+#include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/limits.h"
+#include "engines/wgmma/plan/panels.h"
+#include "engines/wgmma/plan/product.h"
+
+namespace convt3d {
+
+struct HaloLoops {
+  int32_t chunks;
+  int32_t phases;  // outside M
+  OneOrTwo sets;
+  OneOrTwo terms;
+  int32_t tap_steps;                 // K steps of one tap
+  int32_t steps[kHaloMaxLoops];      // K steps of a loop
+  int32_t first[kHaloMaxLoops + 1];  // stage of a loop's first one, counted through all loops of one chunk
+
+  CONVT3D_HOST_DEVICE int32_t count() const { return phases * sets; }
+  // K steps and products in a stage.
+  CONVT3D_HOST_DEVICE int32_t stage_steps() const { return terms.quotient(kHaloStageSlices); }
+  // Of a loop's stages the one that has a K step, and the step's number in it.
+  CONVT3D_HOST_DEVICE int32_t stage_of(int32_t step) const { return step >> (kHaloStageSlicesLog - terms.log()); }
+  CONVT3D_HOST_DEVICE int32_t step_in_stage(int32_t step) const { return step & (stage_steps() - 1); }
+  CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }
+  CONVT3D_HOST_DEVICE int32_t chunk_stages(int32_t phase) const {
+    return first[(phase + 1) * sets] - first[phase * sets];
+  }
+  // First stage of a phase, and the stages of a whole tile of M (phase = phases), in the packed weight.
+  CONVT3D_HOST_DEVICE int32_t first_stage(int32_t phase) const { return chunks * first[phase * sets]; }
+  CONVT3D_HOST_DEVICE int32_t stages() const { return first_stage(phases); }
+  // Stage of the packed weight with which the phase begins in a tile of M, these counted through all groups.
+  CONVT3D_HOST_DEVICE int64_t packed_stage(int64_t m_tile, int32_t phase) const {
+    return m_tile * stages() + first_stage(phase);
+  }
+};
+
+// Nothing where the kernel's table of shifts is too small.
+std::optional<HaloLoops> make_loops(const HaloProduct& product, const HaloArrangement& arrangement,
+                                    const HaloPanels& panels);
+
+// The tap of a loop's K steps by its numbers among the offsets of each axis.
+struct HaloTapNumbers {
+  int32_t depth;
+  int32_t height;
+  int32_t width;
+};
+
+// `by_widths` and `by_heights` divide by the counts of the phase's offsets, leaving the remainder.
+template <typename Divisor>
+CONVT3D_HOST_DEVICE inline HaloTapNumbers tap_numbers(int32_t tap, const Divisor& by_widths,
+                                                      const Divisor& by_heights) {
+  HaloTapNumbers numbers;
+  numbers.width = tap;
+  numbers.height = by_widths.divide(numbers.width);
+  numbers.depth = by_heights.divide(numbers.height);
+  return numbers;
+}
+
+}  // namespace convt3d

@@ -1,0 +1,150 @@
+#include "engines/wgmma/plan/search.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "core/integer.h"
+#include "device/swizzle.h"
+#include "engines/wgmma/plan/cost.h"
+
+namespace convt3d {
+namespace {
+
+// Positions (height x width) up to which images may share a tile; it costs neighbours along the width.
+constexpr int64_t kSmallPlane = 128;
+// Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
+constexpr int64_t kMostJoinedBytes = 128;
+// Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
+constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
+constexpr int kLeastWeightStages = 3;
+
+class Search {
+ public:
+  Search(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
+         const std::function<void(const HaloPlan&)>& visit)
+      : problem_(problem), element_(element), channels_last_(channels_last), device_(device), visit_(visit) {}
+
+  void products() const {
+    for (int joined = 1; joined <= kHaloMaxJoined; joined *= 2) {
+      if (problem_.groups % joined != 0) break;
+      const int64_t bytes = joined * problem_.in_channels_per_group() * element_.bytes;
+      if (joined > 1 && bytes > kMostJoinedBytes) break;
+      arrangements(make_product(problem_, element_, joined));
+    }
+  }
+
+ private:
+  void arrangements(const HaloProduct& product) const {
+    constexpr HaloSlabForm kForms[] = {HaloSlabForm::kChannels, HaloSlabForm::kWidthPairs, HaloSlabForm::kWidthSets,
+                                       HaloSlabForm::kWidthPairsHeightSets, HaloSlabForm::kChannelSets};
+    for (const bool width_in_m : {true, false}) {
+      for (const HaloSlabForm form : kForms) {
+        for (const bool folds : {false, true}) {
+          for (const bool phase_halos : {false, true}) {
+            const auto arrangement = arrange(problem_, channels_last_, product, {width_in_m, form, folds, phase_halos});
+            if (arrangement) tiles(product, *arrangement);
+          }
+        }
+      }
+    }
+  }
+
+  void tiles(const HaloProduct& product, const HaloArrangement& arrangement) const {
+    // One phase of a contiguous width alone is stored only where images share a tile, together with the next pass's.
+    const bool apart = !channels_last_ && problem_.stride[2] == 2 && !arrangement.both_widths();
+    const int64_t plane = int64_t{arrangement.axis[1].positions} * arrangement.axis[2].positions;
+    for (const HaloInstruction& instruction : kHaloInstructions) {
+      if (instruction.sets != arrangement.sets() || instruction.terms != product.terms) continue;
+      for (const int image_log : {0, 3}) {
+        if (image_log > 0 && (problem_.batch < 8 || plane > kSmallPlane || arrangement.width_pairs())) continue;
+        if (!channels_last_ && (image_log > 0 ? !instruction.images : apart)) continue;
+        for (int splits = 1; splits <= arrangement.passes(); ++splits) {
+          if (arrangement.passes() % splits != 0) continue;
+          if (apart && arrangement.passes() / splits % 2 != 0) continue;
+          visit_tiles(product, arrangement, channels_last_, {instruction, image_log, splits},
+                      [&](const HaloTile& tile) { cheapest(product, arrangement, tile); });
+        }
+      }
+    }
+  }
+
+  // Panels, pipelines and staging for a tile: the cheapest way.
+  void cheapest(const HaloProduct& product, const HaloArrangement& arrangement, const HaloTile& tile) const {
+    const HaloLoad of_tile = load_of_tile(problem_, element_.bytes, channels_last_, product, arrangement, tile);
+    const auto store = make_store(problem_, element_.bytes, channels_last_, product, arrangement, tile);
+    if (!store) return;
+    std::optional<HaloPlan> best;
+    const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_.bytes, kHaloOperandBytes);
+    for (const int position_bytes : {128, 64, 32}) {
+      const HaloLoad load = channels_last_ ? load_of_channels(element_.bytes, product, position_bytes) : of_tile;
+      bool whole_tiles = false;  // two of them: nothing is gained by smaller chunks
+      for (int chunks = 1; chunks <= channel_bytes / position_bytes && !whole_tiles; ++chunks) {
+        const auto panels =
+            make_panels(element_.bytes, device_.shared_bytes, product, arrangement, tile, load, position_bytes, chunks);
+        if (!panels) continue;
+        const auto loops = make_loops(product, arrangement, *panels);
+        if (!loops) continue;
+        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, 0};
+        whole_tiles = share(plan, best) && chunks == 1;
+      }
+    }
+    if (best) visit_(*best);
+  }
+
+  // Completes `plan` by every pipeline that may pay, of which a cheaper one replaces `best`. Whether one holds two
+  // whole chunks.
+  bool share(HaloPlan& plan, std::optional<HaloPlan>& best) const {
+    const HaloStore least = plan.store;
+    const int32_t slab_channels = plan.arrangement.slab_channels();
+    const HaloPartBytes tables = table_bytes(plan.tile, plan.loops, plan.load, least);
+    const int64_t taken = most_bytes(tables) + plan.panels.tile_bytes + kLeastWeightStages * kHaloWeightStageBytes;
+    if (taken + staging_bytes(least) > device_.shared_bytes) return false;
+    // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
+    const HaloStore widest =
+        widened(least, whole_patterns(device_.shared_bytes - taken), element_.bytes, slab_channels);
+    bool two_tiles = false;
+    for (const bool wide : {false, true}) {
+      if (wide && widest.batch == least.batch) continue;
+      const HaloStore& staged = wide ? widest : least;
+      const auto shares =
+          share_memory(device_.shared_bytes, plan.arrangement, plan.tile, plan.panels, plan.loops, tables, staged);
+      if (!shares || plan.packed_bytes() > kMostPackedBytes) continue;
+      plan.pipelines = shares->pipelines;
+      plan.store =
+          widened(staged, staging_bytes(staged) + whole_patterns(shares->spare), element_.bytes, slab_channels);
+      if (!reads_stay_inside(plan.arrangement, plan.tile, plan.load, plan.panels, plan.pipelines, plan.store)) {
+        continue;
+      }
+      for (const bool ping_pong : {true, false}) {
+        if (ping_pong && !can_ping_pong(plan.panels, plan.loops, plan.pipelines)) continue;
+        plan.pipelines.ping_pong = ping_pong;
+        plan.cost = expected_clocks(problem_, element_.bytes, device_, plan);
+        if (!best || plan.cost < best->cost) best = plan;
+      }
+      two_tiles = two_tiles || plan.pipelines.tile_stages >= 2;
+    }
+    return two_tiles;
+  }
+
+  static int64_t whole_patterns(int64_t bytes) { return bytes / kSwizzleBytes * kSwizzleBytes; }
+
+  const Problem& problem_;
+  HaloElement element_;
+  bool channels_last_;
+  const DeviceTraits& device_;
+  const std::function<void(const HaloPlan&)>& visit_;
+};
+
+}  // namespace
+
+void visit_plans(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
+                 const std::function<void(const HaloPlan&)>& visit) {
+  for (int i = 0; i < 3; ++i) {
+    if (problem.stride[i] > kHaloMaxStride) return;
+  }
+  // Larger channels are left to the engine that is tested with them.
+  if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
+  Search(problem, element, channels_last, device, visit).products();
+}
+
+}  // namespace convt3d

@@ -1,0 +1,16 @@
+// Every plan that the wgmma engine has for a problem: the parts in their order, each with every choice that may pay.
+#pragma once
+
+#include <functional>
+
+#include "core/device_traits.h"
+#include "core/problem.h"
+#include "engines/wgmma/plan/plan.h"
+
+namespace convt3d {
+
+// Plans without marks in their staging and without places in shared memory, which cost time and change no choice.
+void visit_plans(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
+                 const std::function<void(const HaloPlan&)>& visit);
+
+}  // namespace convt3d

@@ -1,0 +1,219 @@
+// How outputs leave: a consumer warp puts its rows of a pass into staging of its own in shared memory, in the order
+// that they have in the output, and hands them over in segments. A segment is a piece of a line of the tile, that is of
+// its positions along the width: with a contiguous width [channel][place], else [place][channel] (a place: an output
+// position; where images share a tile they count fastest).
+// - Boxes: TMA stores the same segment of one or more lines in the background, and clips what lies outside the output.
+//   The rows of a box are multiples of 16 bytes. Where the output's strides or its address allow TMA no boxes, threads
+//   store the same segments.
+// - Threads store any number of contiguous channels.
+// - Runs: lines along a contiguous width that are no multiples of 16 bytes. A sector of memory that is written in two
+//   parts costs several times its bytes, and each such line begins and ends within one. So a channel's lines are staged
+//   as they follow one another in the output, with the alignment they have there, and are stored as one run, by
+//   threads: whole sectors together, its ends element by element. A segment is then whole lines, those of both phases
+//   of the height if one pass has both.
+// - Registers: where images share a tile and the width is contiguous, a fragment of a warp's accumulators holds one
+//   position of 8 images, far from each other in memory. Threads store neighbours of the width, which they have: in two
+//   fragments, and as sets or in what they staged for themselves of the pass before.
+// Segments gather in batches, so that what a hand-over costs is paid once for several. Of runs, a batch lies within one
+// depth.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/divisor.h"
+#include "core/host_device.h"
+#include "core/one_or_two.h"
+#include "core/problem.h"
+#include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/product.h"
+#include "engines/wgmma/plan/tile.h"
+
+namespace convt3d {
+
+constexpr int kHaloStripColumns = 16;       // a strip: columns between two points where batches may change
+constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
+constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
+
+// Of runs, a place in the table of columns: which of two batches it belongs to, how many outputs are missing there, and
+// where it lies in its channel's run, in elements.
+constexpr int kHaloRunOffsetBits = 12;
+constexpr int kHaloRunMissingBits = 3;
+constexpr int kHaloRunOutputs = 4;  // of a place: two neighbouring columns, at most both phases of the width
+
+enum class HaloStoreWay : int32_t {
+  kBoxes,
+  kBoxesByThreads,  // the segments of boxes, where the output allows TMA none
+  kThreads,
+  kRuns,
+  kRegisters,
+};
+const char* to_string(HaloStoreWay way);
+
+// A position of a tile with its halo.
+struct HaloPosition {
+  int32_t d;
+  int32_t h;
+  int32_t w;
+};
+
+// A line of a warpgroup's part of a tile.
+struct HaloStoredLine {
+  int32_t depth;   // counted from the warpgroup's first one
+  int32_t height;  // in the depth, counted from the warpgroup's first one there
+  int32_t left;    // lines of the depth from this one on
+};
+
+struct HaloStore {
+  HaloStoreWay way;
+  bool channels_contiguous;  // in the output; else its width is
+  bool phase_pairs;          // of registers: the phases of the width are neighbouring passes, stored together
+  int32_t tile[3];           // positions
+  int32_t halo[3];           // ... with the halo
+  int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a place
+  uint32_t swizzle;          // mask of device/swizzle.h; 0: none
+  int32_t column_bytes;      // from a column of a segment to the next
+  int32_t columns;           // of a whole segment
+  int32_t line_segments;     // segments of a line
+  OneOrTwo lines;            // of the output, in a segment: 2 where one pass has both phases of the height
+  int32_t line_step;         // of runs: bytes from a line to the next, congruent to the output's modulo 16
+  bool joined_lines;         // ... and the very same: a batch is one run
+  int32_t segment_bytes;     // of runs: of each channel
+  int32_t box_lines;         // of boxes: lines of the tile in one, their segments behind one another
+  int32_t box_bytes;         // ... from one to the next
+  int32_t batch;             // segments
+  int32_t halves;            // 2: one batch is filled while the other is still read; 1: a batch holds all segments
+  int32_t warp_bytes;
+  int32_t start[2];     // each warpgroup's first column, counted in the tile's positions
+  int32_t extent;       // ... and how many follow
+  int32_t step;         // positions that a strip of kHaloStripColumns columns holds
+  int32_t segments[2];  // of each warpgroup
+  // Where the warpgroups share a segment, which then is no box, threads store each one's part when all else has left:
+  // it has a place of its own past the batches and belongs to none. Number of the segment, or -1.
+  int32_t part[2];
+  // Bit i stands for the i-th strip.
+  uint32_t end[2];   // a batch ends in it, though not the last
+  uint32_t open[2];  // ... and the next one begins in it, too
+
+  // What the functions below divide by: of columns, what they are numbered by; of batches, their sizes.
+  Divisor by_halo_height;
+  Divisor by_halo_width;
+  Divisor by_tile_lines;  // tile[1]
+  Divisor by_columns;
+  Divisor by_line_segments;
+  Divisor by_batch;
+  Divisor by_held;  // segments of all halves
+  Divisor by_box_lines;
+  int32_t first_segment[2];  // of each warpgroup, among all of the tile
+
+  CONVT3D_HOST_DEVICE bool boxes() const { return way == HaloStoreWay::kBoxes; }
+  CONVT3D_HOST_DEVICE bool registers() const { return way == HaloStoreWay::kRegisters; }
+  CONVT3D_HOST_DEVICE bool runs() const { return way == HaloStoreWay::kRuns; }
+  CONVT3D_HOST_DEVICE HaloPosition at(int32_t position) const {
+    HaloPosition result;
+    result.d = position;
+    result.w = by_halo_width.take(result.d);
+    result.h = by_halo_height.take(result.d);
+    return result;
+  }
+  // Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
+  // warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
+  CONVT3D_HOST_DEVICE int32_t pair_positions(int32_t warpgroup, int32_t place) const {
+    const HaloPosition first = at(start[warpgroup] + place);
+    const int32_t odd = first.w & 1;
+    if (place >= extent || !is_output(first) || (odd == 1 && place > 0)) return 0;
+    return odd == 0 && place + 1 < extent && first.w + 1 < tile[2] ? 2 : 1;
+  }
+  // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
+  CONVT3D_HOST_DEVICE int32_t segment_of(const HaloPosition& position) const {
+    if (position.d >= tile[0]) return tile[0] * tile[1] * line_segments;
+    const int32_t lines_before = position.d * tile[1] + (position.h < tile[1] ? position.h : tile[1]);
+    const int32_t in_line = position.h >= tile[1]   ? 0
+                            : position.w >= tile[2] ? line_segments
+                                                    : by_columns.quotient(position.w);
+    return lines_before * line_segments + in_line;
+  }
+  CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
+    return position.w < tile[2] && position.h < tile[1] && position.d < tile[0];
+  }
+  // The first of a warpgroup's columns that a segment holds.
+  CONVT3D_HOST_DEVICE HaloPosition first_of(int32_t warpgroup, int32_t segment) const {
+    HaloPosition result;
+    result.d = first_segment[warpgroup] + segment;
+    result.w = by_line_segments.take(result.d) * columns;
+    result.h = by_tile_lines.take(result.d);
+    const int32_t missing = start[warpgroup] - number_of(result);
+    if (missing > 0) result.w += missing;
+    return result;
+  }
+  CONVT3D_HOST_DEVICE int32_t number_of(const HaloPosition& position) const {
+    return (position.d * halo[1] + position.h) * halo[2] + position.w;
+  }
+  // Among the segments that belong to batches.
+  CONVT3D_HOST_DEVICE int32_t batched(int32_t warpgroup, int32_t segment) const {
+    return part[warpgroup] == 0 ? segment - 1 : segment;
+  }
+  // Of runs: where the line of a segment lies.
+  CONVT3D_HOST_DEVICE HaloStoredLine line_of(int32_t warpgroup, int32_t segment) const {
+    HaloStoredLine first;
+    first.depth = by_line_segments.quotient(first_segment[warpgroup]);
+    first.height = by_tile_lines.take(first.depth);
+    HaloStoredLine result;
+    result.depth = by_line_segments.quotient(first_segment[warpgroup] + segment);
+    result.height = by_tile_lines.take(result.depth);
+    result.left = tile[1] - result.height;
+    result.depth -= first.depth;
+    if (result.depth == 0) result.height -= first.height;
+    return result;
+  }
+  // How far the segment is at which the next box begins or, of runs, the next batch.
+  CONVT3D_HOST_DEVICE int32_t segments_to_next(int32_t warpgroup, int32_t segment) const {
+    if (!runs()) {
+      const int32_t line = by_line_segments.quotient(segment);
+      const bool ends_line = by_line_segments.remainder(segment, line) == line_segments - 1;
+      return ends_line ? 1 + (box_lines - 1) * line_segments : 1;
+    }
+    if (line_segments > 1) return 1;
+    const HaloStoredLine line = line_of(warpgroup, segment);
+    const int32_t in_batch = batch - by_batch.remainder(line.height, by_batch.quotient(line.height));
+    const int32_t left = segments[warpgroup] - segment;
+    const int32_t rest = in_batch < line.left ? in_batch : line.left;
+    return rest < left ? rest : left;
+  }
+  // Number of the batch that a segment belongs to.
+  CONVT3D_HOST_DEVICE int32_t batch_of(int32_t warpgroup, int32_t segment) const {
+    if (!runs()) return by_batch.quotient(batched(warpgroup, segment));
+    if (line_segments > 1) return segment;
+    const HaloStoredLine line = line_of(warpgroup, segment);
+    const int32_t in_depth = by_batch.quotient(line.height);
+    if (line.depth == 0) return in_depth;
+    int32_t first = by_line_segments.quotient(first_segment[warpgroup]);
+    const int32_t before = by_batch.quotient(tile[1] - by_tile_lines.take(first) + batch - 1);
+    return before + (line.depth - 1) * by_batch.quotient(tile[1] + batch - 1) + in_depth;
+  }
+  // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
+  CONVT3D_HOST_DEVICE int32_t segment_offset(int32_t warpgroup, int32_t segment) const {
+    if (runs()) {
+      const int32_t line = line_of(warpgroup, segment).height;
+      return by_batch.remainder(line, by_batch.quotient(line)) * segment_bytes;
+    }
+    int32_t place = batched(warpgroup, segment);
+    place = segment == part[warpgroup] ? halves * batch : by_held.remainder(place, by_held.quotient(place));
+    const int32_t in_line = by_line_segments.take(place);
+    const int32_t box = by_box_lines.quotient(place);
+    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(place, box) * segment_bytes;
+  }
+};
+
+// A tile's staging, with the smallest batches and no marks; nothing where the engine has none.
+std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, bool channels_last,
+                                    const HaloProduct& product, const HaloArrangement& arrangement,
+                                    const HaloTile& tile);
+// The same with larger batches, as far as `bytes` of shared memory for all warps allow.
+HaloStore widened(HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
+// The same, its batches being final, with `end` and `open`.
+HaloStore marked(HaloStore store);
+// Of the warpgroup that has more segments.
+int32_t batches(const HaloStore& store);
+
+}  // namespace convt3d

@@ -1,0 +1,54 @@
+// The positions that a block has at a time, and its work tiles.
+// - Positions: those of a tile are numbered with the halo's columns and lines between them, so that one instruction's
+//   N columns are neighbours in memory; the columns that fall on the halo are computed and dropped. Where volumes are
+//   small, 8 images share a tile, the image counting fastest.
+// - Passes: the phases outside M and the tiles of M, each a pass over the resident tile.
+// - Work tiles: a tile and a share of its passes; `splits` of them share one tile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/divisor.h"
+#include "core/host_device.h"
+#include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/instructions.h"
+
+namespace convt3d {
+
+struct HaloTile {
+  HaloInstruction instruction;
+  int32_t image_log;     // log2 of the images that share a tile
+  int32_t size[3];       // positions along each axis
+  int32_t halo[3];       // ... with the halo
+  int32_t count[3];      // of tiles along each axis
+  int64_t image_count;   // of tiles along the images
+  int32_t second_start;  // first column of the second warpgroup, counted in the tile's positions
+  int32_t columns;       // of a warpgroup that can be outputs
+  int32_t splits;        // of a tile's passes
+  Divisor by_count[3];
+  Divisor by_splits;
+
+  CONVT3D_HOST_DEVICE int32_t halo_positions() const { return halo[0] * halo[1] * halo[2]; }
+  CONVT3D_HOST_DEVICE int32_t images() const { return 1 << image_log; }
+  int64_t work_tiles(const HaloProduct& product) const {
+    return product.groups * image_count * count[0] * count[1] * count[2] * splits;
+  }
+};
+
+// Where the second warpgroup's columns begin: behind the first one's, which are all full, or with the second half of
+// the tile's depths or lines.
+enum class HaloCut { kNone, kDepth, kHeight };
+
+// What the search fixes before the extents of a tile.
+struct HaloTileKind {
+  HaloInstruction instruction;
+  int32_t image_log;
+  int32_t splits;
+};
+
+// Every tile that may pay.
+void visit_tiles(const HaloProduct& product, const HaloArrangement& arrangement, bool channels_last, HaloTileKind kind,
+                 const std::function<void(const HaloTile&)>& visit);
+
+}  // namespace convt3d
