@@ -37,9 +37,9 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
   std::map<int, int> batch_at;  // offset of a segment's place -> the batch in it that has not left
   std::map<int, int> staged;    // segment -> columns
   int left = 0;
-  for (int i = 0; i * store.step < store.extent; ++i) {
+  for (int i = 0; i * store.strip < store.extent; ++i) {
     const int begun = left + ((store.open[g] >> i & 1) != 0 ? 1 : 0);
-    for (int column = i * store.step; column < std::min((i + 1) * store.step, store.extent); ++column) {
+    for (int column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
       const HaloPosition position = store.at(store.start[g] + column);
       if (!store.is_output(position)) continue;
       const int segment = store.segment_of(position) - first;
@@ -94,14 +94,14 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
   const int phases = store.column_bytes / element_bytes;
   const int row_outputs = static_cast<int>(problem.output_size(2));
   const int first = store.first_segment[g];
-  const int strips = (store.extent + store.step - 1) / store.step;
+  const int strips = (store.extent + store.strip - 1) / store.strip;
   uint32_t end = store.end[g];
   int staged = 0;
   int step = 0;
   for (int batch = 0; step <= strips; ++batch) {
     std::map<int, int64_t> places;  // byte of the channel's run -> output of the tile's depth
     for (; step < strips; ++step) {
-      for (int column = step * store.step; column < std::min((step + 1) * store.step, store.extent); ++column) {
+      for (int column = step * store.strip; column < std::min((step + 1) * store.strip, store.extent); ++column) {
         const HaloPosition position = store.at(store.start[g] + column);
         if (!store.is_output(position)) continue;
         const int segment = store.segment_of(position) - first;

@@ -130,7 +130,7 @@ __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const 
   for (bool first = true; !walk.ended(); walk.advance(), first = false) {
     if (!first) claims.claim();
     if (!first && keeps) continue;
-    const HaloStream stream(plan, HaloWorkTile(plan, walk.index()));
+    const HaloWeightStream stream(plan, HaloWorkTile(plan, walk.index()));
     const unsigned char* source = params.weight + stream.first * kHaloWeightStageBytes;
     if (first) hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
     for (int stage = 0; stage < stream.stages; ++stage) {

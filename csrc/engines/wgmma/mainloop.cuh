@@ -205,7 +205,7 @@ __device__ __forceinline__ void multiply_low(float (&c)[kN / 2], uint64_t a, uin
   hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
 }
 
-// The same of two terms; here sums of whole descriptors leave fewer instructions between the products. The tensor
+// One loop of two terms; here sums of whole descriptors leave fewer instructions between the products. The tensor
 // cores' cut adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
 template <int kN>
 __device__ __forceinline__ void multiply_loop_of_terms(int steps, const uint16_t* shifts,

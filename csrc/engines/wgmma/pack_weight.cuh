@@ -1,6 +1,6 @@
 // Weight -> the packed weight, stage after stage in the order of plan/k_order.h, which the kernel's pipeline reads.
 // A thread packs one row of one tap for some K steps. A warp has a few taps, which are neighbours in the weight, of
-// a few rows, which are neighbours in the stream: it reads and writes whole sectors of memory.
+// a few rows, which are neighbours in the packed weight: it reads and writes whole sectors of memory.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,8 @@ void share_packing(PackHaloWeightParams<T>& params) {
   params.by_m_tiles = make_divisor(plan.arrangement.m_tiles);
   params.by_tap_steps = make_divisor(plan.panels.tap_steps);
   params.steps = plan.panels.chunks() * plan.panels.tap_steps;
-  const int64_t rows = plan.product.groups * plan.arrangement.m_tiles * kHaloTileRows * (warps << params.warp_entries_log);
+  const int64_t rows =
+      plan.product.groups * plan.arrangement.m_tiles * kHaloTileRows * (warps << params.warp_entries_log);
   const int64_t parts = std::clamp<int64_t>(kPackHaloMostThreads / std::max<int64_t>(rows, 1), 1, params.steps);
   params.part_steps = static_cast<int32_t>(ceil_div(params.steps, parts));
   params.threads = rows * ceil_div(params.steps, params.part_steps);
@@ -153,13 +154,14 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int64_t first_stage =
       loops.packed_stage(static_cast<int64_t>(group) * arrangement.m_tiles + m_tile, phase_index) + loops.first[loop] -
       loops.first[phase_index * loops.sets];
+  const int chunk_stages = loops.chunk_stages(phase_index);
   if (filler) step += loops.steps[loop];
   for (int k = first_step; k < min(first_step + params.part_steps, params.steps); ++k) {
     const int chunk = params.by_tap_steps.quotient(k);
     const int tap_step = params.by_tap_steps.remainder(k, chunk);
     if (filler && tap_step > 0) continue;
     const int at = step + tap_step;
-    const int64_t stage = first_stage + chunk * loops.chunk_stages(phase_index) + loops.stage_of(at);
+    const int64_t stage = first_stage + chunk * chunk_stages + loops.stage_of(at);
     unsigned char* to = params.packed + stage * kHaloWeightStageBytes +
                         loops.step_in_stage(at) * product.terms * kHaloSliceBytes + row * 16;
     alignas(16) T values[2][kPlaneChannels];

@@ -54,11 +54,11 @@ struct HaloWorkTile {
 };
 
 // The packed weight of a work tile's passes, in stages.
-struct HaloStream {
+struct HaloWeightStream {
   int64_t first;
   int32_t stages;
 
-  __device__ __forceinline__ HaloStream(const HaloPlan& plan, const HaloWorkTile& work) {
+  __device__ __forceinline__ HaloWeightStream(const HaloPlan& plan, const HaloWorkTile& work) {
     const int passes = plan.split_passes();
     const int64_t begin = stage_of_pass(plan, work.split * passes);
     first = static_cast<int64_t>(work.group) * plan.arrangement.m_tiles * plan.loops.stages() + begin;

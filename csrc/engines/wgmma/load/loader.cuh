@@ -213,7 +213,7 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
   }
 }
 
-// The same of N-major panels, in one box.
+// A chunk of N-major panels, which is one box, by one thread; it arrives on `full`.
 template <typename T>
 __device__ __forceinline__ void copy_n_major_tile(const HaloParams<T>& params, const HaloChunk& chunk, uint64_t* full) {
   const HaloPlan& plan = params.plan;

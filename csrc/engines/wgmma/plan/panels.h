@@ -19,7 +19,7 @@ struct HaloPanels {
   int32_t fold_bytes;      // of one fold of a panel
   int32_t panel_bytes;     // of all folds
   int32_t term_bytes;      // of a chunk, in one term
-  int32_t tile_bytes;      // ... in all terms: a stage of the tiles' pipeline
+  int32_t tile_bytes;      // of a chunk, in all terms: a stage of the tiles' pipeline
   int32_t count;           // panels of all channels of a group
   int32_t in_chunk;
   int32_t tap_steps;  // K steps of one tap in a chunk

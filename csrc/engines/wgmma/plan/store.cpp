@@ -62,8 +62,8 @@ int32_t run_pitch(int64_t bytes) { return static_cast<int32_t>(round_up(bytes + 
 // Whether `batch` lines can be a batch: no strip of columns has parts of three.
 bool run_batch_fits(const HaloStore& store, int element_bytes, int32_t batch) {
   if (int64_t{batch} * store.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
-  if (store.line_segments > 1) return batch == 1 && store.columns >= store.step;
-  const auto fills_step = [&](int32_t lines) { return (lines - 1) * store.halo[2] + store.tile[2] >= store.step; };
+  if (store.line_segments > 1) return batch == 1 && store.columns >= store.strip;
+  const auto fills_step = [&](int32_t lines) { return (lines - 1) * store.halo[2] + store.tile[2] >= store.strip; };
   if (store.tile[0] == 1) return batch >= store.tile[1] || fills_step(batch);
   bool fits = fills_step(std::min(batch, store.tile[1]));
   for (const int32_t segment : store.first_segment) {
@@ -154,18 +154,18 @@ void set_batch(int32_t batch, HaloStore& store) {
   store.warp_bytes = (store.halves * store.batch / store.box_lines + (has_part(store) ? 1 : 0)) * store.box_bytes;
 }
 
-// A batch but the first and the last has at least `step` columns: no more than one begins, and no more than one ends,
+// A batch but the first and the last has at least `strip` columns: no more than one begins, and no more than one ends,
 // within a strip of columns.
 void mark_batches(int g, HaloStore& store) {
   const int32_t first = store.first_segment[g];
-  const int32_t strips = static_cast<int32_t>(ceil_div(store.extent, store.step));
+  const int32_t strips = static_cast<int32_t>(ceil_div(store.extent, store.strip));
   store.end[g] = store.open[g] = 0;
   // The batches of a strip's first and last output; -1: it has none.
   std::array<int32_t, 32> low;
   std::array<int32_t, 32> high;
   for (int32_t i = 0; i < strips; ++i) {
     low[i] = high[i] = -1;
-    for (int32_t column = i * store.step; column < std::min((i + 1) * store.step, store.extent); ++column) {
+    for (int32_t column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
       const HaloPosition position = store.at(store.start[g] + column);
       const int32_t segment = store.segment_of(position) - first;
       if (!store.is_output(position) || segment == store.part[g]) continue;
@@ -225,7 +225,7 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
   }
   store.start[1] = tile.second_start >> tile.image_log;
   store.extent = tile.columns >> tile.image_log;
-  store.step = kHaloStripColumns >> tile.image_log;
+  store.strip = kHaloStripColumns >> tile.image_log;
   store.lines = {1};
   const int32_t slab_channels = arrangement.slab_channels();
   const int phases = arrangement.both_widths() ? 2 : 1;
@@ -284,7 +284,7 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     // Outputs of a whole segment, and of the shortest, the last one of a line.
     const int32_t whole = std::min(store.columns, tile.size[2]);
     const int32_t shortest = tile.size[2] - (store.line_segments - 1) * store.columns;
-    set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, store.step - shortest), whole)), store);
+    set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, store.strip - shortest), whole)), store);
   }
   return store;
 }

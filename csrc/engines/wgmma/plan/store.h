@@ -35,11 +35,11 @@ constexpr int kHaloStripColumns = 16;       // a strip: columns between two poin
 constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
 constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 
-// Of runs, a place in the table of columns: which of two batches it belongs to, how many outputs are missing there, and
-// where it lies in its channel's run, in elements.
+// Of runs, an entry of the table of columns: which of two batches it belongs to, how many outputs are missing there,
+// and where it lies in its channel's run, in elements.
 constexpr int kHaloRunOffsetBits = 12;
 constexpr int kHaloRunMissingBits = 3;
-constexpr int kHaloRunOutputs = 4;  // of a place: two neighbouring columns, at most both phases of the width
+constexpr int kHaloRunOutputs = 4;  // of an entry: two neighbouring columns, at most both phases of the width
 
 enum class HaloStoreWay : int32_t {
   kBoxes,
@@ -69,7 +69,7 @@ struct HaloStore {
   bool channels_contiguous;  // in the output; else its width is
   bool phase_pairs;          // of registers: the phases of the width are neighbouring passes, stored together
   int32_t tile[3];           // positions
-  int32_t halo[3];           // ... with the halo
+  int32_t halo[3];           // positions with the halo
   int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a place
   uint32_t swizzle;          // mask of device/swizzle.h; 0: none
   int32_t column_bytes;      // from a column of a segment to the next
@@ -77,23 +77,23 @@ struct HaloStore {
   int32_t line_segments;     // segments of a line
   OneOrTwo lines;            // of the output, in a segment: 2 where one pass has both phases of the height
   int32_t line_step;         // of runs: bytes from a line to the next, congruent to the output's modulo 16
-  bool joined_lines;         // ... and the very same: a batch is one run
+  bool joined_lines;         // of runs: line_step is that of the output, and a batch is one run
   int32_t segment_bytes;     // of runs: of each channel
   int32_t box_lines;         // of boxes: lines of the tile in one, their segments behind one another
-  int32_t box_bytes;         // ... from one to the next
+  int32_t box_bytes;         // from one box to the next
   int32_t batch;             // segments
   int32_t halves;            // 2: one batch is filled while the other is still read; 1: a batch holds all segments
   int32_t warp_bytes;
   int32_t start[2];     // each warpgroup's first column, counted in the tile's positions
-  int32_t extent;       // ... and how many follow
-  int32_t step;         // positions that a strip of kHaloStripColumns columns holds
+  int32_t extent;       // positions of a warpgroup
+  int32_t strip;        // positions that a strip holds
   int32_t segments[2];  // of each warpgroup
   // Where the warpgroups share a segment, which then is no box, threads store each one's part when all else has left:
   // it has a place of its own past the batches and belongs to none. Number of the segment, or -1.
   int32_t part[2];
   // Bit i stands for the i-th strip.
   uint32_t end[2];   // a batch ends in it, though not the last
-  uint32_t open[2];  // ... and the next one begins in it, too
+  uint32_t open[2];  // a batch ends in it, and the next one begins
 
   // What the functions below divide by: of columns, what they are numbered by; of batches, their sizes.
   Divisor by_halo_height;
@@ -209,9 +209,9 @@ struct HaloStore {
 std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, bool channels_last,
                                     const HaloProduct& product, const HaloArrangement& arrangement,
                                     const HaloTile& tile);
-// The same with larger batches, as far as `bytes` of shared memory for all warps allow.
+// A store with larger batches, as far as `bytes` of shared memory for all warps allow.
 HaloStore widened(HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
-// The same, its batches being final, with `end` and `open`.
+// A store whose batches are final, with `end` and `open`.
 HaloStore marked(HaloStore store);
 // Of the warpgroup that has more segments.
 int32_t batches(const HaloStore& store);

@@ -20,7 +20,7 @@ struct HaloTile {
   HaloInstruction instruction;
   int32_t image_log;     // log2 of the images that share a tile
   int32_t size[3];       // positions along each axis
-  int32_t halo[3];       // ... with the halo
+  int32_t halo[3];       // positions along each axis, with the halo
   int32_t count[3];      // of tiles along each axis
   int64_t image_count;   // of tiles along the images
   int32_t second_start;  // first column of the second warpgroup, counted in the tile's positions

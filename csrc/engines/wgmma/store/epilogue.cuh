@@ -174,29 +174,29 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   static constexpr bool kStagePasses = kWay == HaloStoreWay::kBoxes || (kWay == HaloStoreWay::kRuns && sizeof(T) == 2);
 
   template <HaloStagedOrder kOrder>
-  static constexpr int kPlaces = kMatrices<kOrder> ? 1 : 2;  // of a strip
+  static constexpr int kEntries = kMatrices<kOrder> ? 1 : 2;  // of a strip
   template <HaloStagedOrder kOrder>
   __device__ __forceinline__ const uint16_t* columns() const {
     const int lane = hopper::computed_here(lane_);
     const int thread = kMatrices<kOrder> ? lane % 8 + lane / 16 * 8 : lane % 4;
-    return columns_ + thread * kTableStrips * kPlaces<kOrder>;
+    return columns_ + thread * kTableStrips * kEntries<kOrder>;
   }
 
   template <HaloStoreWay kWay, HaloStagedOrder kOrder, int kStrip>
   __device__ __forceinline__ void stage_strip(const float (&c)[kSets][kN / 2],
-                                              HaloPlaces<kPlaces<kOrder>> places) const {
+                                              HaloColumnEntries<kEntries<kOrder>> entries) const {
     if constexpr (kWay == HaloStoreWay::kRuns) {
-      this->template stage_run<kOrder>(c, 2 * kStrip, places.first());
-      this->template stage_run<kOrder>(c, 2 * kStrip + 1, places.second());
+      this->template stage_run<kOrder>(c, 2 * kStrip, entries.first());
+      this->template stage_run<kOrder>(c, 2 * kStrip + 1, entries.second());
     } else if constexpr (kMatrices<kOrder>) {
 #pragma unroll
-      for (int set = 0; set < kSets; ++set) this->stage_matrices(c[set], 2 * kStrip, places.first(), 32 * set);
+      for (int set = 0; set < kSets; ++set) this->stage_matrices(c[set], 2 * kStrip, entries.first(), 32 * set);
     } else if constexpr (kOrder == HaloStagedOrder::kChannels) {
-      this->stage_channels(c, 2 * kStrip, places.first());
-      this->stage_channels(c, 2 * kStrip + 1, places.second());
+      this->stage_channels(c, 2 * kStrip, entries.first());
+      this->stage_channels(c, 2 * kStrip + 1, entries.second());
     } else {
-      this->template stage_widths<kOrder>(c, 2 * kStrip, places.first());
-      this->template stage_widths<kOrder>(c, 2 * kStrip + 1, places.second());
+      this->template stage_widths<kOrder>(c, 2 * kStrip, entries.first());
+      this->template stage_widths<kOrder>(c, 2 * kStrip + 1, entries.second());
     }
   }
 
@@ -204,11 +204,12 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   // next ones need is read ahead of the stores.
   template <HaloStoreWay kWay, HaloStagedOrder kOrder, int kFirst = 0>
   __device__ __forceinline__ void stage_pass(const float (&c)[kSets][kN / 2],
-                                             HaloPlacesOfStrips<kPlaces<kOrder>> places) const {
-    constexpr int kNext = kFirst + HaloPlacesOfStrips<kPlaces<kOrder>>::kStrips;
+                                             HaloEntriesOfStrips<kEntries<kOrder>> entries) const {
+    constexpr int kNext = kFirst + HaloEntriesOfStrips<kEntries<kOrder>>::kStrips;
     const auto stage_one_of = [&](auto constant) {
       if constexpr (kFirst + constant() < kStrips) {
-        stage_strip<kWay, kOrder, kFirst + constant()>(c, HaloPlaces<kPlaces<kOrder>>(places.bits[constant()]));
+        stage_strip<kWay, kOrder, kFirst + constant()>(c,
+                                                       HaloColumnEntries<kEntries<kOrder>>(entries.bits[constant()]));
       }
     };
     const auto stage = [&] {
@@ -218,7 +219,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
       stage_one_of(HaloStrip<3>());
     };
     if constexpr (kNext < kStrips) {
-      const HaloPlacesOfStrips<kPlaces<kOrder>> next(columns<kOrder>(), kNext);
+      const HaloEntriesOfStrips<kEntries<kOrder>> next(columns<kOrder>(), kNext);
       stage();
       stage_pass<kWay, kOrder, kNext>(c, next);
     } else {
@@ -229,24 +230,25 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   // Stages one strip after another, from `first` on until a batch ends, `end` being the marks of those to come; returns
   // the strip to go on with or, after the last batch, kStrips + 1. A jump leads to the first strip, and the strips are
   // the only unrolled code: fetching more would take longer than running it.
-  // Where the next batch begins in the same strip, boxes and what threads store stage its columns at once, in another
-  // place. Runs have one place, so that the strip is done again, for the other batch's columns.
+  // Where the next batch begins in the same strip, boxes and what threads store stage its columns at once, as
+  // there is staging for two batches. Runs have staging for one, so that the strip is done again, for the other batch's
+  // columns.
   template <HaloStoreWay kWay, HaloStagedOrder kOrder>
   __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
     const uint32_t open = store_.open[warpgroup_];
     if (kStagePasses<kWay> && store_.end[warpgroup_] == 0) {
-      stage_pass<kWay, kOrder>(c, HaloPlacesOfStrips<kPlaces<kOrder>>(columns<kOrder>(), 0));
+      stage_pass<kWay, kOrder>(c, HaloEntriesOfStrips<kEntries<kOrder>>(columns<kOrder>(), 0));
       return kStrips + 1;
     }
-    HaloPlaces<kPlaces<kOrder>> next(columns<kOrder>(), first);
+    HaloColumnEntries<kEntries<kOrder>> next(columns<kOrder>(), first);
     const auto stage = [&](auto constant) {
       constexpr int kStrip = constant();
       if constexpr (kStrip < kStrips) {
-        const HaloPlaces<kPlaces<kOrder>> places = next;
-        if constexpr (kStrip + 1 < kStrips) next = HaloPlaces<kPlaces<kOrder>>(columns<kOrder>(), kStrip + 1);
+        const HaloColumnEntries<kEntries<kOrder>> entries = next;
+        if constexpr (kStrip + 1 < kStrips) next = HaloColumnEntries<kEntries<kOrder>>(columns<kOrder>(), kStrip + 1);
         if (kWay == HaloStoreWay::kBoxes && (open >> kStrip & 1) != 0)
           wait_until_read<0>();  // the next batch begins, too
-        stage_strip<kWay, kOrder, kStrip>(c, places);
+        stage_strip<kWay, kOrder, kStrip>(c, entries);
         return (end >> kStrip & 1) != 0;
       } else {
         return false;

@@ -27,19 +27,19 @@ class HaloFragments {
 
   // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
   template <HaloStagedOrder kOrder>
-  __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
+  __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t row = static_cast<uint32_t>(lane_ / 4 * store_.pitch);
-    const uint32_t at = address_ + row + (place ^ swizzle_flip(row, store_.swizzle));
+    const uint32_t at = address_ + row + (entry ^ swizzle_flip(row, store_.swizzle));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = 4 * j + 2 * half;
       const uint32_t to = at + 8 * half * store_.pitch;
       if constexpr (kOrder == HaloStagedOrder::kWidths) {
-        stage_two<T>(to, place, c[0][i], c[0][i + 1]);
+        stage_two<T>(to, entry, c[0][i], c[0][i + 1]);
       } else if constexpr (kOrder == HaloStagedOrder::kWidthSets) {
-        stage_four<T>(to, place, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
+        stage_four<T>(to, entry, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
       } else if (half == 0) {
-        stage_four<T>(to, place, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
+        stage_four<T>(to, entry, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
       }
     }
   }
@@ -47,9 +47,9 @@ class HaloFragments {
   // Fragment j of a thread's channels, of both phases of the height where they are the sets.
   template <HaloStagedOrder kOrder>
   __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
-    const uint32_t place = entry ^ run_batch_;
-    const uint32_t missing = place >> kHaloRunOffsetBits;
-    const uint32_t at = (place & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
+    const uint32_t own = entry ^ run_batch_;  // of this batch
+    const uint32_t missing = own >> kHaloRunOffsetBits;
+    const uint32_t at = (own & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
     const int i = 4 * j;
     if constexpr (kOrder == HaloStagedOrder::kWidths) {
       stage_outputs<T>(run_lines_[0] + at, missing, {c[0][i], c[0][i + 1]});
@@ -69,14 +69,14 @@ class HaloFragments {
   // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases;
   // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
   // by the swizzle, of fewer also because half of them begin with their second column.
-  __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t place) const {
+  __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * store_.pitch);
     const bool turned = kSets == 1 && lane_ % 2 != 0;
     // Of a thread's two columns.
-    const uint32_t first = address_ + place + (turned ? next : 0);
-    const uint32_t second = address_ + place + (turned ? 0 : next);
+    const uint32_t first = address_ + entry + (turned ? next : 0);
+    const uint32_t second = address_ + entry + (turned ? 0 : next);
     // Where places have less than 128 bytes, the swizzle's pattern is the same for both columns.
-    const uint32_t flip = swizzle_flip(place, store_.swizzle);
+    const uint32_t flip = swizzle_flip(entry, store_.swizzle);
     const uint32_t second_flip = kSets == 1 ? flip : flip ^ swizzle_flip(next, store_.swizzle);
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
@@ -85,19 +85,19 @@ class HaloFragments {
         const float a = c[set][4 * j + 2 * half];
         const float b = c[set][4 * j + 2 * half + 1];
         const uint32_t row = static_cast<uint32_t>(lane_ / 4 * 4 + 32 * half + 64 * set);
-        stage_one(first + (row ^ flip), place, turned ? b : a);
-        stage_one(second + (row ^ second_flip), place, turned ? a : b);
+        stage_one(first + (row ^ flip), entry, turned ? b : a);
+        stage_one(second + (row ^ second_flip), entry, turned ? a : b);
       }
     }
   }
-  // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane names one column's place,
+  // Both halves of fragments j and j + 1 are 8 x 8 matrices, transposed on their way; a lane has one column's entry,
   // `first` bytes into its channels.
-  __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t place,
+  __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t entry,
                                                  uint32_t first) const {
-    const uint32_t flip = swizzle_flip(place, store_.swizzle);
-    const uint32_t at = place == kHaloNoPlace
+    const uint32_t flip = swizzle_flip(entry, store_.swizzle);
+    const uint32_t at = entry == kHaloNotStaged
                             ? hopper::shared_address(halo_spare())
-                            : address_ + place + (first + static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
+                            : address_ + entry + (first + static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
     uint32_t matrix[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -13,12 +13,12 @@ namespace convt3d {
 constexpr uint32_t kHaloRunBatchBit = 1u << (kHaloRunOffsetBits + kHaloRunMissingBits);
 
 // An entry of the table of columns.
-__device__ __forceinline__ uint16_t run_place(int elements, int outputs, int batch) {
+__device__ __forceinline__ uint16_t run_entry(int elements, int outputs, int batch) {
   return static_cast<uint16_t>(elements | (kHaloRunOutputs - outputs) << kHaloRunOffsetBits |
                                ((batch & 1) != 0 ? kHaloRunBatchBit : 0));
 }
 
-// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of another batch's place there are more.
+// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of an entry of another batch there are more.
 template <typename T, int kCount>
 __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, const float (&values)[kCount]) {
   if constexpr (sizeof(T) == 4) {
@@ -141,7 +141,8 @@ class HaloRunStore {
     }
   }
 
-  // ... its elements, of less than a sector. What does not exist is read from where nothing else is written meanwhile.
+  // A thread's elements, of less than a sector. What does not exist is read from where nothing else is written
+  // meanwhile.
   __device__ __forceinline__ void store_elements(int at, int end, unsigned char* to, uint32_t from) const {
     using Element = std::conditional_t<kBytes == 2, uint16_t, uint32_t>;
     constexpr int kNext = kLanes * kBytes;

@@ -8,9 +8,9 @@
 
 namespace convt3d {
 
-constexpr uint32_t kHaloNoPlace = 0xFFFF;  // of a column that is no output
+constexpr uint32_t kHaloNotStaged = 0xFFFF;  // of a column that is no output
 
-// A thread's columns are its places in a table in shared memory: the first column of each fragment's pair or, where
+// The table of columns has those entries that threads read: the first column of each fragment's pair or, where
 // 16-bit channels leave as matrices, one column of every two fragments.
 template <typename T>
 __device__ __forceinline__ bool stages_matrices(const HaloParams<T>& params) {
@@ -39,14 +39,14 @@ __device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, i
   }
 }
 
-// Where one of a warpgroup's columns goes in a warp's staging.
+// The entry of one of a warpgroup's columns: where it goes in a warp's staging.
 template <typename T>
-__device__ __forceinline__ uint16_t staged_place(const HaloPlan& plan, int g, int column) {
+__device__ __forceinline__ uint16_t column_entry(const HaloPlan& plan, int g, int column) {
   const HaloStore& store = plan.store;
   const int image = column & ((1 << plan.tile.image_log) - 1);
   const int place = column >> plan.tile.image_log;
   const HaloPosition position = store.at(store.start[g] + place);
-  if (place >= store.extent || !store.is_output(position)) return store.runs() ? run_place(0, 0, 0) : kHaloNoPlace;
+  if (place >= store.extent || !store.is_output(position)) return store.runs() ? run_entry(0, 0, 0) : kHaloNotStaged;
   const int in_line = store.by_columns.quotient(position.w);
   const int segment = store.segment_of(position) - store.first_segment[g];
   const int offset =
@@ -55,7 +55,7 @@ __device__ __forceinline__ uint16_t staged_place(const HaloPlan& plan, int g, in
   // Whole lines follow one another: what lies past the output's width would be the next line's.
   const int phases = store.column_bytes / static_cast<int>(sizeof(T));
   const int left = plan.tile.count[2] == 1 ? plan.arrangement.axis[2].dst_size - position.w * phases : 2 * phases;
-  return run_place(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), store.batch_of(g, segment));
+  return run_entry(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), store.batch_of(g, segment));
 }
 
 __device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan, int g, int segment) {
@@ -82,20 +82,20 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
   const HaloStore& store = plan.store;
   if (store.way == HaloStoreWay::kRegisters) return fill_stored_pairs(params, threads, columns);
   const int strips = halo_table_columns(plan.tile.instruction.n) / kHaloStripColumns;
-  const int every_log = stages_matrices(params) ? 0 : 1;    // of the columns, one is in the table
-  const int places = plan.tile.instruction.n >> every_log;  // of a warpgroup
-  const int all = 2 * places + store.segments[0] + store.segments[1];
+  const int every_log = stages_matrices(params) ? 0 : 1;     // of the columns, one is in the table
+  const int entries = plan.tile.instruction.n >> every_log;  // of a warpgroup
+  const int all = 2 * entries + store.segments[0] + store.segments[1];
 #pragma unroll 1
   for (int index = static_cast<int>(threadIdx.x); index < all; index += threads) {
-    if (index < 2 * places) {
-      const int g = index < places ? 0 : 1;
-      const int column = (index - g * places) << every_log;
+    if (index < 2 * entries) {
+      const int g = index < entries ? 0 : 1;
+      const int column = (index - g * entries) << every_log;
       uint16_t* table = columns + g * halo_table_columns(plan.tile.instruction.n);
       uint16_t* entry = every_log == 0 ? table + column % 16 * strips + column / 16
                                        : table + column % 8 / 2 * (2 * strips) + column / 8;
-      *entry = staged_place<T>(plan, g, column);
+      *entry = column_entry<T>(plan, g, column);
     } else {
-      const int segment = index - 2 * places;
+      const int segment = index - 2 * entries;
       const int g = segment < store.segments[0] ? 0 : 1;
       segments[segment] = stored_segment(plan, g, segment - g * store.segments[0]);
     }
@@ -104,12 +104,12 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
 
 // Of a strip's columns, read at once: one of a warp's matrix, or two of fragments.
 template <int kCount>
-class HaloPlaces {
+class HaloColumnEntries {
  public:
   using Bits = std::conditional_t<kCount == 1, uint16_t, uint32_t>;
 
-  __device__ __forceinline__ explicit HaloPlaces(Bits bits) : bits_(bits) {}
-  __device__ __forceinline__ HaloPlaces(const uint16_t* columns, int strip)
+  __device__ __forceinline__ explicit HaloColumnEntries(Bits bits) : bits_(bits) {}
+  __device__ __forceinline__ HaloColumnEntries(const uint16_t* columns, int strip)
       : bits_(reinterpret_cast<const Bits*>(columns)[strip]) {}
   __device__ __forceinline__ uint32_t first() const { return kCount == 1 ? bits_ : bits_ & 0xFFFF; }
   __device__ __forceinline__ uint32_t second() const { return bits_ >> 16; }
@@ -120,14 +120,14 @@ class HaloPlaces {
 
 // Of a few strips, read at once, too.
 template <int kCount>
-struct HaloPlacesOfStrips {
+struct HaloEntriesOfStrips {
   static constexpr int kStrips = 4;
-  using Bits = typename HaloPlaces<kCount>::Bits;
+  using Bits = typename HaloColumnEntries<kCount>::Bits;
   using Vector = std::conditional_t<kCount == 1, uint2, uint4>;
 
   alignas(Vector) Bits bits[kStrips];
 
-  __device__ __forceinline__ HaloPlacesOfStrips(const uint16_t* columns, int strip) {
+  __device__ __forceinline__ HaloEntriesOfStrips(const uint16_t* columns, int strip) {
     *reinterpret_cast<Vector*>(bits) = *reinterpret_cast<const Vector*>(columns + strip * kCount);
   }
 };
