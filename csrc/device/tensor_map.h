@@ -1,4 +1,4 @@
-// Descriptions of tensors for the copy engine ("tensor maps"), made by the driver.
+// Descriptions of tensors for TMA ("tensor maps"), made by the driver.
 #pragma once
 
 #include <cuda.h>

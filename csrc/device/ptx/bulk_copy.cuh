@@ -1,4 +1,4 @@
-// The copy engine ("cp.async.bulk"): contiguous bytes, and boxes of a tensor.
+// TMA, the tensor memory accelerator ("cp.async.bulk"): contiguous bytes, and boxes of a tensor.
 #pragma once
 
 #include <cstdint>

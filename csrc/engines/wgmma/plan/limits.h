@@ -18,6 +18,7 @@ constexpr int kHaloConsumerWarps = 8;
 constexpr int kHaloTileProducerWarps = 3;
 
 // The pipelines between them.
+constexpr int kHaloLeastWeightStages = 3;  // unless they hold all weights
 constexpr int kHaloMaxWeightStages = 12;
 constexpr int kHaloMaxTileStages = 4;
 constexpr int kHaloStageSlicesLog = 2;

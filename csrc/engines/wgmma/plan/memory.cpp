@@ -9,7 +9,6 @@
 namespace convt3d {
 namespace {
 
-constexpr int kLeastWeightStages = 3;
 // To what the end of each part is aligned, and what that may take in all.
 constexpr HaloPartBytes kAlignment = {kSwizzleBytes, kSwizzleBytes, 16, 16, 16, 128, 128, 128};
 constexpr int64_t kAlignmentBytes = 1024;
@@ -64,13 +63,14 @@ std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangeme
                                        const HaloStore& store) {
   const int64_t tile_bytes = panels.tile_bytes;
   const int64_t left = shared_bytes - most_bytes(tables) - staging_bytes(store) - tile_bytes;
-  if (left < kLeastWeightStages * kHaloWeightStageBytes) return std::nullopt;
+  if (left < kHaloLeastWeightStages * kHaloWeightStageBytes) return std::nullopt;
   HaloPipelines pipelines{};
   const int64_t resident = most_split_stages(arrangement, tile, loops);
   pipelines.resident_weights =
       resident <= kHaloMaxWeightStages && left - resident * kHaloWeightStageBytes >= tile_bytes;
-  const int64_t few = left - (kLeastWeightStages + 1) * kHaloWeightStageBytes >= tile_bytes ? kLeastWeightStages + 1
-                                                                                            : kLeastWeightStages;
+  const int64_t few = left - (kHaloLeastWeightStages + 1) * kHaloWeightStageBytes >= tile_bytes
+                          ? kHaloLeastWeightStages + 1
+                          : kHaloLeastWeightStages;
   int64_t weight_stages = pipelines.resident_weights ? std::max<int64_t>(1, resident) : few;
   // What more than two whole tiles would take is better spent on staging.
   const int64_t tile_stages = std::min<int64_t>(panels.chunks() == 1 ? 2 : kHaloMaxTileStages,

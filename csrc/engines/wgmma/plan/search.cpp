@@ -16,7 +16,6 @@ constexpr int64_t kSmallPlane = 128;
 constexpr int64_t kMostJoinedBytes = 128;
 // Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
 constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
-constexpr int kLeastWeightStages = 3;
 
 class Search {
  public:
@@ -97,7 +96,7 @@ class Search {
     const HaloStore least = plan.store;
     const int32_t slab_channels = plan.arrangement.slab_channels();
     const HaloPartBytes tables = table_bytes(plan.tile, plan.loops, plan.load, least);
-    const int64_t taken = most_bytes(tables) + plan.panels.tile_bytes + kLeastWeightStages * kHaloWeightStageBytes;
+    const int64_t taken = most_bytes(tables) + plan.panels.tile_bytes + kHaloLeastWeightStages * kHaloWeightStageBytes;
     if (taken + staging_bytes(least) > device_.shared_bytes) return false;
     // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
     const HaloStore widest =
