@@ -5,6 +5,7 @@
 #include "depthwise_checks.h"
 #include "engines/wgmma/plan/plan.h"
 #include "n_major_checks.h"
+#include "operand_checks.h"
 #include "store_checks.h"
 #include "terms.h"
 
@@ -411,6 +412,7 @@ int main() {
     for (const int64_t channels : {40, 320}) problems += check_layers_of_one_tap(width, channels);
   }
   check_image_boxes();
+  check_operands();
   check_large_problems();
   check_divisors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
