@@ -101,7 +101,7 @@ def test_all_plans_of_a_problem(emulate: Path, layout: str) -> None:
 
 def test_rows_of_positions_begin_where_their_phase_does(emulate: Path) -> None:
     output = run(emulate, "--verbose", "--problem", ROWS_OF_POSITIONS)
-    assert "rows=" in output
+    assert re.search(r" n_major=[1-9]", output)
     assert "phase_halos=1" in output
 
 

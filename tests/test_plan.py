@@ -123,7 +123,7 @@ def test_positions_are_folded_and_groups_joined(name: str, precision: str, expec
 def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
     """The problems of tests/test_tensor_cores.py that stand for claims have more items than 132 blocks know of."""
     plan = forward_plan(Layer(**asdict(TILED[name])), precision, layout, has_wgmma=True)
-    found = re.search(r" items=(\d+)", plan.plan)
+    found = re.search(r" work_tiles=(\d+)", plan.plan)
     assert found is not None
     assert int(found[1]) > 4 * 132, plan.plan
 
@@ -132,7 +132,7 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
     ("name", "layout", "precision", "expected"),
     [
         *(
-            (name, "NCDHW", precision, ("sets=2", "pair_rows=1", "staging=runs"))
+            (name, "NCDHW", precision, ("sets=2", "width_pairs=1", "staging=runs"))
             for name in ["height_sets", "height_sets_of_groups"]
             for precision in ["fp32", "tf32", "fp16", "bf16"]
         ),
@@ -141,8 +141,8 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
             for name in ["channel_sets", "channel_sets_of_groups"]
             for precision in ["fp16", "bf16"]
         ),
-        ("runs_of_rows", "NCDHW", "fp16", ("sets=1", "pair_rows=0", "staging=runs")),
-        ("runs_in_a_row", "NCDHW", "tf32", ("sets=2", "pair_rows=0", "staging=runs")),
+        ("runs_of_rows", "NCDHW", "fp16", ("sets=1", "width_pairs=0", "staging=runs")),
+        ("runs_in_a_row", "NCDHW", "tf32", ("sets=2", "width_pairs=0", "staging=runs")),
         *(
             (name, "NCDHW", precision, (f"sets={sets}", f"phase_halos={halos}", "images=8", "staging=registers"))
             for name, sets, halos, precisions in [
@@ -155,7 +155,7 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
             for precision in precisions
         ),
         *(
-            (name, "NCDHW", precision, (f"rows={rows}", "images=1"))
+            (name, "NCDHW", precision, (f"n_major={rows}", "images=1"))
             for name, rows in [
                 ("position_rows", 64),
                 ("position_rows_of_a_width", 32),
@@ -169,8 +169,8 @@ def test_items_are_claimed(name: str, precision: str, layout: str) -> None:
             ]
             for precision in ["fp16", "bf16"]
         ),
-        ("position_rows", "NDHWC", "fp16", ("rows=0",)),
-        ("position_rows", "NCDHW", "tf32", ("rows=0",)),
+        ("position_rows", "NDHWC", "fp16", ("n_major=0",)),
+        ("position_rows", "NCDHW", "tf32", ("n_major=0",)),
         *(
             ("phase_halos", layout, precision, ("phase_halos=1", "images=1"))
             for layout in LAYOUTS

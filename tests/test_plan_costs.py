@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> costs.Model:
                     plan = forward_plan(layer, precision, layout, has_wgmma=True).plan
                     clocks = float(plan.rpartition(" clocks=")[2])
                     out.write(f"{layer.name} {precision} {layout} {clocks / costs.CLOCKS_PER_MS} {plan}\n")
-        out.write(f"{layer.name} fp32 NDHWC 1 halo usable=1 clocks=1\n")
+        out.write(f"{layer.name} fp32 NDHWC 1 halo terms=2 clocks=1\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(costs, "BUILD", folder / "build")
         return costs.Model([times])

@@ -68,6 +68,6 @@ def claiming() -> dict[str, Case]:
     return smallest
 
 
-@pytest.mark.parametrize("load", ["threads", "threads_pieces", "copy", "copy_rows", "transpose", "transpose_planes"])
+@pytest.mark.parametrize("load", ["threads", "threads_pieces", "copy", "copy_n_major", "transpose", "transpose_planes"])
 def test_items_that_blocks_claim(load: str, claiming: dict[str, Case]) -> None:
     check(claiming[load], "cuda")

@@ -68,22 +68,21 @@ std::string to_string(const HaloPlan& plan) {
   const HaloPanels& panels = plan.panels;
   const HaloStore& store = plan.store;
   std::ostringstream out;
-  out << "halo usable=1 terms=" << plan.product.terms << " joined=" << plan.product.joined
-      << " n=" << tile.instruction.n << " sets=" << arrangement.sets()
-      << " slab_channels=" << arrangement.slab_channels() << " pair_rows=" << arrangement.width_pairs()
-      << " m_tiles=" << arrangement.m_tiles << " slabs=" << arrangement.slabs << " phases=" << arrangement.phases
-      << " folds=" << arrangement.axis[0].fold << 'x' << arrangement.axis[1].fold << " splits=" << tile.splits
-      << " phase_halos=" << arrangement.phase_halos << " images=" << tile.images() << " tile=" << tile.size[0] << 'x'
-      << tile.size[1] << 'x' << tile.size[2] << " halo=" << tile.halo[0] << 'x' << tile.halo[1] << 'x' << tile.halo[2]
-      << " second=" << tile.second_start << " columns=" << tile.columns << " panels=" << panels.count << '/'
-      << panels.in_chunk << "x" << panels.position_bytes
-      << " rows=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
-      << " slots=" << plan.pipelines.tile_stages << " ring=" << plan.pipelines.weight_stages
+  out << "halo terms=" << plan.product.terms << " joined=" << plan.product.joined << " n=" << tile.instruction.n
+      << " sets=" << arrangement.sets() << " slab_channels=" << arrangement.slab_channels()
+      << " width_pairs=" << arrangement.width_pairs() << " m_tiles=" << arrangement.m_tiles
+      << " slabs=" << arrangement.slabs << " phases=" << arrangement.phases << " folds=" << arrangement.axis[0].fold
+      << 'x' << arrangement.axis[1].fold << " splits=" << tile.splits << " phase_halos=" << arrangement.phase_halos
+      << " images=" << tile.images() << " tile=" << tile.size[0] << 'x' << tile.size[1] << 'x' << tile.size[2]
+      << " halo=" << tile.halo[0] << 'x' << tile.halo[1] << 'x' << tile.halo[2] << " second=" << tile.second_start
+      << " columns=" << tile.columns << " panels=" << panels.count << '/' << panels.in_chunk << "x"
+      << panels.position_bytes << " n_major=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
+      << " tile_stages=" << plan.pipelines.tile_stages << " weight_stages=" << plan.pipelines.weight_stages
       << " staging=" << to_string(store.way) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
       << store.columns << " batch=" << store.halves << 'x' << store.batch << " warp=" << store.warp_bytes
-      << " resident=" << plan.pipelines.resident_weights << " alternate=" << plan.pipelines.ping_pong
+      << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
       << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()
-      << " items=" << plan.work_tiles() << " clocks=" << plan.cost;
+      << " work_tiles=" << plan.work_tiles() << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -21,7 +21,7 @@ std::string load_name(const HaloLoad& load) {
     case HaloLoadWay::kChannelBoxes:
       return "copy";
     case HaloLoadWay::kNMajorBoxes:
-      return "copy_rows";
+      return "copy_n_major";
     case HaloLoadWay::kLineBoxes:
       return "transpose";
     case HaloLoadWay::kPlaneBoxes:
@@ -49,7 +49,7 @@ void add_rows(const HaloPlan& plan, Traits& traits) {
   const HaloArrangement& arrangement = plan.arrangement;
   const auto& axis = arrangement.axis;
   traits.push_back({"sets", sets_name(arrangement.form)});
-  traits.push_back({"pair_rows", yes_no(arrangement.width_pairs())});
+  traits.push_back({"width_pairs", yes_no(arrangement.width_pairs())});
   traits.push_back({"phase_pairs", yes_no(plan.store.phase_pairs)});
   traits.push_back({"folds", count_name(axis[0].fold, 2) + "x" + count_name(axis[1].fold, 2)});
   traits.push_back(
@@ -61,7 +61,7 @@ void add_rows(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"channel_tail", yes_no(plan.product.out_channels % arrangement.slab_channels() != 0)});
   traits.push_back({"phases", std::to_string(arrangement.phases)});
   traits.push_back({"splits", one_or_many(plan.tile.splits)});
-  traits.push_back({"units", one_two_many(plan.split_passes())});
+  traits.push_back({"passes", one_two_many(plan.split_passes())});
   const int32_t* steps = plan.loops.steps;
   traits.push_back({"no_tap", yes_no(std::count(steps, steps + plan.loops.count(), 0) > 0)});
 }
@@ -104,26 +104,26 @@ void add_tile(const HaloPlan& plan, Traits& traits) {
 void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device, Traits& traits) {
   const HaloPanels& panels = plan.panels;
   const int64_t channel_bytes = int64_t{plan.product.in_channels} * element_size(arguments.dtype);
-  traits.push_back({"row_bytes", std::to_string(panels.position_bytes)});
+  traits.push_back({"position_bytes", std::to_string(panels.position_bytes)});
   traits.push_back({"chunks", one_two_many(panels.chunks())});
   traits.push_back({"chunk_panels", one_or_many(panels.in_chunk)});
   traits.push_back({"k_tail", yes_no(channel_bytes % panels.position_bytes != 0)});
-  traits.push_back({"unit_loads", yes_no(plan.loads_each_pass())});
-  traits.push_back({"slots", std::to_string(plan.pipelines.tile_stages)});
-  traits.push_back({"ring", weight_stages_name(plan.pipelines.weight_stages)});
+  traits.push_back({"pass_loads", yes_no(plan.loads_each_pass())});
+  traits.push_back({"tile_stages", std::to_string(plan.pipelines.tile_stages)});
+  traits.push_back({"weight_stages", weight_stages_name(plan.pipelines.weight_stages)});
   traits.push_back({"resident", yes_no(plan.pipelines.resident_weights)});
-  traits.push_back({"turns", yes_no(plan.pipelines.ping_pong)});
+  traits.push_back({"ping_pong", yes_no(plan.pipelines.ping_pong)});
   const HaloGrid grid = halo_grid(plan, device.multiprocessors);
   traits.push_back({"keeps_weights", yes_no(grid.weight_classes > 0)});
-  traits.push_back({"items", plan.work_tiles() > 4 * grid.blocks ? "claimed"
-                             : plan.work_tiles() > grid.blocks   ? "many"
-                                                                 : "1"});
+  traits.push_back({"work_tiles", plan.work_tiles() > 4 * grid.blocks ? "claimed"
+                                  : plan.work_tiles() > grid.blocks   ? "many"
+                                                                      : "1"});
 }
 
 void add_boxes(const HaloLoad& load, Traits& traits) {
   const HaloLineBoxes* lines = load.line_boxes() ? &load.as_line_boxes() : nullptr;
   traits.push_back({"box_depths", lines ? one_or_many(lines->depths) : "none"});
-  traits.push_back({"row_boxes", lines ? one_or_many(lines->in_height) : "none"});
+  traits.push_back({"height_boxes", lines ? one_or_many(lines->in_height) : "none"});
   traits.push_back({"depth_boxes", lines ? one_or_many(lines->in_depth) : "none"});
   traits.push_back({"box_images", std::to_string(load.plane_boxes() ? load.as_plane_boxes().images : 0)});
 }
@@ -131,10 +131,10 @@ void add_boxes(const HaloLoad& load, Traits& traits) {
 void add_store(const HaloStore& store, Traits& traits) {
   traits.push_back({"staged_halves", std::to_string(store.halves)});
   traits.push_back({"staged_batch", one_or_many(store.batch)});
-  traits.push_back({"row_segments", one_or_many(store.line_segments)});
-  traits.push_back({"box_rows", one_or_many(store.box_lines)});
+  traits.push_back({"line_segments", one_or_many(store.line_segments)});
+  traits.push_back({"box_lines", one_or_many(store.box_lines)});
   traits.push_back({"part", yes_no(store.part[0] >= 0 || store.part[1] >= 0)});
-  traits.push_back({"joined_rows", yes_no(store.joined_lines)});
+  traits.push_back({"joined_lines", yes_no(store.joined_lines)});
   traits.push_back({"swizzle", std::to_string(store.swizzle)});
   traits.push_back({"second_empty", yes_no(store.segments[1] == 0)});
 }
@@ -151,8 +151,8 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments, cons
                    {"output", plan.store.channels_contiguous ? "channels" : "width"},
                    {"load", load_name(load)},
                    {"store", to_string(plan.store.way)},
-                   {"rows", std::to_string(load.n_major() ? 1 << load.as_n_major().line_log : 0)},
-                   {"rows_cross", yes_no(load.n_major() && load.as_n_major().crosses_widths)}};
+                   {"n_major", std::to_string(load.n_major() ? 1 << load.as_n_major().line_log : 0)},
+                   {"n_major_crosses", yes_no(load.n_major() && load.as_n_major().crosses_widths)}};
   add_rows(plan, traits);
   add_tile(plan, traits);
   add_memory(plan, arguments, device, traits);

@@ -1,6 +1,6 @@
 // Outputs of images that share a tile, where the width is contiguous: straight from the registers to memory. A fragment
 // of a warp's accumulators holds one position of 8 images; the next one mostly holds the neighbour along the width. The
-// phases of the width are two sets of accumulators or two passes, of which the first keeps its outputs in staging.
+// phases of the width are two accumulator sets or two passes, of which the first keeps its outputs in staging.
 #pragma once
 
 #include "device/hopper.cuh"
