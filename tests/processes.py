@@ -37,7 +37,7 @@ def member(function: Callable[[str], Any], folder: Path, device: str, rank: int,
         torch.distributed.destroy_process_group()
 
 
-def run_group(function: Callable[[str], Any], device: str, folder: Path, size: int = 2, timeout: float = 240) -> Any:
+def run_group(function: Callable[[str], Any], device: str, folder: Path, size: int = 2, timeout: float = 600) -> Any:
     """The result of a test module's `function` in `size` processes, given the device, in a `folder` of its own."""
     if device == "cuda" and torch.cuda.device_count() < size:
         pytest.skip(f"needs {size} GPUs")
