@@ -1,0 +1,130 @@
+#include "engines/mma/tile.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/integer.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
+constexpr int kMostPadding = 8;
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// Accesses that wait for others when eight neighbouring positions are read, over all of the box. Rows whose numbers are
+// equal modulo 8 have the same banks, as the pitch is odd.
+int32_t conflicts(const StagedTile& tile) {
+  const int32_t box[4] = {tile.images, tile.axis[0].box, tile.axis[1].box, tile.axis[2].box};
+  const int32_t count = std::min(box[0] * box[1] * box[2] * box[3], 256);
+  int32_t result = 0;
+  for (int32_t first = 0; first < count; first += kMatrixRows) {
+    int32_t readers[kMatrixRows] = {};
+    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      const int32_t w = i % box[3];
+      const int32_t h = i / box[3] % box[2];
+      const int32_t d = i / box[3] / box[2] % box[1];
+      const int32_t n = i / box[3] / box[2] / box[1];
+      const int32_t row = n * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2] + w * tile.stride[3];
+      result += readers[row % kMatrixRows]++;
+    }
+  }
+  return result;
+}
+
+void set_strides(StagedTile& tile, int32_t pad_height, int32_t pad_depth, int32_t pad_image) {
+  tile.stride[3] = 1;
+  tile.stride[2] = tile.axis[2].staged() + pad_height;
+  tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + pad_depth;
+  tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + pad_image;
+  tile.rows = tile.images * tile.stride[0];
+}
+
+// The fewest conflicts, and of those the least memory.
+void choose_strides(StagedTile& tile) {
+  const bool several[3] = {tile.axis[1].box > 1, tile.axis[0].box > 1, tile.images > 1};
+  int32_t best[3] = {0, 0, 0};
+  int64_t best_cost = INT64_MAX;
+  for (int32_t height = 0; height < (several[0] ? kMostPadding : 1); ++height) {
+    for (int32_t depth = 0; depth < (several[1] ? kMostPadding : 1); ++depth) {
+      for (int32_t image = 0; image < (several[2] ? kMostPadding : 1); ++image) {
+        set_strides(tile, height, depth, image);
+        const int64_t cost = int64_t{conflicts(tile)} * 1000000 + tile.rows;
+        if (cost >= best_cost) continue;
+        best_cost = cost;
+        best[0] = height;
+        best[1] = depth;
+        best[2] = image;
+      }
+    }
+  }
+  set_strides(tile, best[0], best[1], best[2]);
+}
+
+}  // namespace
+
+bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis) {
+  if (map.taps > kMostAxisTaps) return false;
+  axis = {};
+  axis.source_size = map.src_size;
+  axis.box = box;
+  axis.step = map.src_step;
+  axis.split = split;
+  struct Unit {
+    int64_t least = INT64_MAX;  // of the quotients of its offsets by the step
+    int64_t most = INT64_MIN;
+    int64_t remainder = 0;
+  };
+  std::map<int64_t, Unit> units;  // by number of the tap in its phase, or by remainder
+  const auto visit = [&](auto&& each) {
+    for (int32_t p = 0; p < map.phases; ++p) {
+      const AxisPhase phase = axis_phase(map, p);
+      for (int32_t j = 0; j < phase.tap_count; ++j) {
+        const int64_t offset = phase.first_offset + static_cast<int64_t>(j) * map.offset_step;
+        const int64_t quotient = floor_div(offset, map.src_step);
+        const int64_t remainder = offset - quotient * map.src_step;
+        each(p + j * map.tap_step, quotient, remainder, split ? j : remainder);
+      }
+    }
+  };
+  visit([&](int32_t, int64_t quotient, int64_t remainder, int64_t key) {
+    Unit& unit = units[key];
+    unit.least = std::min(unit.least, quotient);
+    unit.most = std::max(unit.most, quotient);
+    unit.remainder = remainder;
+  });
+  int64_t span = 0;
+  for (const auto& [key, unit] : units) span = std::max(span, unit.most - unit.least);
+  if (span > 1 << 20) return false;
+  axis.length = static_cast<int32_t>(box + span);
+  axis.units = static_cast<int32_t>(units.size());
+  std::map<int64_t, int32_t> number;
+  for (const auto& [key, unit] : units) {
+    const auto index = static_cast<int32_t>(number.size());
+    number[key] = index;
+    axis.delta[index] = static_cast<int32_t>(unit.least * map.src_step + unit.remainder);
+  }
+  visit([&](int32_t tap, int64_t quotient, int64_t, int64_t key) {
+    const int32_t first = split ? 0 : number[key] * axis.length;
+    axis.shift[tap] = first + static_cast<int32_t>(quotient - units[key].least);
+  });
+  return true;
+}
+
+StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) {
+    tile.axis[i] = axis[i];
+    tile.staged[i] = make_divisor(axis[i].staged());
+  }
+  tile.images = images;
+  tile.pieces = pieces;
+  tile.pitch = (pieces % 2 == 0 ? pieces + 1 : pieces) * kPieceBytes;
+  tile.pieces_of_row = make_divisor(pieces);
+  choose_strides(tile);
+  return tile;
+}
+
+}  // namespace convt3d::mma
