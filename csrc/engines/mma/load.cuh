@@ -6,13 +6,10 @@
 #include "device/ptx/async_copy.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
+#include "engines/mma/layouts.h"
 #include "engines/mma/tile.h"
 
 namespace convt3d::mma {
-
-// How pieces come: copied past the registers; read as they are; gathered element by element, neighbouring threads along
-// the channels or along the width.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth };
 
 template <typename T>
 struct TileParams {

@@ -120,11 +120,15 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
     tile.staged[i] = make_divisor(axis[i].staged());
   }
   tile.images = images;
-  tile.pieces = pieces;
-  tile.pitch = (pieces % 2 == 0 ? pieces + 1 : pieces) * kPieceBytes;
-  tile.pieces_of_row = make_divisor(pieces);
+  set_pieces(tile, pieces);
   choose_strides(tile);
   return tile;
+}
+
+void set_pieces(StagedTile& tile, int32_t pieces) {
+  tile.pieces = pieces;
+  tile.pitch = (pieces | 1) * kPieceBytes;
+  tile.pieces_of_row = make_divisor(pieces);
 }
 
 }  // namespace convt3d::mma

@@ -54,7 +54,8 @@ struct StagedTile {
 // False where an axis has too many taps, or taps too far apart.
 bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis);
 
-// `pieces`: 16 bytes of channels each, in a row.
+// `pieces`: 16 bytes of channels each, in a row. Padding is chosen without regard to it.
 StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces);
+void set_pieces(StagedTile& tile, int32_t pieces);
 
 }  // namespace convt3d::mma

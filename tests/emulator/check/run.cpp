@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "check/mma.h"
 #include "check/reference.h"
 #include "check/tensor.h"
 #include "kernels/api.h"
@@ -46,6 +47,8 @@ std::shared_ptr<const ForwardPlan> plan_of(const Case& item, const convt3d::Muta
       return plan;
     case Engine::kHalo:
       break;
+    case Engine::kMma:
+      throw std::invalid_argument("plans of the engine on mma.sync are no forward plans");
   }
   const std::vector<convt3d::HaloPlan> plans = candidates(item);
   if (plans.empty() || item.plan >= static_cast<int>(plans.size())) {
@@ -204,23 +207,29 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1}, bias_arrangement());
     const Tensor output = target("output", item_.output_size());
+    convt3d::Epilogue epilogue;
+    if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
+    if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
+    if (item_.engine == Engine::kMma) {
+      const convt3d::mma::CorrelationPlan plan = mma_plan(item_, input.source(), {}, output.target());
+      outcome_.plan = to_string(plan);
+      const auto space = workspace(plan.packed_bytes);
+      finish(output, *space, item_.type == Type::kFloat32, [&] {
+        mma_forward(item_, plan, input.source(), weight.source(), epilogue.bias, epilogue.activation, output.target(),
+                    space->begin());
+        expected_ = expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values());
+      });
+      return;
+    }
     const std::shared_ptr<const ForwardPlan> plan = plan_of(item_, output.target());
     outcome_.plan = to_string(*plan);
     const bool cores = plan->engine == ForwardEngine::kHaloWgmma;
     const auto space = workspace(plan->workspace_bytes);
-    convt3d::Epilogue epilogue;
-    if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
-    if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
       convt3d::forward(problem_, *plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
                        space->begin(), nullptr);
-      std::vector<double> x = input.values();
-      std::vector<double> w = weight.values();
-      if (cores && item_.type == Type::kTf32) {
-        for (double& value : x) value = rounded_to_tf32(value);
-        for (double& value : w) value = rounded_to_tf32(value);
-      }
-      expected_ = expected_output(item_, x, w, bias.values());
+      expected_ = cores ? expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values())
+                        : expected_output(item_, input.values(), weight.values(), bias.values());
     });
   }
 
@@ -229,6 +238,17 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_input", item_.input_size());
+    if (item_.engine == Engine::kMma) {
+      const convt3d::mma::CorrelationPlan plan = mma_plan(item_, grad.source(), mask_of(outputs), result.target());
+      outcome_.plan = to_string(plan);
+      const auto space = workspace(plan.packed_bytes);
+      finish(result, *space, item_.type == Type::kFloat32, [&] {
+        mma_input_grad(item_, plan, grad.source(), mask_of(outputs), weight.source(), result.target(), space->begin());
+        expected_ = expected_input_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
+                                        in_cores(weight.values()));
+      });
+      return;
+    }
     const auto space = workspace(convt3d::input_grad_workspace_bytes(problem_, item_.data_type()));
     finish(result, *space, false, [&] {
       convt3d::input_grad(problem_, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
@@ -261,6 +281,14 @@ class Run {
                          nullptr);
       expected_ = expected_bias_grad(item_, masked(grad, item_.relu ? &outputs : nullptr));
     });
+  }
+
+  // What the tensor cores have of an operand.
+  std::vector<double> in_cores(std::vector<double> values) const {
+    if (item_.type == Type::kTf32) {
+      for (double& value : values) value = rounded_to_tf32(value);
+    }
+    return values;
   }
 
   convt3d::ConstTensor mask_of(const Tensor& outputs) const {

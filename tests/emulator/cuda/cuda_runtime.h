@@ -75,6 +75,12 @@ inline float __uint_as_float(uint32_t bits) {
   return value;
 }
 
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
 enum cudaError_t {
   cudaSuccess,
   cudaErrorInvalidValue,

@@ -1,0 +1,46 @@
+// What the kernels of forward and input gradient are told, and how a block's shared memory is shared out.
+#pragma once
+
+#include "engines/mma/correlation_memory.h"
+#include "engines/mma/correlation_plan.h"
+#include "engines/mma/load.cuh"
+
+namespace convt3d::mma {
+
+template <typename T>
+struct CorrelationParams {
+  TileParams<T> tile;
+  Residues residues[3];
+  int32_t box[3];
+  Divisor box_width;
+  Divisor box_height;
+  Divisor box_depth;
+  int64_t boxes[4];
+  int64_t groups;
+  int32_t k_channels;
+  int32_t n_channels;
+  int32_t n_blocks;
+  int32_t chunks;
+  int32_t chunk_steps;
+  int32_t buffers;
+  int32_t block_phases;
+  int32_t phase_blocks;
+  int32_t table_steps;
+  const unsigned char* weight;  // packed: pack_weight.cuh
+  const T* bias;
+  int64_t bias_stride;
+  bool relu;
+  T* destination;
+  Strides destination_stride;
+  bool stores_channels;
+  bool vectors;  // a lane's channels are one aligned store
+  bool joins_width;
+  int32_t row_vector;  // elements of a row that are one aligned store
+  int32_t row_length;  // staged elements of a row
+  int32_t row_count;
+  Divisor row_vectors;  // in a row
+  Divisor rows;
+  int32_t staging_pitch;  // bytes from a channel to the next
+};
+
+}  // namespace convt3d::mma

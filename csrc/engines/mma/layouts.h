@@ -1,0 +1,30 @@
+// What the strides and addresses of the operands decide about loading and storing.
+#pragma once
+
+#include "core/access.h"
+
+namespace convt3d::mma {
+
+// How pieces of 16 bytes of channels come into a staged tile: copied past the registers; read as they are; gathered
+// element by element, neighbouring threads along the channels or along the width.
+enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth };
+
+// `channels`: of a group.
+inline LoadWay load_way(const ConstTensor& source, const ConstTensor& mask, int64_t element_bytes, int64_t channels) {
+  const int64_t piece = 16 / element_bytes;
+  const bool pieces = has_pieces(source, element_bytes, channels, piece);
+  if (mask.data == nullptr) {
+    if (pieces) return LoadWay::kCopy;
+  } else if (pieces && has_pieces(mask, element_bytes, channels, piece)) {
+    return LoadWay::kPieces;
+  }
+  return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
+}
+
+// What a plan asks of them.
+struct Layouts {
+  LoadWay way;
+  bool stores_channels;  // those of the destination are contiguous
+};
+
+}  // namespace convt3d::mma

@@ -1,0 +1,202 @@
+// From a block's sums to memory: bias, ReLU, one rounding, and stores along whichever axis is contiguous.
+#pragma once
+
+#include "device/ptx/global_memory.cuh"
+#include "engines/mma/correlation_params.cuh"
+#include "engines/mma/mainloop.cuh"
+
+namespace convt3d::mma {
+
+// The block's place in the destination.
+struct BlockPlace {
+  int64_t image;          // first
+  int32_t first[3];       // positions u
+  int32_t residue[3];     // of the phase that is stored
+  int64_t first_channel;  // of the destination
+  int32_t channels;       // of the block's, that exist
+};
+
+template <typename T>
+__device__ __forceinline__ T finish(const CorrelationParams<T>& params, float value, int64_t channel) {
+  if (params.bias != nullptr) value += to_accumulator(__ldg(params.bias + channel * params.bias_stride));
+  if (params.relu && value < 0) value = 0;  // a NaN stays, as in torch.relu
+  return from_accumulator<T>(value);
+}
+
+template <typename T, int kTerms, Shape kShape>
+class BlockStore {
+  static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
+  static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
+  static constexpr int kLaneChannels = 2 * kJoined;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+
+ public:
+  // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
+  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, int64_t* offsets, unsigned char* staging)
+      : params_(params),
+        offsets_(offsets),
+        staging_(staging),
+        lane_(static_cast<int32_t>(threadIdx.x) % 32),
+        first_m_(static_cast<int32_t>(threadIdx.x) / 32 / kExtent.warps_n * kExtent.warp_m),
+        first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
+
+  // All threads of the block; leaves it so that nobody touches what the others still read only past the next barrier,
+  // with which it begins.
+  __device__ __forceinline__ void operator()(const BlockPlace& place,
+                                             const float (&sum)[Product::kRows][Product::kColumns][4]) {
+    if (params_.stores_channels) {
+      __syncthreads();
+      fill_position_offsets(place);
+      __syncthreads();
+      store_channels(place, sum);
+      return;
+    }
+    const bool first = !params_.joins_width || place.residue[2] == 0;
+    const bool last = !params_.joins_width || place.residue[2] == params_.residues[2].count - 1;
+    if (first) __syncthreads();  // the rows before are stored
+    stage(place, sum);
+    if (last) {
+      fill_row_offsets(place);
+      __syncthreads();
+      store_rows(place);
+    }
+  }
+
+ private:
+  // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
+  __device__ __forceinline__ int64_t offset_of(const BlockPlace& place, int32_t row, int32_t w,
+                                               int32_t residue_w) const {
+    const int32_t h = params_.box_height.take(row);
+    const int32_t d = params_.box_depth.take(row);
+    const int64_t image = place.image + row;
+    const int64_t at_d = static_cast<int64_t>(place.first[0] + d) * params_.residues[0].count + place.residue[0];
+    const int64_t at_h = static_cast<int64_t>(place.first[1] + h) * params_.residues[1].count + place.residue[1];
+    const int64_t at_w = static_cast<int64_t>(place.first[2] + w) * params_.residues[2].count + residue_w;
+    if (row >= params_.tile.tile.images || image >= params_.tile.batch || at_d >= params_.residues[0].size ||
+        at_h >= params_.residues[1].size || at_w >= params_.residues[2].size) {
+      return -1;
+    }
+    return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
+  }
+
+  __device__ __forceinline__ void fill_position_offsets(const BlockPlace& place) const {
+    for (int32_t m = static_cast<int32_t>(threadIdx.x); m < kExtent.m(); m += kExtent.threads()) {
+      int32_t row = m;
+      const int32_t w = params_.box_width.take(row);
+      offsets_[m] = offset_of(place, row, w, place.residue[2]);
+    }
+  }
+  __device__ __forceinline__ void fill_row_offsets(const BlockPlace& place) const {
+    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.row_count; row += kExtent.threads()) {
+      offsets_[row] = offset_of(place, row, 0, params_.joins_width ? 0 : place.residue[2]);
+    }
+  }
+
+  __device__ __forceinline__ void store_channels(const BlockPlace& place,
+                                                 const float (&sum)[Product::kRows][Product::kColumns][4]) const {
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int64_t offset = offsets_[first_m_ + i * 16 + half * 8 + lane_ / 4];
+        if (offset < 0) continue;
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; j += kJoined) {
+          const int32_t n = first_n_ + first_channel_of(j, lane_ % 4, kJoined);
+          if (n >= place.channels) continue;
+          T values[kLaneChannels];
+#pragma unroll
+          for (int c = 0; c < kLaneChannels; ++c) {
+            if (n + c < place.channels) {
+              values[c] = finish(params_, sum[i][j + c / 2][2 * half + c % 2], place.first_channel + n + c);
+            }
+          }
+          T* const to = params_.destination + offset + (place.first_channel + n) * params_.destination_stride.c;
+          if (params_.vectors) {
+            hopper::store_global(to, values);
+          } else {
+#pragma unroll
+            for (int c = 0; c < kLaneChannels; ++c) {
+              if (n + c < place.channels) to[c * params_.destination_stride.c] = values[c];
+            }
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void stage(const BlockPlace& place,
+                                        const float (&sum)[Product::kRows][Product::kColumns][4]) const {
+    const int32_t count = params_.row_count * static_cast<int32_t>(params_.box_width.value);
+    const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
+    const int32_t shift = params_.joins_width ? place.residue[2] : 0;
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t m = first_m_ + i * 16 + half * 8 + lane_ / 4;
+        if (m >= count) continue;
+        const int32_t at = m * step + shift;
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const int32_t n = first_n_ + j * 8 + lane_ % 4 * 2 + c;
+            if (n >= place.channels) continue;
+            T* const to = reinterpret_cast<T*>(staging_ + n * params_.staging_pitch);
+            to[at] = finish(params_, sum[i][j][2 * half + c], place.first_channel + n);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_rows(const BlockPlace& place) const {
+    switch (params_.row_vector * static_cast<int>(sizeof(T))) {
+      case 16:
+        return store_rows_by<16 / sizeof(T)>(place);
+      case 8:
+        return store_rows_by<8 / sizeof(T)>(place);
+      case 4:
+        return store_rows_by<4 / sizeof(T)>(place);
+      default:
+        return store_rows_by<1>(place);
+    }
+  }
+
+  template <int kVector>
+  __device__ __forceinline__ void store_rows_by(const BlockPlace& place) const {
+    const int32_t items = place.channels * params_.row_count * static_cast<int32_t>(params_.row_vectors.value);
+    const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
+    const int32_t first_w = place.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : place.residue[2]);
+    const int64_t left = params_.residues[2].size - first_w;
+    for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
+      int32_t rest = item;
+      const int32_t at = params_.row_vectors.take(rest) * kVector;
+      const int32_t row = params_.rows.take(rest);
+      const int64_t offset = offsets_[row];
+      if (offset < 0 || static_cast<int64_t>(at) * step >= left) continue;
+      const T* const from =
+          reinterpret_cast<const T*>(staging_ + rest * params_.staging_pitch) + row * params_.row_length + at;
+      T* const to = params_.destination + offset + (place.first_channel + rest) * params_.destination_stride.c +
+                    static_cast<int64_t>(at) * step * params_.destination_stride.w;
+      if constexpr (kVector == 1) {
+        *to = *from;
+      } else {
+        T values[kVector];
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) values[i] = from[i];
+        hopper::store_global(to, values);
+      }
+    }
+  }
+
+  const CorrelationParams<T>& params_;
+  int64_t* offsets_;
+  unsigned char* staging_;
+  int32_t lane_;
+  int32_t first_m_;
+  int32_t first_n_;
+};
+
+}  // namespace convt3d::mma
