@@ -33,7 +33,7 @@ struct CorrelationParams {
   T* destination;
   Strides destination_stride;
   bool stores_channels;
-  bool vectors;  // a lane's channels are one aligned store
+  bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
   bool joins_width;
   int32_t row_vector;  // elements of a row that are one aligned store
   int32_t row_length;  // staged elements of a row

@@ -64,6 +64,7 @@ class Search {
   void with_shape(Shape shape, const ShapeExtent& extent) {
     CorrelationPlan plan = base_;
     plan.shape = shape;
+    plan.stores_channels = layouts_.stored_channels >= 2 * joined_fragments(extent.warp_n, element_bytes_);
     plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
     struct Box {
       std::array<int32_t, 3> size;
@@ -100,7 +101,7 @@ class Search {
     }
     const double m = shape_extent(plan.shape, plan.terms).m();
     const double runs = layouts_.way != LoadWay::kWidth ? 1 : 1 + 8.0 / (box[2] * plan.axis[2].src_step);
-    const double stored = layouts_.stores_channels ? 1 : 1 + 8.0 / (box[2] * plan.residues[2].count);
+    const double stored = layouts_.stored_channels > 1 ? 1 : 1 + 8.0 / (box[2] * plan.residues[2].count);
     return count * (m * stored + staged * runs);
   }
 
@@ -181,7 +182,6 @@ std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Corr
   plan.groups = problem.groups;
   plan.k_channels = correlation == Correlation::kForward ? inputs : outputs;
   plan.n_channels = correlation == Correlation::kForward ? outputs : inputs;
-  plan.stores_channels = layouts.stores_channels;
   return Search(plan, static_cast<int32_t>(element_size(dtype)), layouts, limits)();
 }
 

@@ -24,7 +24,14 @@ inline LoadWay load_way(const ConstTensor& source, const ConstTensor& mask, int6
 // What a plan asks of them.
 struct Layouts {
   LoadWay way;
-  bool stores_channels;  // those of the destination are contiguous
+  int32_t stored_channels;  // neighbouring ones that one store can write, by a thread; 1: channels are not contiguous
 };
+
+// `channels`: of a group.
+inline int32_t stored_channels(const MutableTensor& destination, int64_t element_bytes, int64_t channels) {
+  auto count = static_cast<int32_t>(16 / element_bytes);
+  while (count > 1 && !has_pieces(as_const(destination), element_bytes, channels, count)) count /= 2;
+  return count;
+}
 
 }  // namespace convt3d::mma

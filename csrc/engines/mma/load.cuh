@@ -66,14 +66,10 @@ class TileLoader {
       case LoadWay::kCopy:
         return copy(stage);
       case LoadWay::kPieces:
-        return params_.source.mask == nullptr ? gather<LoadWay::kPieces, false>(stage)
-                                              : gather<LoadWay::kPieces, true>(stage);
+        return gather<true, true>(stage);
       case LoadWay::kChannels:
-        return params_.source.mask == nullptr ? gather<LoadWay::kChannels, false>(stage)
-                                              : gather<LoadWay::kChannels, true>(stage);
       case LoadWay::kWidth:
-        return params_.source.mask == nullptr ? gather<LoadWay::kWidth, false>(stage)
-                                              : gather<LoadWay::kWidth, true>(stage);
+        return params_.source.mask == nullptr ? gather<false, false>(stage) : gather<false, true>(stage);
     }
   }
 
@@ -135,9 +131,10 @@ class TileLoader {
     }
   }
 
-  template <LoadWay kWay, bool kMasked>
+  template <bool kPieces, bool kMasked>
   __device__ __forceinline__ void gather(const TileStage& stage) const {
     constexpr int kInFlight = kMasked ? 1 : 2;  // pieces
+    const bool along_width = !kPieces && params_.way == LoadWay::kWidth;
     const int32_t count = items();
     const auto step = static_cast<int32_t>(blockDim.x);
     for (int32_t first = static_cast<int32_t>(threadIdx.x); first < count; first += kInFlight * step) {
@@ -149,13 +146,13 @@ class TileLoader {
       for (int i = 0; i < kInFlight; ++i) {
         const int32_t item = first + i * step;
         int32_t piece = 0;
-        const TileRow row = row_of(stage, item < count ? item : 0, piece, kWay == LoadWay::kWidth);
+        const TileRow row = row_of(stage, item < count ? item : 0, piece, along_width);
         to[i] = stage.to + row.row * params_.tile.pitch + piece * kPieceBytes;
         left[i] = row.exists ? stage.channels - piece * kChannels : 0;
         const int64_t channel = stage.first_channel + piece * kChannels;
-        read<kWay>(params_.source.data, params_.source.stride, row, channel, left[i], values[i]);
+        read<kPieces>(params_.source.data, params_.source.stride, row, channel, left[i], values[i]);
         if constexpr (kMasked)
-          read<kWay>(params_.source.mask, params_.source.mask_stride, row, channel, left[i], masks[i]);
+          read<kPieces>(params_.source.mask, params_.source.mask_stride, row, channel, left[i], masks[i]);
       }
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
@@ -176,12 +173,12 @@ class TileLoader {
   }
 
   // A piece; zeros past `left` channels.
-  template <LoadWay kWay>
+  template <bool kPieces>
   __device__ __forceinline__ void read(const T* data, const Strides& stride, const TileRow& row, int64_t channel,
                                        int32_t left, Piece& values) const {
     *reinterpret_cast<uint4*>(values) = uint4{0, 0, 0, 0};
     const T* const from = data + offset_of(stride, row) + channel * stride.c;
-    if constexpr (kWay == LoadWay::kPieces) {
+    if constexpr (kPieces) {
       if (left > 0) *reinterpret_cast<uint4*>(values) = __ldg(reinterpret_cast<const uint4*>(from));
     } else {
 #pragma unroll

@@ -39,12 +39,17 @@ class WarpProduct {
     }
   }
 
-  // Steps of K one after another, at table[0 .. count) bytes from the rows, in the tile at `tile`. Reads the weight of
-  // the step past the last one, too.
+  // Steps of K one after another, at table[0 .. count) bytes from the rows, in the tile at `tile`. Reads table and
+  // weight of the step past the last one, too.
   __device__ __forceinline__ void add(const int32_t* table, int32_t count, uint32_t tile) {
     if constexpr (kTerms == 1) {
+      int32_t next = table[0];  // a step ahead, as the weight is
 #pragma unroll 2
-      for (int32_t s = 0; s < count; ++s) step(sum, tile + static_cast<uint32_t>(table[s]));
+      for (int32_t s = 0; s < count; ++s) {
+        const int32_t offset = next;
+        next = table[s + 1];
+        step(sum, tile + static_cast<uint32_t>(offset));
+      }
     } else {
       for (int32_t first = 0; first < count; first += kChainedSteps) {
         const int32_t last = min(first + kChainedSteps, count);

@@ -56,7 +56,6 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
 template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
-  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   CorrelationParams<T> params{};
   params.tile.source = make_source<T>(source, mask, source_size, plan.k_channels);
   params.tile.tile = plan.tile;
@@ -85,8 +84,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
   params.stores_channels = plan.stores_channels;
-  params.vectors =
-      has_pieces(as_const(destination), sizeof(T), plan.n_channels, 2 * joined_fragments(extent.warp_n, sizeof(T)));
+  params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
   params.row_count = plan.tile.images * plan.box[0] * plan.box[1];

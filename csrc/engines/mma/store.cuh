@@ -16,19 +16,13 @@ struct BlockPlace {
   int32_t channels;       // of the block's, that exist
 };
 
-template <typename T>
-__device__ __forceinline__ T finish(const CorrelationParams<T>& params, float value, int64_t channel) {
-  if (params.bias != nullptr) value += to_accumulator(__ldg(params.bias + channel * params.bias_stride));
-  if (params.relu && value < 0) value = 0;  // a NaN stays, as in torch.relu
-  return from_accumulator<T>(value);
-}
-
 template <typename T, int kTerms, Shape kShape>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
   static constexpr int kLaneChannels = 2 * kJoined;
   using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:
   // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
@@ -40,10 +34,9 @@ class BlockStore {
         first_m_(static_cast<int32_t>(threadIdx.x) / 32 / kExtent.warps_n * kExtent.warp_m),
         first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
 
-  // All threads of the block; leaves it so that nobody touches what the others still read only past the next barrier,
-  // with which it begins.
-  __device__ __forceinline__ void operator()(const BlockPlace& place,
-                                             const float (&sum)[Product::kRows][Product::kColumns][4]) {
+  // All threads of the block. Begins with a barrier, past which nobody reads what was stored before.
+  __device__ __forceinline__ void operator()(const BlockPlace& place, Sums& sum) {
+    finish(place, sum);
     if (params_.stores_channels) {
       __syncthreads();
       fill_position_offsets(place);
@@ -53,7 +46,7 @@ class BlockStore {
     }
     const bool first = !params_.joins_width || place.residue[2] == 0;
     const bool last = !params_.joins_width || place.residue[2] == params_.residues[2].count - 1;
-    if (first) __syncthreads();  // the rows before are stored
+    if (first) __syncthreads();
     stage(place, sum);
     if (last) {
       fill_row_offsets(place);
@@ -92,8 +85,46 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void store_channels(const BlockPlace& place,
-                                                 const float (&sum)[Product::kRows][Product::kColumns][4]) const {
+  // Of the block's channels, the one of column `c` of fragment `j`.
+  __device__ __forceinline__ int32_t channel_of(int j, int c) const {
+    return first_n_ + (params_.stores_channels ? first_channel_of(j, lane_ % 4, kJoined) : 8 * j + lane_ % 4 * 2) + c;
+  }
+
+  // Bias and activation.
+  __device__ __forceinline__ void finish(const BlockPlace& place, Sums& sum) const {
+    if (params_.bias != nullptr) {
+#pragma unroll
+      for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const int32_t n = channel_of(j, c);
+          const float bias = n < place.channels
+                                 ? to_accumulator(__ldg(params_.bias + (place.first_channel + n) * params_.bias_stride))
+                                 : 0;
+#pragma unroll
+          for (int i = 0; i < Product::kRows; ++i) {
+            sum[i][j][c] += bias;
+            sum[i][j][2 + c] += bias;
+          }
+        }
+      }
+    }
+    if (params_.relu) {
+#pragma unroll
+      for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k) sum[i][j][k] = greater(sum[i][j][k], 0);
+        }
+      }
+    }
+  }
+
+  // A lane's channels are one aligned store.
+  __device__ __forceinline__ void store_channels(const BlockPlace& place, const Sums& sum) const {
+    T* const channel = params_.destination + place.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
+    const int32_t left = place.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
@@ -102,49 +133,36 @@ class BlockStore {
         if (offset < 0) continue;
 #pragma unroll
         for (int j = 0; j < Product::kColumns; j += kJoined) {
-          const int32_t n = first_n_ + first_channel_of(j, lane_ % 4, kJoined);
-          if (n >= place.channels) continue;
+          if (8 * j >= left) continue;
           T values[kLaneChannels];
 #pragma unroll
           for (int c = 0; c < kLaneChannels; ++c) {
-            if (n + c < place.channels) {
-              values[c] = finish(params_, sum[i][j + c / 2][2 * half + c % 2], place.first_channel + n + c);
-            }
+            values[c] = from_accumulator<T>(sum[i][j + c / 2][2 * half + c % 2]);
           }
-          T* const to = params_.destination + offset + (place.first_channel + n) * params_.destination_stride.c;
-          if (params_.vectors) {
-            hopper::store_global(to, values);
-          } else {
-#pragma unroll
-            for (int c = 0; c < kLaneChannels; ++c) {
-              if (n + c < place.channels) to[c * params_.destination_stride.c] = values[c];
-            }
-          }
+          hopper::store_global(channel + offset + 8 * j, values);
         }
       }
     }
   }
 
-  __device__ __forceinline__ void stage(const BlockPlace& place,
-                                        const float (&sum)[Product::kRows][Product::kColumns][4]) const {
+  __device__ __forceinline__ void stage(const BlockPlace& place, const Sums& sum) const {
     const int32_t count = params_.row_count * static_cast<int32_t>(params_.box_width.value);
     const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
     const int32_t shift = params_.joins_width ? place.residue[2] : 0;
+    unsigned char* const channel = staging_ + (first_n_ + lane_ % 4 * 2) * params_.staging_pitch;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int32_t m = first_m_ + i * 16 + half * 8 + lane_ / 4;
         if (m >= count) continue;
-        const int32_t at = m * step + shift;
+        unsigned char* const to = channel + (m * step + shift) * static_cast<int32_t>(sizeof(T));
 #pragma unroll
         for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
-            const int32_t n = first_n_ + j * 8 + lane_ % 4 * 2 + c;
-            if (n >= place.channels) continue;
-            T* const to = reinterpret_cast<T*>(staging_ + n * params_.staging_pitch);
-            to[at] = finish(params_, sum[i][j][2 * half + c], place.first_channel + n);
+            *reinterpret_cast<T*>(to + (8 * j + c) * params_.staging_pitch) =
+                from_accumulator<T>(sum[i][j][2 * half + c]);
           }
         }
       }
@@ -170,15 +188,23 @@ class BlockStore {
     const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
     const int32_t first_w = place.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : place.residue[2]);
     const int64_t left = params_.residues[2].size - first_w;
+    T* const destination = params_.destination + place.first_channel * params_.destination_stride.c;
     for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
       int32_t rest = item;
+      int32_t n = 0;
+      if (params_.channels_first) {
+        const int32_t others = rest / place.channels;
+        n = rest - others * place.channels;
+        rest = others;
+      }
       const int32_t at = params_.row_vectors.take(rest) * kVector;
-      const int32_t row = params_.rows.take(rest);
+      const int32_t row = params_.channels_first ? rest : params_.rows.take(rest);
+      if (!params_.channels_first) n = rest;
       const int64_t offset = offsets_[row];
       if (offset < 0 || static_cast<int64_t>(at) * step >= left) continue;
-      const T* const from =
-          reinterpret_cast<const T*>(staging_ + rest * params_.staging_pitch) + row * params_.row_length + at;
-      T* const to = params_.destination + offset + (place.first_channel + rest) * params_.destination_stride.c +
+      const auto* const from =
+          reinterpret_cast<const T*>(staging_ + n * params_.staging_pitch) + row * params_.row_length + at;
+      T* const to = destination + offset + n * params_.destination_stride.c +
                     static_cast<int64_t>(at) * step * params_.destination_stride.w;
       if constexpr (kVector == 1) {
         *to = *from;

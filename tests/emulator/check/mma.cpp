@@ -41,7 +41,8 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   const bool forward = item.op == Operator::kForward;
   const int64_t bytes = convt3d::element_size(item.data_type());
   const int64_t channels = forward ? item.problem.in_channels_per_group() : item.problem.out_channels_per_group();
-  const Layouts layouts{load_way(source, mask, bytes, channels), destination.stride[1] == 1};
+  const int64_t written = forward ? item.problem.out_channels_per_group() : item.problem.in_channels_per_group();
+  const Layouts layouts{load_way(source, mask, bytes, channels), stored_channels(destination, bytes, written)};
   std::vector<CorrelationPlan> plans =
       correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
                              item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
