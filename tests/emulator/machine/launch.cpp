@@ -86,6 +86,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = device % emulator::kOlderDevice;
       return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(emulator::kMostSharedBytes);
+      return cudaSuccess;
   }
   return cudaErrorInvalidValue;
 }
