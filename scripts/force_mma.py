@@ -1,7 +1,7 @@
 """Times plans of the engine on mma.sync against cuDNN, and compares what both compute with float64.
 
-    PYTHONPATH=. python scripts/force_mma.py [--layer PATTERN] [--pass forward|input_grad] [--type fp16] [--layout NDHWC]
-                                             [--plans 5] [--mask]
+    PYTHONPATH=. python scripts/force_mma.py [--layer PATTERN] [--pass forward|input_grad] [--type fp16]
+                                             [--layout NDHWC] [--plans 5] [--mask]
 
 For each layer, pass, type and layout: the time of cuDNN (the faster of both layouts), then of the first plans in the
 order of the engine's own costs. Times are medians, with the L2 flushed before each run.
@@ -15,13 +15,16 @@ import fnmatch
 import itertools
 import json
 import statistics
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.functional import conv_transpose3d
 
 from convt3d._library import LIBRARY_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NUMBERS = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 3}
@@ -30,13 +33,14 @@ PASSES = ["forward", "input_grad"]
 
 
 def times(run: Callable[[], object], flush: torch.Tensor, repeats: int = 15) -> float:
+    """The median, in milliseconds."""
     for _ in range(3):
         run()
     result = []
     for _ in range(repeats):
         flush.zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(200_000)  # the launches are in the queue before the first one runs
+        torch.cuda._sleep(2_000_000)  # the launches are in the queue before the first one runs
         begin.record()
         run()
         end.record()
@@ -46,6 +50,7 @@ def times(run: Callable[[], object], flush: torch.Tensor, repeats: int = 15) -> 
 
 
 def tensor_numbers(tensor: torch.Tensor | None) -> list[int]:
+    """Strides and address."""
     if tensor is None:
         return [0] * 6
     strides = list(tensor.stride())
@@ -85,12 +90,14 @@ class Forced:
         self.numbers = [*head, self.workspace.data_ptr(), bytes_needed, stream]
 
     def plan(self) -> str:
+        """The plan as text."""
         return self.text.value.decode()
 
     def _call(self, numbers: list[int]) -> int:
         return int(self.entry((ctypes.c_int64 * len(numbers))(*numbers), self.text, len(self.text)))
 
     def __call__(self) -> None:
+        """Launches."""
         if self._call(self.numbers) < 0:
             raise RuntimeError(self.plan())
 
@@ -98,6 +105,7 @@ class Forced:
 def measure(
     layer: dict, operator: str, type_name: str, layout: str, plans: int, masked: bool, flush: torch.Tensor
 ) -> None:
+    """Prints the times of one layer."""
     grad = operator == "input_grad"
     dtype = DTYPES[type_name]
     tf32 = type_name == "tf32"
@@ -155,6 +163,7 @@ def measure(
 
 
 def main() -> None:
+    """Measures what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layer", default="*")
     parser.add_argument("--pass", dest="passes", nargs="*", default=PASSES)
