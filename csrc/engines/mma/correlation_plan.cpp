@@ -100,9 +100,10 @@ class Search {
       staged *= axis.rows();
     }
     const double m = shape_extent(plan.shape, plan.terms).m();
-    const double runs = layouts_.way != LoadWay::kWidth ? 1 : 1 + 8.0 / (box[2] * plan.axis[2].src_step);
-    const double stored = layouts_.stored_channels > 1 ? 1 : 1 + 8.0 / (box[2] * plan.residues[2].count);
-    return count * (m * stored + staged * runs);
+    // Rows along the width are runs of memory: short ones cost sectors of their own, or at least pages.
+    const double runs = (layouts_.way != LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
+    const double stored = (layouts_.stored_channels > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
+    return count * (m * (1 + stored) + staged * (1 + runs));
   }
 
   void with_box(CorrelationPlan plan, const std::array<int32_t, 3>& box, int32_t images) {

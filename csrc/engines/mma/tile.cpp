@@ -10,7 +10,6 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
-constexpr int kMostPadding = 8;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
@@ -34,33 +33,33 @@ int32_t conflicts(const StagedTile& tile) {
   return result;
 }
 
-void set_strides(StagedTile& tile, int32_t pad_height, int32_t pad_depth, int32_t pad_image) {
+void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
   tile.stride[3] = 1;
-  tile.stride[2] = tile.axis[2].staged() + pad_height;
-  tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + pad_depth;
-  tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + pad_image;
+  tile.stride[2] = tile.axis[2].staged() + padding[2];
+  tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + padding[1];
+  tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + padding[0];
   tile.rows = tile.images * tile.stride[0];
 }
 
-// The fewest conflicts, and of those the least memory.
+// Of each axis, from the innermost on, the least padding with the fewest conflicts.
 void choose_strides(StagedTile& tile) {
-  const bool several[3] = {tile.axis[1].box > 1, tile.axis[0].box > 1, tile.images > 1};
-  int32_t best[3] = {0, 0, 0};
-  int64_t best_cost = INT64_MAX;
-  for (int32_t height = 0; height < (several[0] ? kMostPadding : 1); ++height) {
-    for (int32_t depth = 0; depth < (several[1] ? kMostPadding : 1); ++depth) {
-      for (int32_t image = 0; image < (several[2] ? kMostPadding : 1); ++image) {
-        set_strides(tile, height, depth, image);
-        const int64_t cost = int64_t{conflicts(tile)} * 1000000 + tile.rows;
-        if (cost >= best_cost) continue;
-        best_cost = cost;
-        best[0] = height;
-        best[1] = depth;
-        best[2] = image;
-      }
+  const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
+  int32_t padding[3] = {0, 0, 0};
+  set_strides(tile, padding);
+  int32_t fewest = conflicts(tile);
+  for (int axis = 2; axis >= 0 && fewest > 0; --axis) {
+    if (!several[axis]) continue;
+    int32_t best = 0;
+    for (padding[axis] = 1; padding[axis] < kMatrixRows && fewest > 0; ++padding[axis]) {
+      set_strides(tile, padding);
+      const int32_t count = conflicts(tile);
+      if (count >= fewest) continue;
+      fewest = count;
+      best = padding[axis];
     }
+    padding[axis] = best;
+    set_strides(tile, padding);
   }
-  set_strides(tile, best[0], best[1], best[2]);
 }
 
 }  // namespace
