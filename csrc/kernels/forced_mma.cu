@@ -71,7 +71,8 @@ mma::CorrelationPlan plan_of(const ForcedCall& call) {
   std::vector<mma::CorrelationPlan> plans =
       mma::correlation_candidates(call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad,
                                   dtype, dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1,
-                                  {mma::load_way(call.first.get(), call.mask.get(), bytes, forward ? inputs : outputs),
+                                  {mma::load_way(call.first.get(), call.mask.get(), bytes, forward ? inputs : outputs,
+                                                 forward ? call.problem.input_size[2] : call.problem.output_size(2)),
                                    mma::stored_channels(result, bytes, forward ? outputs : inputs)},
                                   {shared, device_facts().multiprocessors});
   if (call.plan < 0 || call.plan >= static_cast<int64_t>(plans.size())) {

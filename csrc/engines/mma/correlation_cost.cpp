@@ -57,7 +57,10 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Layouts& layou
       pieces * (kPieceBytes / 512.0 * kMatrices * 2 + kRow / plan.tile.pieces);
   const double l2 = (steps * extent.n() * kStepBytes * plan.terms + pieces * kPieceBytes) / kL2Bytes;
   const double in_piece = static_cast<double>(kPieceBytes) / element_bytes;
-  const double loading = layouts.way == LoadWay::kCopy ? kCopiedPiece : kGatheredPiece + kGatheredElement * in_piece;
+  const double loading =
+      layouts.way == LoadWay::kCopy
+          ? kCopiedPiece
+          : kGatheredPiece + kGatheredElement * in_piece / (layouts.way == LoadWay::kWidthPairs ? 2 : 1);
   const double issued =
       kInstructions * (pieces * loading + written * (plan.stores_channels ? kStoredInPieces : kStoredInRows)) +
       0.3 * products;

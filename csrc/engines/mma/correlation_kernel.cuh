@@ -16,6 +16,7 @@ class StageSequence {
                                            uint32_t tiles)
       : params_(params), tiles_(tiles) {
     stage_.image = static_cast<int32_t>(place.image);
+    stage_.first_w = place.first[2];
     group_channel_ = group * params.k_channels;
     const StagedTile& tile = params.tile.tile;
 #pragma unroll

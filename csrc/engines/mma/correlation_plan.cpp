@@ -101,7 +101,7 @@ class Search {
     }
     const double m = shape_extent(plan.shape, plan.terms).m();
     // Rows along the width are runs of memory: short ones cost sectors of their own, or at least pages.
-    const double runs = (layouts_.way != LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
+    const double runs = (layouts_.way < LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
     const double stored = (layouts_.stored_channels > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
     return count * (m * (1 + stored) + staged * (1 + runs));
   }
@@ -112,6 +112,8 @@ class Search {
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
+      // Pairs along the width are of one stage.
+      if (splits == 3 && layouts_.way == LoadWay::kWidthPairs) continue;
       if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
       std::array<TileAxis, 3> axis;
       bool possible = true;

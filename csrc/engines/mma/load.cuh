@@ -23,13 +23,20 @@ struct TileParams {
 // What a stage has.
 struct TileStage {
   int32_t image;          // first
+  int32_t first_w;        // position u of the block along the width
   int32_t unit[3];        // of each split axis, else 0
   int64_t first_channel;  // of the source
   int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
   uint32_t to;            // shared address
 };
 
-// Coordinates of the rows along each axis, negative outside of the source: [axis][unit][row].
+// The first coordinate of the pairs along the width, of a block whose first position is u.
+__device__ __forceinline__ int32_t first_of_pairs(const StagedTile& tile, int32_t u) {
+  return (u * tile.axis[2].step + tile.width_least) & ~1;
+}
+
+// Coordinates of the rows along each axis, negative outside of the source: [axis][unit][row]. Then the rows of a stage
+// that have each coordinate of the pairs along the width, negative where none has.
 __device__ __forceinline__ void fill_coordinates(const StagedTile& tile, const int32_t (&first)[3], int32_t* table) {
 #pragma unroll
   for (int a = 0; a < 3; ++a) {
@@ -42,6 +49,16 @@ __device__ __forceinline__ void fill_coordinates(const StagedTile& tile, const i
     }
     table += rows;
   }
+  const TileAxis& axis = tile.axis[2];
+  const int32_t even = first_of_pairs(tile, first[2]);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < 2 * tile.width_pairs; i += static_cast<int32_t>(blockDim.x)) {
+    table[i] = -1;
+    for (int32_t unit = 0; unit < axis.units; ++unit) {
+      const int32_t from = even + i - first[2] * axis.step - axis.delta[unit];
+      const int32_t row = from / axis.step;
+      if (from >= 0 && row * axis.step == from && row < axis.length) table[i] = unit * axis.length + row;
+    }
+  }
 }
 
 // A row of a stage, and where it is in the source.
@@ -51,14 +68,19 @@ struct TileRow {
   bool exists;
 };
 
-template <typename T>
+// kInFlight: pieces of a thread that are gathered at once.
+template <typename T, int kInFlight = 2>
 class TileLoader {
   static constexpr int kChannels = kPieceChannels<T>;
   using Piece = T[kChannels];
 
  public:
+  // For `thread` of so many threads that load.
+  __device__ __forceinline__ TileLoader(const TileParams<T>& params, const int32_t* coordinates, int32_t thread,
+                                        int32_t threads)
+      : params_(params), coordinates_(coordinates), thread_(thread), threads_(threads) {}
   __device__ __forceinline__ TileLoader(const TileParams<T>& params, const int32_t* coordinates)
-      : params_(params), coordinates_(coordinates) {}
+      : TileLoader(params, coordinates, static_cast<int32_t>(threadIdx.x), static_cast<int32_t>(blockDim.x)) {}
 
   // The copies are not committed; what threads store is in place.
   __device__ __forceinline__ void load(const TileStage& stage) const {
@@ -70,6 +92,10 @@ class TileLoader {
       case LoadWay::kChannels:
       case LoadWay::kWidth:
         return params_.source.mask == nullptr ? gather<false, false>(stage) : gather<false, true>(stage);
+      case LoadWay::kWidthPairs:
+        if constexpr (sizeof(T) == 2) {
+          return params_.source.mask == nullptr ? gather_pairs<false>(stage) : gather_pairs<true>(stage);
+        }
     }
   }
 
@@ -78,7 +104,7 @@ class TileLoader {
     if constexpr (sizeof(T) == 4) {
       if (!params_.rounds || params_.way != LoadWay::kCopy) return;
       const int32_t count = items();
-      for (int32_t item = static_cast<int32_t>(threadIdx.x); item < count; item += static_cast<int32_t>(blockDim.x)) {
+      for (int32_t item = thread_; item < count; item += threads_) {
         int32_t piece;
         const TileRow row = row_of(stage, item, piece, false);
         const uint32_t address = stage.to + row.row * params_.tile.pitch + piece * kPieceBytes;
@@ -103,8 +129,8 @@ class TileLoader {
     const int32_t d = tile.staged[0].take(item);
     int32_t image = item;
     if (along_width) {
-      piece = item / tile.images;
-      image = item - piece * tile.images;
+      piece = item;
+      image = tile.images_of_tile.take(piece);
     }
     const int32_t rows_d = tile.axis[0].rows();
     const int32_t rows_h = tile.axis[1].rows();
@@ -121,7 +147,7 @@ class TileLoader {
   __device__ __forceinline__ void copy(const TileStage& stage) const {
     const int32_t count = items();
     const T* const data = params_.source.data + stage.first_channel;
-    for (int32_t item = static_cast<int32_t>(threadIdx.x); item < count; item += static_cast<int32_t>(blockDim.x)) {
+    for (int32_t item = thread_; item < count; item += threads_) {
       int32_t piece;
       const TileRow row = row_of(stage, item, piece, false);
       const bool exists = row.exists && piece * kChannels < stage.channels;
@@ -133,18 +159,17 @@ class TileLoader {
 
   template <bool kPieces, bool kMasked>
   __device__ __forceinline__ void gather(const TileStage& stage) const {
-    constexpr int kInFlight = kMasked ? 1 : 2;  // pieces
+    constexpr int kGathered = kMasked ? kInFlight / 2 : kInFlight;
     const bool along_width = !kPieces && params_.way == LoadWay::kWidth;
     const int32_t count = items();
-    const auto step = static_cast<int32_t>(blockDim.x);
-    for (int32_t first = static_cast<int32_t>(threadIdx.x); first < count; first += kInFlight * step) {
-      alignas(16) T values[kInFlight][kChannels];
-      alignas(16) T masks[kMasked ? kInFlight : 1][kChannels];
-      uint32_t to[kInFlight];
-      int32_t left[kInFlight];
+    for (int32_t first = thread_; first < count; first += kGathered * threads_) {
+      alignas(16) T values[kGathered][kChannels];
+      alignas(16) T masks[kMasked ? kGathered : 1][kChannels];
+      uint32_t to[kGathered];
+      int32_t left[kGathered];
 #pragma unroll
-      for (int i = 0; i < kInFlight; ++i) {
-        const int32_t item = first + i * step;
+      for (int i = 0; i < kGathered; ++i) {
+        const int32_t item = first + i * threads_;
         int32_t piece = 0;
         const TileRow row = row_of(stage, item < count ? item : 0, piece, along_width);
         to[i] = stage.to + row.row * params_.tile.pitch + piece * kPieceBytes;
@@ -155,7 +180,7 @@ class TileLoader {
           read<kPieces>(params_.source.mask, params_.source.mask_stride, row, channel, left[i], masks[i]);
       }
 #pragma unroll
-      for (int i = 0; i < kInFlight; ++i) {
+      for (int i = 0; i < kGathered; ++i) {
         if constexpr (kMasked) {
 #pragma unroll
           for (int c = 0; c < kChannels; ++c) {
@@ -167,8 +192,82 @@ class TileLoader {
         if constexpr (sizeof(T) == 4) {
           if (params_.rounds) piece = to_matrix_piece(values[i]);
         }
-        hopper::store_shared(to[i], piece, first + i * step < count);
+        hopper::store_shared(to[i], piece, first + i * threads_ < count);
       }
+    }
+  }
+
+  // Words of two positions, of each channel of a piece, become pieces of the two.
+  template <bool kMasked>
+  __device__ __forceinline__ void gather_pairs(const TileStage& stage) const {
+    constexpr int kGathered = kMasked ? 1 : kInFlight / 2;
+    const StagedTile& tile = params_.tile;
+    const int32_t rows_d = tile.axis[0].rows();
+    const int32_t rows_h = tile.axis[1].rows();
+    const int32_t* const pairs = coordinates_ + rows_d + rows_h + tile.axis[2].rows();
+    const int32_t even = first_of_pairs(tile, stage.first_w);
+    const int32_t count = tile.images * tile.axis[0].staged() * tile.axis[1].staged() * tile.width_pairs * tile.pieces;
+    for (int32_t first = thread_; first < count; first += kGathered * threads_) {
+      uint32_t words[kGathered][kChannels];
+      uint32_t masks[kMasked ? kGathered : 1][kChannels];
+      int32_t rows[kGathered][2];
+      uint32_t to[kGathered];
+#pragma unroll
+      for (int i = 0; i < kGathered; ++i) {
+        const int32_t item = first + i * threads_;
+        int32_t rest = item < count ? item : 0;
+        const int32_t pair = tile.pairs_of_row.take(rest);
+        const int32_t h = tile.staged[1].take(rest);
+        const int32_t d = tile.staged[0].take(rest);
+        const int32_t image = tile.images_of_tile.take(rest);
+        TileRow row;
+        row.image = stage.image + image;
+        row.d = coordinates_[stage.unit[0] * tile.axis[0].length + d];
+        row.h = coordinates_[rows_d + stage.unit[1] * tile.axis[1].length + h];
+        row.w = even + 2 * pair;
+        rows[i][0] = item < count ? pairs[2 * pair] : -1;
+        rows[i][1] = item < count ? pairs[2 * pair + 1] : -1;
+        to[i] = stage.to + (image * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2]) * tile.pitch +
+                rest * kPieceBytes;
+        const bool exists = (row.d | row.h | row.w) >= 0 && row.w < tile.axis[2].source_size &&
+                            row.image < params_.batch && (rows[i][0] & rows[i][1]) != -1;
+        const int32_t left = exists ? stage.channels - rest * kChannels : 0;
+        const int64_t channel = stage.first_channel + rest * kChannels;
+        read_pairs(params_.source.data, params_.source.stride, row, channel, left, words[i]);
+        if constexpr (kMasked)
+          read_pairs(params_.source.mask, params_.source.mask_stride, row, channel, left, masks[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kGathered; ++i) {
+        if constexpr (kMasked) {
+#pragma unroll
+          for (int c = 0; c < kChannels; ++c) {
+            const T* const mask = reinterpret_cast<const T*>(&masks[i][c]);
+            if (to_accumulator(mask[0]) <= 0) words[i][c] &= 0xFFFF0000;
+            if (to_accumulator(mask[1]) <= 0) words[i][c] &= 0x0000FFFF;
+          }
+        }
+        uint4 low;
+        uint4 high;
+        uint32_t* const lows = reinterpret_cast<uint32_t*>(&low);
+        uint32_t* const highs = reinterpret_cast<uint32_t*>(&high);
+#pragma unroll
+        for (int c = 0; c < kChannels; c += 2) {
+          lows[c / 2] = (words[i][c] & 0xFFFF) | words[i][c + 1] << 16;
+          highs[c / 2] = words[i][c] >> 16 | (words[i][c + 1] & 0xFFFF0000);
+        }
+        hopper::store_shared(to[i] + rows[i][0] * tile.pitch, low, rows[i][0] >= 0);
+        hopper::store_shared(to[i] + rows[i][1] * tile.pitch, high, rows[i][1] >= 0);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void read_pairs(const T* data, const Strides& stride, const TileRow& row,
+                                                    int64_t channel, int32_t left, uint32_t (&words)[kChannels]) {
+    const T* const from = data + offset_of(stride, row) + channel * stride.c;
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      words[c] = c < left ? __ldg(reinterpret_cast<const uint32_t*>(from + c * stride.c)) : 0;
     }
   }
 
@@ -195,6 +294,8 @@ class TileLoader {
 
   const TileParams<T>& params_;
   const int32_t* coordinates_;
+  int32_t thread_;
+  int32_t threads_;
 };
 
 }  // namespace convt3d::mma

@@ -59,7 +59,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   CorrelationParams<T> params{};
   params.tile.source = make_source<T>(source, mask, source_size, plan.k_channels);
   params.tile.tile = plan.tile;
-  params.tile.way = load_way(source, mask, sizeof(T), plan.k_channels);
+  params.tile.way = load_way(source, mask, sizeof(T), plan.k_channels, source_size[2]);
   params.tile.batch = plan.batch;
   params.tile.rounds = plan.terms == 1;
   for (size_t i = 0; i < 3; ++i) {

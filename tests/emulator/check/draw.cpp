@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "check/mma.h"
 #include "check/run.h"
 #include "check/traits.h"
 
@@ -297,6 +298,7 @@ Case Draw::next_of_any_plan() {
     item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
     if (mma && (item.op == Operator::kForward || item.op == Operator::kInputGrad)) {
+      if (!may_have_mma_plan(item)) continue;
       item.engine = Engine::kMma;
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;

@@ -42,7 +42,8 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   const int64_t bytes = convt3d::element_size(item.data_type());
   const int64_t channels = forward ? item.problem.in_channels_per_group() : item.problem.out_channels_per_group();
   const int64_t written = forward ? item.problem.out_channels_per_group() : item.problem.in_channels_per_group();
-  const Layouts layouts{load_way(source, mask, bytes, channels), stored_channels(destination, bytes, written)};
+  const Layouts layouts{load_way(source, mask, bytes, channels, item.first_size()[4]),
+                        stored_channels(destination, bytes, written)};
   std::vector<CorrelationPlan> plans =
       correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
                              item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
@@ -55,6 +56,14 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
                                   [](const CorrelationPlan& plan) { return plan.blocks() > kMostBlocks; });
   if (end == plans.begin()) return best;
   return plans[static_cast<std::size_t>(item.plan) % static_cast<std::size_t>(end - plans.begin())];
+}
+
+bool may_have_mma_plan(const Case& item) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;
+    if (item.op == Operator::kForward && item.problem.stride[i] > convt3d::mma::kMostResidues) return false;
+  }
+  return true;
 }
 
 void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor input,

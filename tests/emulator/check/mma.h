@@ -12,6 +12,9 @@ namespace check {
 convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTensor& source,
                                        const convt3d::ConstTensor& mask, const convt3d::MutableTensor& destination);
 
+// False where an axis has more taps or residues than the engine takes.
+bool may_have_mma_plan(const Case& item);
+
 void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor input,
                  convt3d::ConstTensor weight, convt3d::ConstVector bias, convt3d::Activation activation,
                  convt3d::MutableTensor output, void* workspace);
