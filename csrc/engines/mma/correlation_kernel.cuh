@@ -9,74 +9,59 @@
 namespace convt3d::mma {
 
 // The stages of a block, counted through its phases: chunks of channels and, of split axes, taps.
-template <typename T>
-class StageSequence {
- public:
-  __device__ __forceinline__ StageSequence(const CorrelationParams<T>& params, const BlockPlace& place, int64_t group,
-                                           uint32_t tiles)
-      : params_(params), tiles_(tiles) {
-    stage_.image = static_cast<int32_t>(place.image);
-    stage_.first_w = place.first[2];
-    group_channel_ = group * params.k_channels;
-    const StagedTile& tile = params.tile.tile;
+struct StageCursor {
+  int32_t unit[3] = {0, 0, 0};
+  int32_t chunk = 0;
+  int32_t buffer = 0;
+
+  template <typename T>
+  __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
+    buffer = buffer + 1 == params.buffers ? 0 : buffer + 1;
 #pragma unroll
-    for (int i = 0; i < 3; ++i) count_[i] = tile.axis[i].stages();
-    chunk_channels_ = params.chunk_steps * (kStepBytes / static_cast<int32_t>(sizeof(T)));
-    enter(0);
+    for (int i = 2; i >= 0; --i) {
+      if (++unit[i] < params.tile.tile.axis[i].stages()) return;
+      unit[i] = 0;
+    }
+    chunk = chunk + 1 == params.chunks ? 0 : chunk + 1;
   }
 
-  __device__ __forceinline__ const TileStage& stage() const { return stage_; }
-  // To the next stage, in the next buffer.
-  __device__ __forceinline__ void advance() {
-    buffer_ = buffer_ + 1 == params_.buffers ? 0 : buffer_ + 1;
-    if (++stage_.unit[2] < count_[2]) return enter(chunk_);
-    stage_.unit[2] = 0;
-    if (++stage_.unit[1] < count_[1]) return enter(chunk_);
-    stage_.unit[1] = 0;
-    if (++stage_.unit[0] < count_[0]) return enter(chunk_);
-    stage_.unit[0] = 0;
-    enter(chunk_ + 1 == params_.chunks ? 0 : chunk_ + 1);
+  template <typename T>
+  __device__ __forceinline__ TileStage stage(const CorrelationParams<T>& params, const BlockPlace& place,
+                                             uint32_t tiles) const {
+    const int32_t before = chunk * params.chunk_steps * (kStepBytes / static_cast<int32_t>(sizeof(T)));
+    TileStage result;
+    result.image = static_cast<int32_t>(place.image);
+    result.first_w = place.first[2];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) result.unit[i] = unit[i];
+    result.first_channel = place.source_channel + before;
+    result.channels = params.k_channels - before;
+    result.to = tiles + static_cast<uint32_t>(buffer * params.tile.tile.bytes());
+    return result;
   }
-
- private:
-  __device__ __forceinline__ void enter(int32_t chunk) {
-    chunk_ = chunk;
-    const int32_t before = chunk * chunk_channels_;
-    stage_.first_channel = group_channel_ + before;
-    stage_.channels = params_.k_channels - before;
-    stage_.to = tiles_ + static_cast<uint32_t>(buffer_ * params_.tile.tile.bytes());
-  }
-
-  const CorrelationParams<T>& params_;
-  uint32_t tiles_;
-  int64_t group_channel_;
-  int32_t chunk_channels_;
-  int32_t count_[3];
-  int32_t chunk_ = 0;
-  int32_t buffer_ = 0;
-  TileStage stage_{};
 };
 
 // The residues of a phase, of which the width's come first.
 template <typename T>
-__device__ __forceinline__ void set_phase(const CorrelationParams<T>& params, int32_t phase, BlockPlace& place) {
-  place.residue[2] = phase % params.residues[2].count;
+__device__ __forceinline__ Residue residue_of(const CorrelationParams<T>& params, int32_t phase) {
+  Residue residue;
+  residue.at[2] = phase % params.residues[2].count;
   phase /= params.residues[2].count;
-  place.residue[1] = phase % params.residues[1].count;
-  place.residue[0] = phase / params.residues[1].count;
+  residue.at[1] = phase % params.residues[1].count;
+  residue.at[0] = phase / params.residues[1].count;
+  return residue;
 }
 
 // Steps of K of each of a block's phases, in order, for one chunk: bytes from a position's row to the row and the
 // channels that it is multiplied with. Stages of split axes are neighbours.
 template <typename T>
-__device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, BlockPlace place, int32_t first_phase,
-                                           int32_t* table) {
+__device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, int32_t first_phase, int32_t* table) {
   const StagedTile& tile = params.tile.tile;
   for (int32_t p = 0; p < params.block_phases; ++p) {
-    set_phase(params, first_phase + p, place);
+    const Residue residue = residue_of(params, first_phase + p);
     int32_t counts[3];
 #pragma unroll
-    for (int i = 0; i < 3; ++i) counts[i] = params.residues[i].tap_count[place.residue[i]];
+    for (int i = 0; i < 3; ++i) counts[i] = params.residues[i].tap_count[residue.at[i]];
     const int32_t count = counts[0] * counts[1] * counts[2] * params.chunk_steps;
     for (int32_t s = static_cast<int32_t>(threadIdx.x); s < count; s += static_cast<int32_t>(blockDim.x)) {
       int32_t rest = s / params.chunk_steps;
@@ -86,7 +71,7 @@ __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, B
       for (int i = 2; i >= 0; --i) {
         const int32_t number = rest % counts[i];
         rest /= counts[i];
-        const int32_t tap = params.residues[i].first_tap[place.residue[i]] + number * params.residues[i].tap_step;
+        const int32_t tap = params.residues[i].first_tap[residue.at[i]] + number * params.residues[i].tap_step;
         row += tile.axis[i].shift[tap] * tile.stride[i + 1];
       }
       table[s] = row * tile.pitch + k_step * kStepBytes;
@@ -120,16 +105,22 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const int32_t first_phase = take(params.phase_blocks) * params.block_phases;
   const int32_t n_block = take(params.n_blocks);
   const int64_t group = take(params.groups);
-  BlockPlace place;
-  place.first[2] = take(params.boxes[3]) * params.box[2];
-  place.first[1] = take(params.boxes[2]) * params.box[1];
-  place.first[0] = take(params.boxes[1]) * params.box[0];
-  place.image = rest * tile.images;
-  place.first_channel = group * params.n_channels + n_block * kExtent.n();
-  place.channels = min(params.n_channels - n_block * kExtent.n(), kExtent.n());
-
-  fill_coordinates(tile, place.first, coordinates);
-  fill_steps(params, place, first_phase, steps);
+  BlockPlace& place = *reinterpret_cast<BlockPlace*>(dynamic_shared_memory + layout.place);
+  {
+    int32_t first[3];
+#pragma unroll
+    for (int i = 2; i >= 0; --i) first[i] = take(params.boxes[i + 1]) * params.box[i];
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int i = 0; i < 3; ++i) place.first[i] = first[i];
+      place.image = rest * tile.images;
+      place.first_channel = group * params.n_channels + n_block * kExtent.n();
+      place.channels = min(params.n_channels - n_block * kExtent.n(), kExtent.n());
+      place.source_channel = group * params.k_channels;
+    }
+    fill_coordinates(tile, first, coordinates);
+  }
+  fill_steps(params, first_phase, steps);
   __syncthreads();
 
   const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
@@ -145,45 +136,44 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
     const int32_t row = m * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2] + w;
     rows[i] = static_cast<uint32_t>((m < tile.images ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
   }
-  set_phase(params, first_phase, place);
+  const Residue first_residue = residue_of(params, first_phase);
   const int32_t step_bytes = kExtent.n() * kStepBytes * kTerms;
   const int32_t k_steps = params.chunks * params.chunk_steps;
   const int64_t all_taps = int64_t{params.residues[0].taps} * params.residues[1].taps * params.residues[2].taps;
-  const int64_t first_step = ((group * params.n_blocks + n_block) * all_taps +
-                              taps_before(params.residues, place.residue[0], place.residue[1], place.residue[2])) *
-                             k_steps;
+  const int64_t first_step =
+      ((group * params.n_blocks + n_block) * all_taps +
+       taps_before(params.residues, first_residue.at[0], first_residue.at[1], first_residue.at[2])) *
+      k_steps;
   Product product(rows,
                   params.weight + first_step * step_bytes +
                       warp % kExtent.warps_n * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes,
                   step_bytes);
 
   const TileLoader<T> loader(params.tile, coordinates);
-  BlockStore<T, kTerms, kShape> store(params, offsets, staging);
-  const int32_t split[3] = {tile.axis[0].stages(), tile.axis[1].stages(), tile.axis[2].stages()};
-  const int32_t stages = params.chunks * split[0] * split[1] * split[2];
+  BlockStore<T, kTerms, kShape> store(params, place, offsets, staging);
+  const int32_t stages = params.chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages();
   const bool resident = stages == 1;  // and serves all phases
   int32_t to_load = resident ? 1 : stages * params.block_phases;
-  StageSequence<T> loading(params, place, group, tiles);
-  StageSequence<T> computing(params, place, group, tiles);
+  StageCursor loading;
+  StageCursor computing;
   const auto load = [&] {
     if (to_load > 0) {
       --to_load;
-      loader.load(loading.stage());
-      loading.advance();
+      loader.load(loading.stage(params, place, tiles));
+      loading.advance(params);
     }
     async_commit();
   };
   // Fewer than buffers are on their way while one is read.
   for (int32_t i = 1; i < params.buffers; ++i) load();
   for (int32_t p = 0; p < params.block_phases; ++p) {
-    set_phase(params, first_phase + p, place);
+    const Residue residue = residue_of(params, first_phase + p);
     product.clear();
     int32_t counts[3];
 #pragma unroll
-    for (int i = 0; i < 3; ++i) counts[i] = params.residues[i].tap_count[place.residue[i]];
+    for (int i = 0; i < 3; ++i) counts[i] = params.residues[i].tap_count[residue.at[i]];
     const int32_t phase_steps = counts[0] * counts[1] * counts[2] * params.chunk_steps;
     for (int32_t s = 0; s < stages; ++s) {
-      const TileStage& stage = computing.stage();
       if (!resident || p == 0) {
         if (params.buffers == 1) {
           if (s > 0 || p > 0) __syncthreads();  // the tile is read
@@ -194,7 +184,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
         } else {
           async_wait<1>();
         }
-        loader.round_copied(stage);
+        loader.round_copied(computing.stage(params, place, tiles));
         __syncthreads();
         if (params.buffers > 1) load();
       }
@@ -204,14 +194,14 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
 #pragma unroll
       for (int i = 0; i < 3; ++i) {
         if (!tile.axis[i].split) continue;
-        const bool has_tap = stage.unit[i] < counts[i];
+        const bool has_tap = computing.unit[i] < counts[i];
         count = has_tap ? count / counts[i] : 0;
-        first += has_tap ? stage.unit[i] * count : 0;
+        first += has_tap ? computing.unit[i] * count : 0;
       }
-      product.add(steps + first, count, stage.to);
-      if (!resident) computing.advance();
+      product.add(steps + first, count, tiles + static_cast<uint32_t>(computing.buffer * tile.bytes()));
+      if (!resident) computing.advance(params);
     }
-    store(place, product.sum);
+    store(residue, product.sum);
     steps += phase_steps;
   }
 }

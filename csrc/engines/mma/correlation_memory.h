@@ -5,8 +5,11 @@
 
 namespace convt3d::mma {
 
+constexpr int32_t kPlaceBytes = 48;
+
 // Byte offsets.
 struct SharedLayout {
+  int32_t place;        // of the block
   int32_t offsets;      // int64: where the destination has each position, or each row
   int32_t steps;        // int32: where each step of K reads, from a position's row on
   int32_t coordinates;  // int32: of the staged rows
@@ -16,7 +19,8 @@ struct SharedLayout {
 
   CONVT3D_HOST_DEVICE SharedLayout(int32_t positions, int32_t table_steps, const StagedTile& tile, int32_t buffers,
                                    int32_t staging_bytes) {
-    offsets = 0;
+    place = 0;
+    offsets = place + kPlaceBytes;
     steps = offsets + 8 * positions;
     coordinates = steps + 4 * table_steps;
     staging = (coordinates + 4 * tile.coordinates() + 15) / 16 * 16;

@@ -43,4 +43,20 @@ struct CorrelationParams {
   int32_t staging_pitch;  // bytes from a channel to the next
 };
 
+// What a block computes; in shared memory, as few registers are left.
+struct BlockPlace {
+  int64_t image;           // first
+  int32_t first[3];        // positions u
+  int32_t channels;        // of the destination, that exist
+  int64_t first_channel;   // of the destination
+  int64_t source_channel;  // first of the group
+};
+
+static_assert(sizeof(BlockPlace) <= kPlaceBytes);
+
+// The phase that is at work.
+struct Residue {
+  int32_t at[3];
+};
+
 }  // namespace convt3d::mma

@@ -47,8 +47,8 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
 
 class Search {
  public:
-  Search(CorrelationPlan base, int32_t element_bytes, const Layouts& layouts, const Limits& limits)
-      : base_(base), element_bytes_(element_bytes), layouts_(layouts), limits_(limits) {}
+  Search(CorrelationPlan base, int32_t element_bytes, const Layouts& layouts, const Limits& limits, bool keep_all)
+      : base_(base), element_bytes_(element_bytes), layouts_(layouts), limits_(limits), keep_all_(keep_all) {}
 
   std::vector<CorrelationPlan> operator()() {
     for (const Shape shape : kShapes) {
@@ -154,7 +154,11 @@ class Search {
         if (plan.buffers > 1 && plan.stages() * (plan.stages() > 1 ? plan.block_phases : 1) < plan.buffers) break;
         if (!set_memory(plan, element_bytes_, kMostTableSteps, limits_.shared_bytes)) break;
         set_cost(plan, element_bytes_, layouts_, limits_);
-        plans_.push_back(plan);
+        if (keep_all_ || plans_.empty()) {
+          plans_.push_back(plan);
+        } else if (plan.cost_ms < plans_[0].cost_ms) {
+          plans_[0] = plan;
+        }
       }
     }
   }
@@ -164,13 +168,12 @@ class Search {
   const int32_t element_bytes_;
   const Layouts layouts_;
   const Limits limits_;
+  const bool keep_all_;
   std::vector<CorrelationPlan> plans_;
 };
 
-}  // namespace
-
-std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Layouts& layouts, const Limits& limits) {
+std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
+                                    const Layouts& layouts, const Limits& limits, bool keep_all) {
   if (dtype == DataType::kFloat64) return {};
   CorrelationPlan plan{};
   for (int i = 0; i < 3; ++i) {
@@ -185,7 +188,21 @@ std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Corr
   plan.groups = problem.groups;
   plan.k_channels = correlation == Correlation::kForward ? inputs : outputs;
   plan.n_channels = correlation == Correlation::kForward ? outputs : inputs;
-  return Search(plan, static_cast<int32_t>(element_size(dtype)), layouts, limits)();
+  return Search(plan, static_cast<int32_t>(element_size(dtype)), layouts, limits, keep_all)();
+}
+
+}  // namespace
+
+std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
+                                                    int terms, const Layouts& layouts, const Limits& limits) {
+  return search(problem, correlation, dtype, terms, layouts, limits, true);
+}
+
+std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
+                                                int terms, const Layouts& layouts, const Limits& limits) {
+  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, layouts, limits, false);
+  if (best.empty()) return std::nullopt;
+  return best[0];
 }
 
 std::string to_string(const CorrelationPlan& plan) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,10 @@ struct CorrelationPlan {
 
 enum class Correlation { kForward, kInputGrad };
 
-// All that the engine would run, none where the problem is not for it.
+// The cheapest; none where the problem is not for the engine.
+std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
+                                                int terms, const Layouts& layouts, const Limits& limits);
+// All that it would run.
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
                                                     int terms, const Layouts& layouts, const Limits& limits);
 std::string to_string(const CorrelationPlan& plan);

@@ -83,15 +83,19 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     const T* const from = params.weight + group * params.group_stride + tap[0] * params.tap_stride[0] +
                           tap[1] * params.tap_stride[1] + tap[2] * params.tap_stride[2];
     uint32_t words[2][4] = {};  // of each term
-    for (int32_t f = 0; f < joint; ++f) {
+#pragma unroll
+    for (int32_t f = 0; f < 2; ++f) {
+      if (f >= joint) continue;
       const int32_t fragment = piece * joint + f;
       const int32_t column = lane / 4;
       const int32_t channel = params.joined > 0 ? first_channel_of(fragment, column / 2, params.joined) + column % 2
                                                 : fragment * 8 + column;
       const int32_t n = n_block * params.block_n + warp * params.warp_n + channel;
+#pragma unroll
       for (int32_t half = 0; half < 2; ++half) {
         const int32_t k = (chunk * params.chunk_steps + k_step) * kInStep + (lane % 4 + 4 * half) * kInWord;
         alignas(4) T values[kInWord];
+#pragma unroll
         for (int32_t i = 0; i < kInWord; ++i) {
           values[i] = k + i < params.k_channels && n < params.n_channels
                           ? __ldg(from + (k + i) * params.k_stride + n * params.n_stride)
@@ -111,10 +115,16 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     }
     const int32_t piece_words = 2 * joint;
     const int64_t step_words = int64_t{params.block_n} * params.terms * (kStepBytes / 4);
-    for (int32_t term = 0; term < params.terms; ++term) {
+#pragma unroll
+    for (int32_t term = 0; term < 2; ++term) {
+      if (term >= params.terms) continue;
       const int64_t in_step = ((int64_t{warp} * params.terms + term) * pieces + piece) * 32 + lane;
       uint32_t* const to = params.packed + place * step_words + in_step * piece_words;
-      for (int32_t i = 0; i < piece_words; ++i) to[i] = words[term][i];
+      if (joint == 2) {
+        *reinterpret_cast<uint4*>(to) = uint4{words[term][0], words[term][1], words[term][2], words[term][3]};
+      } else {
+        *reinterpret_cast<uint2*>(to) = uint2{words[term][0], words[term][1]};
+      }
     }
   }
 }

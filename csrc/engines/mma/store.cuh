@@ -7,15 +7,6 @@
 
 namespace convt3d::mma {
 
-// The block's place in the destination.
-struct BlockPlace {
-  int64_t image;          // first
-  int32_t first[3];       // positions u
-  int32_t residue[3];     // of the phase that is stored
-  int64_t first_channel;  // of the destination
-  int32_t channels;       // of the block's, that exist
-};
-
 template <typename T, int kTerms, Shape kShape>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
@@ -26,8 +17,10 @@ class BlockStore {
 
  public:
   // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
-  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, int64_t* offsets, unsigned char* staging)
+  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockPlace& place, int64_t* offsets,
+                                        unsigned char* staging)
       : params_(params),
+        place_(place),
         offsets_(offsets),
         staging_(staging),
         lane_(static_cast<int32_t>(threadIdx.x) % 32),
@@ -35,36 +28,36 @@ class BlockStore {
         first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
 
   // All threads of the block. Begins with a barrier, past which nobody reads what was stored before.
-  __device__ __forceinline__ void operator()(const BlockPlace& place, Sums& sum) {
-    finish(place, sum);
+  __device__ __forceinline__ void operator()(const Residue& residue, Sums& sum) {
+    finish(sum);
     if (params_.stores_channels) {
       __syncthreads();
-      fill_position_offsets(place);
+      fill_position_offsets(residue);
       __syncthreads();
-      store_channels(place, sum);
+      store_channels(sum);
       return;
     }
-    const bool first = !params_.joins_width || place.residue[2] == 0;
-    const bool last = !params_.joins_width || place.residue[2] == params_.residues[2].count - 1;
+    const bool first = !params_.joins_width || residue.at[2] == 0;
+    const bool last = !params_.joins_width || residue.at[2] == params_.residues[2].count - 1;
     if (first) __syncthreads();
-    stage(place, sum);
+    stage(residue, sum);
     if (last) {
-      fill_row_offsets(place);
+      fill_row_offsets(residue);
       __syncthreads();
-      store_rows(place);
+      store_rows(residue);
     }
   }
 
  private:
   // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
-  __device__ __forceinline__ int64_t offset_of(const BlockPlace& place, int32_t row, int32_t w,
-                                               int32_t residue_w) const {
+  __device__ __forceinline__ int64_t offset_of(const Residue& residue, int32_t row, int32_t w,
+                                               int32_t w_residue) const {
     const int32_t h = params_.box_height.take(row);
     const int32_t d = params_.box_depth.take(row);
-    const int64_t image = place.image + row;
-    const int64_t at_d = static_cast<int64_t>(place.first[0] + d) * params_.residues[0].count + place.residue[0];
-    const int64_t at_h = static_cast<int64_t>(place.first[1] + h) * params_.residues[1].count + place.residue[1];
-    const int64_t at_w = static_cast<int64_t>(place.first[2] + w) * params_.residues[2].count + residue_w;
+    const int64_t image = place_.image + row;
+    const int64_t at_d = static_cast<int64_t>(place_.first[0] + d) * params_.residues[0].count + residue.at[0];
+    const int64_t at_h = static_cast<int64_t>(place_.first[1] + h) * params_.residues[1].count + residue.at[1];
+    const int64_t at_w = static_cast<int64_t>(place_.first[2] + w) * params_.residues[2].count + w_residue;
     if (row >= params_.tile.tile.images || image >= params_.tile.batch || at_d >= params_.residues[0].size ||
         at_h >= params_.residues[1].size || at_w >= params_.residues[2].size) {
       return -1;
@@ -72,16 +65,16 @@ class BlockStore {
     return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
   }
 
-  __device__ __forceinline__ void fill_position_offsets(const BlockPlace& place) const {
+  __device__ __forceinline__ void fill_position_offsets(const Residue& residue) const {
     for (int32_t m = static_cast<int32_t>(threadIdx.x); m < kExtent.m(); m += kExtent.threads()) {
       int32_t row = m;
       const int32_t w = params_.box_width.take(row);
-      offsets_[m] = offset_of(place, row, w, place.residue[2]);
+      offsets_[m] = offset_of(residue, row, w, residue.at[2]);
     }
   }
-  __device__ __forceinline__ void fill_row_offsets(const BlockPlace& place) const {
+  __device__ __forceinline__ void fill_row_offsets(const Residue& residue) const {
     for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.row_count; row += kExtent.threads()) {
-      offsets_[row] = offset_of(place, row, 0, params_.joins_width ? 0 : place.residue[2]);
+      offsets_[row] = offset_of(residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
     }
   }
 
@@ -91,16 +84,17 @@ class BlockStore {
   }
 
   // Bias and activation.
-  __device__ __forceinline__ void finish(const BlockPlace& place, Sums& sum) const {
+  __device__ __forceinline__ void finish(Sums& sum) const {
     if (params_.bias != nullptr) {
 #pragma unroll
       for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const int32_t n = channel_of(j, c);
-          const float bias = n < place.channels
-                                 ? to_accumulator(__ldg(params_.bias + (place.first_channel + n) * params_.bias_stride))
-                                 : 0;
+          const float bias =
+              n < place_.channels
+                  ? to_accumulator(__ldg(params_.bias + (place_.first_channel + n) * params_.bias_stride))
+                  : 0;
 #pragma unroll
           for (int i = 0; i < Product::kRows; ++i) {
             sum[i][j][c] += bias;
@@ -122,9 +116,9 @@ class BlockStore {
   }
 
   // A lane's channels are one aligned store.
-  __device__ __forceinline__ void store_channels(const BlockPlace& place, const Sums& sum) const {
-    T* const channel = params_.destination + place.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
-    const int32_t left = place.channels - first_n_ - lane_ % 4 * kLaneChannels;
+  __device__ __forceinline__ void store_channels(const Sums& sum) const {
+    T* const channel = params_.destination + place_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
+    const int32_t left = place_.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
@@ -145,10 +139,10 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void stage(const BlockPlace& place, const Sums& sum) const {
+  __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
     const int32_t count = params_.row_count * static_cast<int32_t>(params_.box_width.value);
     const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
-    const int32_t shift = params_.joins_width ? place.residue[2] : 0;
+    const int32_t shift = params_.joins_width ? residue.at[2] : 0;
     unsigned char* const channel = staging_ + (first_n_ + lane_ % 4 * 2) * params_.staging_pitch;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
@@ -169,32 +163,32 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void store_rows(const BlockPlace& place) const {
+  __device__ __forceinline__ void store_rows(const Residue& residue) const {
     switch (params_.row_vector * static_cast<int>(sizeof(T))) {
       case 16:
-        return store_rows_by<16 / sizeof(T)>(place);
+        return store_rows_by<16 / sizeof(T)>(residue);
       case 8:
-        return store_rows_by<8 / sizeof(T)>(place);
+        return store_rows_by<8 / sizeof(T)>(residue);
       case 4:
-        return store_rows_by<4 / sizeof(T)>(place);
+        return store_rows_by<4 / sizeof(T)>(residue);
       default:
-        return store_rows_by<1>(place);
+        return store_rows_by<1>(residue);
     }
   }
 
   template <int kVector>
-  __device__ __forceinline__ void store_rows_by(const BlockPlace& place) const {
-    const int32_t items = place.channels * params_.row_count * static_cast<int32_t>(params_.row_vectors.value);
+  __device__ __forceinline__ void store_rows_by(const Residue& residue) const {
+    const int32_t items = place_.channels * params_.row_count * static_cast<int32_t>(params_.row_vectors.value);
     const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
-    const int32_t first_w = place.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : place.residue[2]);
+    const int32_t first_w = place_.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
     const int64_t left = params_.residues[2].size - first_w;
-    T* const destination = params_.destination + place.first_channel * params_.destination_stride.c;
+    T* const destination = params_.destination + place_.first_channel * params_.destination_stride.c;
     for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
       int32_t rest = item;
       int32_t n = 0;
       if (params_.channels_first) {
-        const int32_t others = rest / place.channels;
-        n = rest - others * place.channels;
+        const int32_t others = rest / place_.channels;
+        n = rest - others * place_.channels;
         rest = others;
       }
       const int32_t at = params_.row_vectors.take(rest) * kVector;
@@ -218,6 +212,7 @@ class BlockStore {
   }
 
   const CorrelationParams<T>& params_;
+  const BlockPlace& place_;
   int64_t* offsets_;
   unsigned char* staging_;
   int32_t lane_;
