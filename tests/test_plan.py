@@ -34,6 +34,7 @@ PLANS = [
     ("test", "sources"),
     [
         ("plan_test", PLANS),
+        ("mma_plan_test", PLANS),
         ("plan_cache_test", [*PLANS, "csrc/planning/forward_plan.cpp", "csrc/planning/forward_plan_cache.cpp"]),
     ],
 )

@@ -52,8 +52,9 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Layouts& layou
   }
 
   const double products = steps * products_of_step;
+  const double conflicts = 1 + plan.tile.conflicts / 64.0;  // a read of each
   const double matrices =
-      steps * warps * kMatrices * (extent.warp_m / 16 + plan.terms * std::max(extent.warp_n / 16.0, 0.5)) +
+      steps * warps * kMatrices * (extent.warp_m / 16 * conflicts + plan.terms * std::max(extent.warp_n / 16.0, 0.5)) +
       pieces * (kPieceBytes / 512.0 * kMatrices * 2 + kRow / plan.tile.pieces);
   const double l2 = (steps * extent.n() * kStepBytes * plan.terms + pieces * kPieceBytes) / kL2Bytes;
   const double in_piece = static_cast<double>(kPieceBytes) / element_bytes;

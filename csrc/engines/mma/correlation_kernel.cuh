@@ -26,15 +26,15 @@ struct StageCursor {
   }
 
   template <typename T>
-  __device__ __forceinline__ TileStage stage(const CorrelationParams<T>& params, const BlockPlace& place,
+  __device__ __forceinline__ TileStage stage(const CorrelationParams<T>& params, const BlockShare& share,
                                              uint32_t tiles) const {
     const int32_t before = chunk * params.chunk_steps * (kStepBytes / static_cast<int32_t>(sizeof(T)));
     TileStage result;
-    result.image = static_cast<int32_t>(place.image);
-    result.first_w = place.first[2];
+    result.image = static_cast<int32_t>(share.image);
+    result.first_w = share.first[2];
 #pragma unroll
     for (int i = 0; i < 3; ++i) result.unit[i] = unit[i];
-    result.first_channel = place.source_channel + before;
+    result.first_channel = share.source_channel + before;
     result.channels = params.k_channels - before;
     result.to = tiles + static_cast<uint32_t>(buffer * params.tile.tile.bytes());
     return result;
@@ -105,18 +105,18 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const int32_t first_phase = take(params.phase_blocks) * params.block_phases;
   const int32_t n_block = take(params.n_blocks);
   const int64_t group = take(params.groups);
-  BlockPlace& place = *reinterpret_cast<BlockPlace*>(dynamic_shared_memory + layout.place);
+  BlockShare& share = *reinterpret_cast<BlockShare*>(dynamic_shared_memory + layout.share);
   {
     int32_t first[3];
 #pragma unroll
     for (int i = 2; i >= 0; --i) first[i] = take(params.boxes[i + 1]) * params.box[i];
     if (threadIdx.x == 0) {
 #pragma unroll
-      for (int i = 0; i < 3; ++i) place.first[i] = first[i];
-      place.image = rest * tile.images;
-      place.first_channel = group * params.n_channels + n_block * kExtent.n();
-      place.channels = min(params.n_channels - n_block * kExtent.n(), kExtent.n());
-      place.source_channel = group * params.k_channels;
+      for (int i = 0; i < 3; ++i) share.first[i] = first[i];
+      share.image = rest * tile.images;
+      share.first_channel = group * params.n_channels + n_block * kExtent.n();
+      share.channels = min(params.n_channels - n_block * kExtent.n(), kExtent.n());
+      share.source_channel = group * params.k_channels;
     }
     fill_coordinates(tile, first, coordinates);
   }
@@ -131,10 +131,9 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
     // Lanes 0 to 15 name the rows' first 16 bytes, the others the next.
     int32_t m = warp / kExtent.warps_n * kExtent.warp_m + i * 16 + lane % 16;
     const int32_t w = params.box_width.take(m);
-    const int32_t h = params.box_height.take(m);
-    const int32_t d = params.box_depth.take(m);
-    const int32_t row = m * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2] + w;
-    rows[i] = static_cast<uint32_t>((m < tile.images ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
+    const BoxPlace place = params.box_rows.place(m);
+    const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + w;
+    rows[i] = static_cast<uint32_t>((m < params.box_rows.count ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
   }
   const Residue first_residue = residue_of(params, first_phase);
   const int32_t step_bytes = kExtent.n() * kStepBytes * kTerms;
@@ -150,7 +149,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
                   step_bytes);
 
   const TileLoader<T> loader(params.tile, coordinates);
-  BlockStore<T, kTerms, kShape> store(params, place, offsets, staging);
+  BlockStore<T, kTerms, kShape> store(params, share, offsets, staging);
   const int32_t stages = params.chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages();
   const bool resident = stages == 1;  // and serves all phases
   int32_t to_load = resident ? 1 : stages * params.block_phases;
@@ -159,13 +158,15 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const auto load = [&] {
     if (to_load > 0) {
       --to_load;
-      loader.load(loading.stage(params, place, tiles));
+      loader.load(loading.stage(params, share, tiles));
       loading.advance(params);
     }
     async_commit();
   };
   // Fewer than buffers are on their way while one is read.
   for (int32_t i = 1; i < params.buffers; ++i) load();
+  wait_for_kernel_before();  // which packs the weight
+  product.begin();
   for (int32_t p = 0; p < params.block_phases; ++p) {
     const Residue residue = residue_of(params, first_phase + p);
     product.clear();
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
         } else {
           async_wait<1>();
         }
-        loader.round_copied(computing.stage(params, place, tiles));
+        loader.round_copied(computing.stage(params, share, tiles));
         __syncthreads();
         if (params.buffers > 1) load();
       }

@@ -5,11 +5,11 @@
 
 namespace convt3d::mma {
 
-constexpr int32_t kPlaceBytes = 48;
+constexpr int32_t kShareBytes = 48;
 
 // Byte offsets.
 struct SharedLayout {
-  int32_t place;        // of the block
+  int32_t share;        // the block's
   int32_t offsets;      // int64: where the destination has each position, or each row
   int32_t steps;        // int32: where each step of K reads, from a position's row on
   int32_t coordinates;  // int32: of the staged rows
@@ -19,8 +19,8 @@ struct SharedLayout {
 
   CONVT3D_HOST_DEVICE SharedLayout(int32_t positions, int32_t table_steps, const StagedTile& tile, int32_t buffers,
                                    int32_t staging_bytes) {
-    place = 0;
-    offsets = place + kPlaceBytes;
+    share = 0;
+    offsets = share + kShareBytes;
     steps = offsets + 8 * positions;
     coordinates = steps + 4 * table_steps;
     staging = (coordinates + 4 * tile.coordinates() + 15) / 16 * 16;

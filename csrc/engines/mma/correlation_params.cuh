@@ -13,8 +13,7 @@ struct CorrelationParams {
   Residues residues[3];
   int32_t box[3];
   Divisor box_width;
-  Divisor box_height;
-  Divisor box_depth;
+  BoxRows box_rows;
   int64_t boxes[4];
   int64_t groups;
   int32_t k_channels;
@@ -35,16 +34,15 @@ struct CorrelationParams {
   bool stores_channels;
   bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
   bool joins_width;
-  int32_t row_vector;  // elements of a row that are one aligned store
-  int32_t row_length;  // staged elements of a row
-  int32_t row_count;
+  int32_t row_vector;   // elements of a row that are one aligned store
+  int32_t row_length;   // staged elements of a row
   Divisor row_vectors;  // in a row
   Divisor rows;
   int32_t staging_pitch;  // bytes from a channel to the next
 };
 
 // What a block computes; in shared memory, as few registers are left.
-struct BlockPlace {
+struct BlockShare {
   int64_t image;           // first
   int32_t first[3];        // positions u
   int32_t channels;        // of the destination, that exist
@@ -52,7 +50,7 @@ struct BlockPlace {
   int64_t source_channel;  // first of the group
 };
 
-static_assert(sizeof(BlockPlace) <= kPlaceBytes);
+static_assert(sizeof(BlockShare) <= kShareBytes);
 
 // The phase that is at work.
 struct Residue {

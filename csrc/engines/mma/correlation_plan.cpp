@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
 
 #include "core/integer.h"
 #include "engines/mma/correlation_cost.h"
@@ -132,6 +133,14 @@ class Search {
         // The rows' padding depends on the box alone.
         if (first) {
           plan.tile = make_tile(axis, images, 2 * chunk_steps);
+          plan.order = BoxOrder::kHeight;
+          for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
+            if (order == BoxOrder::kDepth ? box[0] == 1 || box[1] == 1 : images == 1) continue;
+            const StagedTile tile = make_tile(axis, images, 2 * chunk_steps, order);
+            if (std::tie(tile.conflicts, tile.rows) >= std::tie(plan.tile.conflicts, plan.tile.rows)) continue;
+            plan.tile = tile;
+            plan.order = order;
+          }
           first = false;
         } else {
           set_pieces(plan.tile, 2 * chunk_steps);

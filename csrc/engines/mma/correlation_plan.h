@@ -45,6 +45,7 @@ struct CorrelationPlan {
   int32_t k_channels;  // of a group, summed
   int32_t n_channels;  // ... written
   std::array<int32_t, 3> box;
+  BoxOrder order;                // of its positions
   std::array<int64_t, 4> boxes;  // along images, depth, height, width
   int32_t n_blocks;
   int32_t chunks;

@@ -28,8 +28,10 @@ class WarpProduct {
       : weight_(weight), step_bytes_(step_bytes) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) rows_[i] = rows[i];
-    fetch();
   }
+
+  // Before the first step: reads its weight.
+  __device__ __forceinline__ void begin() { fetch(); }
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -82,17 +84,18 @@ class WarpProduct {
     for (int k = 0; k < 4; ++k) c[k] = 0;
   }
 
+  // Not by way of __ldg: the weight was perhaps not there when the kernel began.
   __device__ __forceinline__ void fetch() {
 #pragma unroll
     for (int t = 0; t < kTerms; ++t) {
       if constexpr (kColumns == 1) {
-        const uint2 piece = __ldg(reinterpret_cast<const uint2*>(weight_ + t * 32 * kLaneBytes));
+        const uint2 piece = *reinterpret_cast<const uint2*>(weight_ + t * 32 * kLaneBytes);
         next_.b[t][0][0] = piece.x;
         next_.b[t][0][1] = piece.y;
       } else {
 #pragma unroll
         for (int p = 0; p < kPieces; ++p) {
-          const uint4 piece = __ldg(reinterpret_cast<const uint4*>(weight_ + (t * kPieces + p) * 32 * kLaneBytes));
+          const uint4 piece = *reinterpret_cast<const uint4*>(weight_ + (t * kPieces + p) * 32 * kLaneBytes);
           next_.b[t][2 * p][0] = piece.x;
           next_.b[t][2 * p][1] = piece.y;
           next_.b[t][2 * p + 1][0] = piece.z;

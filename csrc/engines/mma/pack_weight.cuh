@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/matrix_element.cuh"
+#include "device/overlap.cuh"
 #include "engines/mma/correlation_plan.h"
 
 namespace convt3d::mma {
@@ -44,6 +45,7 @@ CONVT3D_HOST_DEVICE inline int64_t taps_before(const Residues (&residues)[3], in
 // of the weight.
 template <typename T>
 __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams<T> params) {
+  begin_dependents();
   constexpr int kInWord = 4 / static_cast<int>(sizeof(T));
   constexpr int kInStep = kStepBytes / static_cast<int>(sizeof(T));
   const Residues(&residues)[3] = params.residues;

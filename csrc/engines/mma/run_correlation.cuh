@@ -5,6 +5,7 @@
 #include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/overlap.cuh"
 #include "engines/mma/correlation_kernel.cuh"
 #include "engines/mma/run.h"
 
@@ -66,8 +67,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
     params.residues[i] = plan.residues[i];
     params.box[i] = plan.box[i];
   }
-  params.box_depth = make_divisor(plan.box[0]);
-  params.box_height = make_divisor(plan.box[1]);
+  params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
   params.box_width = make_divisor(plan.box[2]);
   for (size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
   params.groups = plan.groups;
@@ -87,8 +87,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
-  params.row_count = plan.tile.images * plan.box[0] * plan.box[1];
-  params.staging_pitch = staging_pitch(params.row_count * params.row_length, sizeof(T));
+  params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
   params.row_vector = 1;
   if (plan.joins_width || plan.residues[2].count == 1) {
     for (int32_t vector = 16 / sizeof(T); vector > 1 && params.row_vector == 1; vector /= 2) {
@@ -99,15 +98,16 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
     }
   }
   params.row_vectors = make_divisor(params.row_length / params.row_vector);
-  params.rows = make_divisor(params.row_count);
+  params.rows = make_divisor(params.box_rows.count);
   return params;
 }
 
 template <typename T, int kTerms, Shape kShape>
 void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   if constexpr (has_shape(kShape, kTerms)) {
-    launch("correlation", convt3d_mma_correlation<T, kTerms, kShape>, plan.blocks(),
-           shape_extent(kShape, kTerms).threads(), stream, params, plan.shared_bytes);
+    void (*const kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape>;
+    launch("correlation", kernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
+           plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kernel)));
   }
 }
 

@@ -17,10 +17,10 @@ class BlockStore {
 
  public:
   // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
-  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockPlace& place, int64_t* offsets,
+  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockShare& share, int64_t* offsets,
                                         unsigned char* staging)
       : params_(params),
-        place_(place),
+        share_(share),
         offsets_(offsets),
         staging_(staging),
         lane_(static_cast<int32_t>(threadIdx.x) % 32),
@@ -52,14 +52,14 @@ class BlockStore {
   // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
   __device__ __forceinline__ int64_t offset_of(const Residue& residue, int32_t row, int32_t w,
                                                int32_t w_residue) const {
-    const int32_t h = params_.box_height.take(row);
-    const int32_t d = params_.box_depth.take(row);
-    const int64_t image = place_.image + row;
-    const int64_t at_d = static_cast<int64_t>(place_.first[0] + d) * params_.residues[0].count + residue.at[0];
-    const int64_t at_h = static_cast<int64_t>(place_.first[1] + h) * params_.residues[1].count + residue.at[1];
-    const int64_t at_w = static_cast<int64_t>(place_.first[2] + w) * params_.residues[2].count + w_residue;
-    if (row >= params_.tile.tile.images || image >= params_.tile.batch || at_d >= params_.residues[0].size ||
-        at_h >= params_.residues[1].size || at_w >= params_.residues[2].size) {
+    if (row >= params_.box_rows.count) return -1;
+    const BoxPlace place = params_.box_rows.place(row);
+    const int64_t image = share_.image + place.image;
+    const int64_t at_d = static_cast<int64_t>(share_.first[0] + place.d) * params_.residues[0].count + residue.at[0];
+    const int64_t at_h = static_cast<int64_t>(share_.first[1] + place.h) * params_.residues[1].count + residue.at[1];
+    const int64_t at_w = static_cast<int64_t>(share_.first[2] + w) * params_.residues[2].count + w_residue;
+    if (image >= params_.tile.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
+        at_w >= params_.residues[2].size) {
       return -1;
     }
     return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
@@ -73,7 +73,7 @@ class BlockStore {
     }
   }
   __device__ __forceinline__ void fill_row_offsets(const Residue& residue) const {
-    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.row_count; row += kExtent.threads()) {
+    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.box_rows.count; row += kExtent.threads()) {
       offsets_[row] = offset_of(residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
     }
   }
@@ -92,8 +92,8 @@ class BlockStore {
         for (int c = 0; c < 2; ++c) {
           const int32_t n = channel_of(j, c);
           const float bias =
-              n < place_.channels
-                  ? to_accumulator(__ldg(params_.bias + (place_.first_channel + n) * params_.bias_stride))
+              n < share_.channels
+                  ? to_accumulator(__ldg(params_.bias + (share_.first_channel + n) * params_.bias_stride))
                   : 0;
 #pragma unroll
           for (int i = 0; i < Product::kRows; ++i) {
@@ -117,8 +117,8 @@ class BlockStore {
 
   // A lane's channels are one aligned store.
   __device__ __forceinline__ void store_channels(const Sums& sum) const {
-    T* const channel = params_.destination + place_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
-    const int32_t left = place_.channels - first_n_ - lane_ % 4 * kLaneChannels;
+    T* const channel = params_.destination + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
+    const int32_t left = share_.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
@@ -140,7 +140,7 @@ class BlockStore {
   }
 
   __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
-    const int32_t count = params_.row_count * static_cast<int32_t>(params_.box_width.value);
+    const int32_t count = params_.box_rows.count * static_cast<int32_t>(params_.box_width.value);
     const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
     const int32_t shift = params_.joins_width ? residue.at[2] : 0;
     unsigned char* const channel = staging_ + (first_n_ + lane_ % 4 * 2) * params_.staging_pitch;
@@ -178,17 +178,17 @@ class BlockStore {
 
   template <int kVector>
   __device__ __forceinline__ void store_rows_by(const Residue& residue) const {
-    const int32_t items = place_.channels * params_.row_count * static_cast<int32_t>(params_.row_vectors.value);
+    const int32_t items = share_.channels * params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
     const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
-    const int32_t first_w = place_.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
+    const int32_t first_w = share_.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
     const int64_t left = params_.residues[2].size - first_w;
-    T* const destination = params_.destination + place_.first_channel * params_.destination_stride.c;
+    T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
     for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
       int32_t rest = item;
       int32_t n = 0;
       if (params_.channels_first) {
-        const int32_t others = rest / place_.channels;
-        n = rest - others * place_.channels;
+        const int32_t others = rest / share_.channels;
+        n = rest - others * share_.channels;
         rest = others;
       }
       const int32_t at = params_.row_vectors.take(rest) * kVector;
@@ -212,7 +212,7 @@ class BlockStore {
   }
 
   const CorrelationParams<T>& params_;
-  const BlockPlace& place_;
+  const BlockShare& share_;
   int64_t* offsets_;
   unsigned char* staging_;
   int32_t lane_;

@@ -15,18 +15,16 @@ int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 // Accesses that wait for others when eight neighbouring positions are read, over all of the box. Rows whose numbers are
 // equal modulo 8 have the same banks, as the pitch is odd.
-int32_t conflicts(const StagedTile& tile) {
-  const int32_t box[4] = {tile.images, tile.axis[0].box, tile.axis[1].box, tile.axis[2].box};
-  const int32_t count = std::min(box[0] * box[1] * box[2] * box[3], 256);
+int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
+  const int32_t width = tile.axis[2].box;
+  const int32_t count = std::min(rows.count * width, 256);
   int32_t result = 0;
   for (int32_t first = 0; first < count; first += kMatrixRows) {
     int32_t readers[kMatrixRows] = {};
     for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
-      const int32_t w = i % box[3];
-      const int32_t h = i / box[3] % box[2];
-      const int32_t d = i / box[3] / box[2] % box[1];
-      const int32_t n = i / box[3] / box[2] / box[1];
-      const int32_t row = n * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2] + w * tile.stride[3];
+      const BoxPlace place = rows.place(i / width);
+      const int32_t row =
+          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width;
       result += readers[row % kMatrixRows]++;
     }
   }
@@ -42,17 +40,17 @@ void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
 }
 
 // Of each axis, from the innermost on, the least padding with the fewest conflicts.
-void choose_strides(StagedTile& tile) {
+void choose_strides(StagedTile& tile, const BoxRows& rows) {
   const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
   int32_t padding[3] = {0, 0, 0};
   set_strides(tile, padding);
-  int32_t fewest = conflicts(tile);
+  int32_t fewest = conflicts(tile, rows);
   for (int axis = 2; axis >= 0 && fewest > 0; --axis) {
     if (!several[axis]) continue;
     int32_t best = 0;
     for (padding[axis] = 1; padding[axis] < kMatrixRows && fewest > 0; ++padding[axis]) {
       set_strides(tile, padding);
-      const int32_t count = conflicts(tile);
+      const int32_t count = conflicts(tile, rows);
       if (count >= fewest) continue;
       fewest = count;
       best = padding[axis];
@@ -60,6 +58,7 @@ void choose_strides(StagedTile& tile) {
     padding[axis] = best;
     set_strides(tile, padding);
   }
+  tile.conflicts = fewest;
 }
 
 }  // namespace
@@ -112,7 +111,16 @@ bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis)
   return true;
 }
 
-StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces) {
+BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height) {
+  BoxRows rows{};
+  rows.order = order;
+  rows.count = images * depth * height;
+  rows.first = make_divisor(order == BoxOrder::kHeight ? height : order == BoxOrder::kDepth ? depth : images);
+  rows.second = make_divisor(order == BoxOrder::kHeight ? depth : height);
+  return rows;
+}
+
+StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, BoxOrder order) {
   StagedTile tile{};
   for (int i = 0; i < 3; ++i) {
     tile.axis[i] = axis[i];
@@ -130,7 +138,7 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
   tile.width_pairs = static_cast<int32_t>((most - tile.width_least) / 2 + 2);
   tile.pairs_of_row = make_divisor(tile.width_pairs);
   set_pieces(tile, pieces);
-  choose_strides(tile);
+  choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
   return tile;
 }
 

@@ -33,6 +33,33 @@ struct TileAxis {
   CONVT3D_HOST_DEVICE int32_t stages() const { return split ? units : 1; }
 };
 
+// Which axis follows the width where a box's positions are numbered; the others follow in the order height, depth,
+// images.
+enum class BoxOrder : int { kHeight, kDepth, kImages };
+
+struct BoxPlace {
+  int32_t image;
+  int32_t d;
+  int32_t h;
+};
+
+// Numbers of the rows along the width of a box.
+struct BoxRows {
+  BoxOrder order;
+  int32_t count;
+  Divisor first;   // extent of the axis that follows the width
+  Divisor second;  // ... of the next
+
+  CONVT3D_HOST_DEVICE BoxPlace place(int32_t row) const {
+    const int32_t a = first.take(row);
+    const int32_t b = second.take(row);
+    if (order == BoxOrder::kHeight) return {row, b, a};
+    if (order == BoxOrder::kDepth) return {row, a, b};
+    return {a, row, b};
+  }
+};
+BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height);
+
 struct StagedTile {
   TileAxis axis[3];
   int32_t images;
@@ -40,6 +67,7 @@ struct StagedTile {
   int32_t pitch;      // bytes from a row to the next
   int32_t stride[4];  // rows from an image, a depth, a height, a width to the next
   int32_t rows;       // in shared memory
+  int32_t conflicts;  // of reads of eight neighbouring positions, in 256 of a box
   Divisor staged[3];  // rows of a stage along each axis
   Divisor pieces_of_row;
   Divisor images_of_tile;
@@ -62,7 +90,8 @@ struct StagedTile {
 bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis);
 
 // `pieces`: 16 bytes of channels each, in a row. Padding is chosen without regard to it.
-StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces);
+StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces,
+                     BoxOrder order = BoxOrder::kHeight);
 void set_pieces(StagedTile& tile, int32_t pieces);
 
 }  // namespace convt3d::mma
