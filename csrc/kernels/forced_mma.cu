@@ -59,22 +59,16 @@ void run_forced(const ForcedCall& call, const mma::CorrelationPlan& plan) {
 // Of the candidates in the order of their costs.
 mma::CorrelationPlan plan_of(const ForcedCall& call) {
   const auto dtype = static_cast<DataType>(call.dtype);
-  const int64_t bytes = element_size(dtype);
   const bool forward = call.input_grad == 0;
-  const int64_t inputs = call.problem.in_channels_per_group();
-  const int64_t outputs = call.problem.out_channels_per_group();
   const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
   int device = 0;
   int shared = 0;
   check_cuda(cudaGetDevice(&device), "asking for the device");
   check_cuda(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for the device");
-  std::vector<mma::CorrelationPlan> plans =
-      mma::correlation_candidates(call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad,
-                                  dtype, dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1,
-                                  {mma::load_way(call.first.get(), call.mask.get(), bytes, forward ? inputs : outputs,
-                                                 forward ? call.problem.input_size[2] : call.problem.output_size(2)),
-                                   mma::stored_channels(result, bytes, forward ? outputs : inputs)},
-                                  {shared, device_facts().multiprocessors});
+  std::vector<mma::CorrelationPlan> plans = mma::correlation_candidates(
+      call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad, dtype,
+      dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1, {call.first.get(), call.mask.get(), result},
+      {shared, device_facts().multiprocessors});
   if (call.plan < 0 || call.plan >= static_cast<int64_t>(plans.size())) {
     throw std::runtime_error(std::to_string(plans.size()) + " plans");
   }

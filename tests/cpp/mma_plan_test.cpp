@@ -52,12 +52,24 @@ void check_mma(const Problem& problem) {
       for (const int terms : {1, 2}) {
         const DataType dtype = terms == 2 ? DataType::kFloat32 : DataType::kFloat16;
         const auto element_bytes = static_cast<int32_t>(element_size(dtype));
-        const Layouts layouts = kilobytes == 99 ? Layouts{LoadWay::kWidthPairs, 1} : Layouts{LoadWay::kCopy, 8};
+        const bool channels_last = kilobytes == 227;
+        const auto dense = [&](int64_t channels, const Int3& size) {
+          ConstTensor tensor;
+          const int64_t positions = size[0] * size[1] * size[2];
+          tensor.stride = channels_last
+                              ? std::array<int64_t, 5>{channels * positions, 1, channels * size[1] * size[2],
+                                                       channels * size[2], channels}
+                              : std::array<int64_t, 5>{channels * positions, positions, size[1] * size[2], size[2], 1};
+          return tensor;
+        };
+        const ConstTensor input = dense(problem.in_channels, problem.input_size);
+        const ConstTensor output = dense(problem.out_channels, problem.output_size());
+        const Tensors tensors{forward ? input : output, {}, {nullptr, forward ? output.stride : input.stride}};
         const Limits limits{kilobytes * 1024, 100};
         const Correlation correlation = forward ? Correlation::kForward : Correlation::kInputGrad;
         const std::vector<CorrelationPlan> plans =
-            correlation_candidates(problem, correlation, dtype, terms, layouts, limits);
-        const auto best = plan_correlation(problem, correlation, dtype, terms, layouts, limits);
+            correlation_candidates(problem, correlation, dtype, terms, tensors, limits);
+        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, limits);
         const auto cheapest = std::min_element(plans.begin(), plans.end(),
                                                [](const auto& a, const auto& b) { return a.cost_ms < b.cost_ms; });
         expect(plans.empty() ? !best : best && best->cost_ms == cheapest->cost_ms, "the cheapest plan is taken",
@@ -73,6 +85,10 @@ void check_mma(const Problem& problem) {
                    problem);
           }
           expect(plan.boxes[0] * plan.tile.images >= plan.batch, "boxes cover the images", problem);
+          expect(plan.groups * plan.joined == problem.groups &&
+                     plan.groups * plan.k_channels == (forward ? problem.in_channels : problem.out_channels) &&
+                     plan.groups * plan.n_channels == (forward ? problem.out_channels : problem.in_channels),
+                 "groups are joined whole", problem);
           expect(plan.n_blocks * extent.n() >= plan.n_channels &&
                      plan.chunks * plan.chunk_steps * kStepBytes >= plan.k_channels * element_bytes,
                  "blocks cover the channels", problem);
@@ -125,9 +141,10 @@ int main() {
   while (problems < 300) {
     Problem problem;
     problem.batch = draw(0, 3) == 0 ? draw(8, 20) : draw(1, 3);
-    problem.groups = draw(1, 3);
-    problem.in_channels = problem.groups * draw(1, 150);
-    problem.out_channels = problem.groups * draw(1, 150);
+    problem.groups = draw(1, 4);
+    const int most = draw(0, 2) == 0 ? 16 : 150;
+    problem.in_channels = problem.groups * draw(1, most);
+    problem.out_channels = problem.groups * draw(1, most);
     for (int axis = 0; axis < 3; ++axis) {
       problem.input_size[axis] = draw(1, 17);
       problem.kernel_size[axis] = draw(1, 7);

@@ -337,8 +337,8 @@ BUGS = [
     Bug(
         "mma: bias",
         M + "store.cuh",
-        "(place_.first_channel + n) * params_.bias_stride",
-        "((BUG ? 0 : place_.first_channel) + n) * params_.bias_stride",
+        "(share_.first_channel + n) * params_.bias_stride",
+        "((BUG ? 0 : share_.first_channel) + n) * params_.bias_stride",
         MMA,
     ),
     Bug(

@@ -33,7 +33,7 @@ constexpr double kSharedOfBlock = 1024;  // that a block takes beside its own
 
 }  // namespace
 
-void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Layouts& layouts, const Limits& limits) {
+void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Limits& limits) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
   const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share;
@@ -58,10 +58,9 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Layouts& layou
       pieces * (kPieceBytes / 512.0 * kMatrices * 2 + kRow / plan.tile.pieces);
   const double l2 = (steps * extent.n() * kStepBytes * plan.terms + pieces * kPieceBytes) / kL2Bytes;
   const double in_piece = static_cast<double>(kPieceBytes) / element_bytes;
-  const double loading =
-      layouts.way == LoadWay::kCopy
-          ? kCopiedPiece
-          : kGatheredPiece + kGatheredElement * in_piece / (layouts.way == LoadWay::kWidthPairs ? 2 : 1);
+  const double loading = plan.way == LoadWay::kCopy ? kCopiedPiece
+                                                    : kGatheredPiece + kGatheredElement * in_piece /
+                                                                           (plan.way == LoadWay::kWidthPairs ? 2 : 1);
   const double issued =
       kInstructions * (pieces * loading + written * (plan.stores_channels ? kStoredInPieces : kStoredInRows)) +
       0.3 * products;

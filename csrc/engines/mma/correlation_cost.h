@@ -5,6 +5,6 @@
 
 namespace convt3d::mma {
 
-void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Layouts& layouts, const Limits& limits);
+void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Limits& limits);
 
 }  // namespace convt3d::mma

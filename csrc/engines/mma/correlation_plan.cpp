@@ -13,6 +13,8 @@ namespace {
 
 constexpr int32_t kMostTableSteps = 4096;
 constexpr int32_t kMostStepsOfChunk = 8;
+constexpr int32_t kMostJoined = 16;          // groups
+constexpr int32_t kMostJoinedChannels = 64;  // of all of them
 
 bool make_residues(const AxisMap& map, Residues& residues) {
   if (map.dst_step > kMostResidues || map.taps > kMostAxisTaps) return false;
@@ -48,24 +50,29 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
 
 class Search {
  public:
-  Search(CorrelationPlan base, int32_t element_bytes, const Layouts& layouts, const Limits& limits, bool keep_all)
-      : base_(base), element_bytes_(element_bytes), layouts_(layouts), limits_(limits), keep_all_(keep_all) {}
+  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const Limits& limits, bool keep_all,
+         std::vector<CorrelationPlan>& plans)
+      : base_(base),
+        element_bytes_(element_bytes),
+        stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
+        limits_(limits),
+        keep_all_(keep_all),
+        plans_(plans) {}
 
-  std::vector<CorrelationPlan> operator()() {
+  void operator()() {
     for (const Shape shape : kShapes) {
       if (!has_shape(shape, base_.terms)) continue;
       const ShapeExtent extent = shape_extent(shape, base_.terms);
       if (extent.n() > 8 && extent.n() >= 2 * round_up(base_.n_channels, 8)) continue;
       with_shape(shape, extent);
     }
-    return std::move(plans_);
   }
 
  private:
   void with_shape(Shape shape, const ShapeExtent& extent) {
     CorrelationPlan plan = base_;
     plan.shape = shape;
-    plan.stores_channels = layouts_.stored_channels >= 2 * joined_fragments(extent.warp_n, element_bytes_);
+    plan.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
     plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
     struct Box {
       std::array<int32_t, 3> size;
@@ -102,8 +109,8 @@ class Search {
     }
     const double m = shape_extent(plan.shape, plan.terms).m();
     // Rows along the width are runs of memory: short ones cost sectors of their own, or at least pages.
-    const double runs = (layouts_.way < LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
-    const double stored = (layouts_.stored_channels > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
+    const double runs = (plan.way < LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
+    const double stored = (stored_channels_ > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
     return count * (m * (1 + stored) + staged * (1 + runs));
   }
 
@@ -114,7 +121,7 @@ class Search {
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
       // Pairs along the width are of one stage.
-      if (splits == 3 && layouts_.way == LoadWay::kWidthPairs) continue;
+      if (splits == 3 && plan.way == LoadWay::kWidthPairs) continue;
       if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
       std::array<TileAxis, 3> axis;
       bool possible = true;
@@ -162,7 +169,7 @@ class Search {
       for (plan.buffers = 1; plan.buffers <= 3; ++plan.buffers) {
         if (plan.buffers > 1 && plan.stages() * (plan.stages() > 1 ? plan.block_phases : 1) < plan.buffers) break;
         if (!set_memory(plan, element_bytes_, kMostTableSteps, limits_.shared_bytes)) break;
-        set_cost(plan, element_bytes_, layouts_, limits_);
+        set_cost(plan, element_bytes_, limits_);
         if (keep_all_ || plans_.empty()) {
           plans_.push_back(plan);
         } else if (plan.cost_ms < plans_[0].cost_ms) {
@@ -175,14 +182,14 @@ class Search {
   static constexpr size_t kBoxes = 6;
   const CorrelationPlan base_;
   const int32_t element_bytes_;
-  const Layouts layouts_;
+  const int32_t stored_channels_;
   const Limits limits_;
   const bool keep_all_;
-  std::vector<CorrelationPlan> plans_;
+  std::vector<CorrelationPlan>& plans_;
 };
 
 std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
-                                    const Layouts& layouts, const Limits& limits, bool keep_all) {
+                                    const Tensors& tensors, const Limits& limits, bool keep_all) {
   if (dtype == DataType::kFloat64) return {};
   CorrelationPlan plan{};
   for (int i = 0; i < 3; ++i) {
@@ -194,22 +201,30 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
   const auto outputs = static_cast<int32_t>(problem.out_channels_per_group());
   plan.terms = terms;
   plan.batch = problem.batch;
-  plan.groups = problem.groups;
-  plan.k_channels = correlation == Correlation::kForward ? inputs : outputs;
-  plan.n_channels = correlation == Correlation::kForward ? outputs : inputs;
-  return Search(plan, static_cast<int32_t>(element_size(dtype)), layouts, limits, keep_all)();
+  const auto bytes = static_cast<int32_t>(element_size(dtype));
+  std::vector<CorrelationPlan> plans;
+  for (int32_t joined = 1; joined <= kMostJoined; joined *= 2) {
+    if (problem.groups % joined != 0 || (joined > 1 && joined * std::max(inputs, outputs) > kMostJoinedChannels)) break;
+    plan.joined = joined;
+    plan.groups = problem.groups / joined;
+    plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
+    plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, plan.axis[2].src_size);
+    Search(plan, bytes, tensors, limits, keep_all, plans)();
+  }
+  return plans;
 }
 
 }  // namespace
 
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Layouts& layouts, const Limits& limits) {
-  return search(problem, correlation, dtype, terms, layouts, limits, true);
+                                                    int terms, const Tensors& tensors, const Limits& limits) {
+  return search(problem, correlation, dtype, terms, tensors, limits, true);
 }
 
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Layouts& layouts, const Limits& limits) {
-  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, layouts, limits, false);
+                                                int terms, const Tensors& tensors, const Limits& limits) {
+  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, tensors, limits, false);
   if (best.empty()) return std::nullopt;
   return best[0];
 }
@@ -221,7 +236,8 @@ std::string to_string(const CorrelationPlan& plan) {
       << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x' << plan.box[2]
       << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes << "B chunks=" << plan.chunks
       << " stages=" << plan.stages() << " buffers=" << plan.buffers << " phases=" << plan.block_phases << '/'
-      << plan.phases() << " n_blocks=" << plan.n_blocks << " groups=" << plan.groups << " blocks=" << plan.blocks()
+      << plan.phases() << " n_blocks=" << plan.n_blocks << " groups=" << plan.groups
+      << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "") << " blocks=" << plan.blocks()
       << " shared=" << plan.shared_bytes
       << (plan.stores_channels ? " store=channels"
           : plan.joins_width   ? " store=rows"

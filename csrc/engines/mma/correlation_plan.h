@@ -40,6 +40,8 @@ struct CorrelationPlan {
   StagedTile tile;
   Shape shape;
   int32_t terms;
+  int32_t joined;  // groups of the problem that are one here; weights between them are zeros
+  LoadWay way;
   int64_t batch;
   int64_t groups;
   int32_t k_channels;  // of a group, summed
@@ -72,10 +74,10 @@ enum class Correlation { kForward, kInputGrad };
 
 // The cheapest; none where the problem is not for the engine.
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Layouts& layouts, const Limits& limits);
+                                                int terms, const Tensors& tensors, const Limits& limits);
 // All that it would run.
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Layouts& layouts, const Limits& limits);
+                                                    int terms, const Tensors& tensors, const Limits& limits);
 std::string to_string(const CorrelationPlan& plan);
 
 }  // namespace convt3d::mma

@@ -27,13 +27,15 @@ inline LoadWay load_way(const ConstTensor& source, const ConstTensor& mask, int6
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
-// What a plan asks of them.
-struct Layouts {
-  LoadWay way;
-  int32_t stored_channels;  // neighbouring ones that one store can write, by a thread; 1: channels are not contiguous
+// The operands of a correlation, as far as a plan looks at them.
+struct Tensors {
+  ConstTensor source;
+  ConstTensor mask;  // may be absent
+  MutableTensor destination;
 };
 
-// `channels`: of a group.
+// Neighbouring channels of the destination that a thread can store at once; 1: they are not contiguous. `channels`: of
+// a group.
 inline int32_t stored_channels(const MutableTensor& destination, int64_t element_bytes, int64_t channels) {
   auto count = static_cast<int32_t>(16 / element_bytes);
   while (count > 1 && !has_pieces(as_const(destination), element_bytes, channels, count)) count /= 2;

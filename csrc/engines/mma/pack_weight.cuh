@@ -22,6 +22,10 @@ struct PackWeightParams {
   int16_t number_of[3][kMostAxisTaps];   // ... and its number among that one's taps
   int32_t k_channels;
   int32_t n_channels;
+  // Of a group of the problem, several of which are one here: between them the weight is zero.
+  int32_t k_part;
+  int32_t n_part;
+  int64_t part_stride;  // in the weight, of a part's output channels, which begin anew in each
   int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;
@@ -99,8 +103,11 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
         alignas(4) T values[kInWord];
 #pragma unroll
         for (int32_t i = 0; i < kInWord; ++i) {
-          values[i] = k + i < params.k_channels && n < params.n_channels
-                          ? __ldg(from + (k + i) * params.k_stride + n * params.n_stride)
+          const bool exists = k + i < params.k_channels && n < params.n_channels;
+          // Those of a part after the first continue along input channels alone.
+          const int32_t part = (k + i) / params.k_part;
+          values[i] = exists && part == n / params.n_part
+                          ? __ldg(from + (k + i) * params.k_stride + n * params.n_stride - part * params.part_stride)
                           : from_accumulator<T>(Accumulator<T>(0));
         }
         uint32_t word = *reinterpret_cast<const uint32_t*>(values);

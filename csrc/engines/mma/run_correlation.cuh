@@ -22,7 +22,10 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   PackWeightParams<T> params{};
   params.weight = static_cast<const T*>(weight.data);
-  params.group_stride = problem.in_channels_per_group() * weight.stride[0];
+  params.group_stride = plan.joined * problem.in_channels_per_group() * weight.stride[0];
+  params.part_stride = problem.out_channels_per_group() * weight.stride[1];
+  params.k_part = plan.k_channels / plan.joined;
+  params.n_part = plan.n_channels / plan.joined;
   params.k_stride = weight.stride[order == WeightOrder::kInputIsK ? 0 : 1];
   params.n_stride = weight.stride[order == WeightOrder::kInputIsK ? 1 : 0];
   for (size_t i = 0; i < 3; ++i) {
@@ -60,7 +63,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   CorrelationParams<T> params{};
   params.tile.source = make_source<T>(source, mask, source_size, plan.k_channels);
   params.tile.tile = plan.tile;
-  params.tile.way = load_way(source, mask, sizeof(T), plan.k_channels, source_size[2]);
+  params.tile.way = plan.way;
   params.tile.batch = plan.batch;
   params.tile.rounds = plan.terms == 1;
   for (size_t i = 0; i < 3; ++i) {

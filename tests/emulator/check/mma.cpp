@@ -39,14 +39,9 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   constexpr int64_t kMultiprocessors[] = {1, 5, 30, 108};
   const Limits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 3)]};
   const bool forward = item.op == Operator::kForward;
-  const int64_t bytes = convt3d::element_size(item.data_type());
-  const int64_t channels = forward ? item.problem.in_channels_per_group() : item.problem.out_channels_per_group();
-  const int64_t written = forward ? item.problem.out_channels_per_group() : item.problem.in_channels_per_group();
-  const Layouts layouts{load_way(source, mask, bytes, channels, item.first_size()[4]),
-                        stored_channels(destination, bytes, written)};
   std::vector<CorrelationPlan> plans =
       correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
-                             item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
+                             item.type == Type::kFloat32 ? 2 : 1, {source, mask, destination}, limits);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   const auto best =
       *std::min_element(plans.begin(), plans.end(),
