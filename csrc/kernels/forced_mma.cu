@@ -51,9 +51,10 @@ void run_forced(const ForcedCall& call, const mma::CorrelationPlan& plan) {
     return mma::input_grad<T>(call.problem, plan, call.first.get(), call.mask.get(), call.second.get(), result,
                               workspace, stream);
   }
-  const ConstVector bias{call.bias.get().data, call.bias.stride[0]};
-  mma::forward<T>(call.problem, plan, call.first.get(), call.second.get(), bias,
-                  call.relu != 0 ? Activation::kRelu : Activation::kNone, result, workspace, stream);
+  Epilogue epilogue;
+  epilogue.bias = {call.bias.get().data, call.bias.stride[0]};
+  if (call.relu != 0) epilogue.activation = Activation::kRelu;
+  mma::forward<T>(call.problem, plan, call.first.get(), call.second.get(), epilogue, result, workspace, stream);
 }
 
 // Of the candidates in the order of their costs.

@@ -337,8 +337,8 @@ BUGS = [
     Bug(
         "mma: bias",
         M + "store.cuh",
-        "(share_.first_channel + n) * params_.bias_stride",
-        "((BUG ? 0 : share_.first_channel) + n) * params_.bias_stride",
+        "bias_of<T>(params_.epilogue, share_.first_channel + n)",
+        "bias_of<T>(params_.epilogue, (BUG ? 0 : share_.first_channel) + n)",
         MMA,
     ),
     Bug(

@@ -2,7 +2,7 @@
 
 namespace convt3d::mma {
 
-template void forward<__half>(const Problem&, const CorrelationPlan&, ConstTensor, ConstTensor, ConstVector, Activation,
+template void forward<__half>(const Problem&, const CorrelationPlan&, ConstTensor, ConstTensor, const Epilogue&,
                               MutableTensor, void*, Stream);
 template void input_grad<__half>(const Problem&, const CorrelationPlan&, ConstTensor, ConstTensor, ConstTensor,
                                  MutableTensor, void*, Stream);

@@ -4,6 +4,7 @@
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/load.cuh"
+#include "epilogue/epilogue.h"
 
 namespace convt3d::mma {
 
@@ -26,9 +27,7 @@ struct CorrelationParams {
   int32_t phase_blocks;
   int32_t table_steps;
   const unsigned char* weight;  // packed: pack_weight.cuh
-  const T* bias;
-  int64_t bias_stride;
-  bool relu;
+  Epilogue epilogue;
   T* destination;
   Strides destination_stride;
   bool stores_channels;

@@ -11,7 +11,7 @@ namespace convt3d::mma {
 
 template <typename T>
 void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream);
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 template <typename T>
 void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream);

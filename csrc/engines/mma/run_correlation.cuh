@@ -144,12 +144,10 @@ void run_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& pa
 
 template <typename T>
 void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor input, ConstTensor weight,
-             ConstVector bias, Activation activation, MutableTensor output, void* workspace, Stream stream) {
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
   CorrelationParams<T> params = correlation_params<T>(plan, input, {}, problem.input_size, output, workspace);
-  params.bias = static_cast<const T*>(bias.data);
-  params.bias_stride = bias.stride;
-  params.relu = activation == Activation::kRelu;
+  params.epilogue = epilogue;
   run_correlation(plan, params, stream);
 }
 

@@ -1,9 +1,10 @@
-// From a block's sums to memory: bias, ReLU, one rounding, and stores along whichever axis is contiguous.
+// From a block's sums to memory: the epilogue, one rounding, and stores along whichever axis is contiguous.
 #pragma once
 
 #include "device/ptx/global_memory.cuh"
 #include "engines/mma/correlation_params.cuh"
 #include "engines/mma/mainloop.cuh"
+#include "epilogue/apply.cuh"
 
 namespace convt3d::mma {
 
@@ -29,7 +30,7 @@ class BlockStore {
 
   // All threads of the block. Begins with a barrier, past which nobody reads what was stored before.
   __device__ __forceinline__ void operator()(const Residue& residue, Sums& sum) {
-    finish(sum);
+    apply_epilogue(sum);
     if (params_.stores_channels) {
       __syncthreads();
       fill_position_offsets(residue);
@@ -83,18 +84,14 @@ class BlockStore {
     return first_n_ + (params_.stores_channels ? first_channel_of(j, lane_ % 4, kJoined) : 8 * j + lane_ % 4 * 2) + c;
   }
 
-  // Bias and activation.
-  __device__ __forceinline__ void finish(Sums& sum) const {
-    if (params_.bias != nullptr) {
+  __device__ __forceinline__ void apply_epilogue(Sums& sum) const {
+    if (params_.epilogue.bias.data != nullptr) {
 #pragma unroll
       for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const int32_t n = channel_of(j, c);
-          const float bias =
-              n < share_.channels
-                  ? to_accumulator(__ldg(params_.bias + (share_.first_channel + n) * params_.bias_stride))
-                  : 0;
+          const float bias = n < share_.channels ? bias_of<T>(params_.epilogue, share_.first_channel + n) : 0;
 #pragma unroll
           for (int i = 0; i < Product::kRows; ++i) {
             sum[i][j][c] += bias;
@@ -103,16 +100,7 @@ class BlockStore {
         }
       }
     }
-    if (params_.relu) {
-#pragma unroll
-      for (int i = 0; i < Product::kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < Product::kColumns; ++j) {
-#pragma unroll
-          for (int k = 0; k < 4; ++k) sum[i][j][k] = greater(sum[i][j][k], 0);
-        }
-      }
-    }
+    activate(params_.epilogue, &sum[0][0][0], Product::kRows * Product::kColumns * 4);
   }
 
   // A lane's channels are one aligned store.

@@ -62,11 +62,10 @@ bool may_have_mma_plan(const Case& item) {
 }
 
 void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor input,
-                 convt3d::ConstTensor weight, convt3d::ConstVector bias, convt3d::Activation activation,
-                 convt3d::MutableTensor output, void* workspace) {
+                 convt3d::ConstTensor weight, const convt3d::Epilogue& epilogue, convt3d::MutableTensor output,
+                 void* workspace) {
   with_type(item, [&](auto type) {
-    convt3d::mma::forward<decltype(type)>(item.problem, plan, input, weight, bias, activation, output, workspace,
-                                          nullptr);
+    convt3d::mma::forward<decltype(type)>(item.problem, plan, input, weight, epilogue, output, workspace, nullptr);
   });
 }
 

@@ -16,8 +16,8 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
 bool may_have_mma_plan(const Case& item);
 
 void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor input,
-                 convt3d::ConstTensor weight, convt3d::ConstVector bias, convt3d::Activation activation,
-                 convt3d::MutableTensor output, void* workspace);
+                 convt3d::ConstTensor weight, const convt3d::Epilogue& epilogue, convt3d::MutableTensor output,
+                 void* workspace);
 void mma_input_grad(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor grad_output,
                     convt3d::ConstTensor relu_output, convt3d::ConstTensor weight, convt3d::MutableTensor grad_input,
                     void* workspace);

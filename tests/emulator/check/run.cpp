@@ -215,8 +215,7 @@ class Run {
       outcome_.plan = to_string(plan);
       const auto space = workspace(plan.packed_bytes);
       finish(output, *space, item_.type == Type::kFloat32, [&] {
-        mma_forward(item_, plan, input.source(), weight.source(), epilogue.bias, epilogue.activation, output.target(),
-                    space->begin());
+        mma_forward(item_, plan, input.source(), weight.source(), epilogue, output.target(), space->begin());
         expected_ = expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values());
       });
       return;
