@@ -1,6 +1,7 @@
 #include "engines/mma/correlation_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "core/integer.h"
 
@@ -37,6 +38,8 @@ bool set_memory(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   plan.packed_bytes = (plan.groups * plan.n_blocks * (packed_steps - 1) + 1) * extent.n() * kStepBytes * plan.terms;
   const int64_t tile_bytes = int64_t{plan.tile.rows} * plan.tile.pitch;
   if (tile_bytes > most_bytes) return false;
+  // A block is an index of the grid, and a piece of the weight one of 31 bits.
+  if (plan.blocks() > INT32_MAX || plan.packed_pieces() > INT32_MAX) return false;
   const SharedLayout layout(extent.m(), plan.table_steps, plan.tile, plan.buffers, plan.staging_bytes);
   if (layout.bytes > most_bytes) return false;
   plan.shared_bytes = static_cast<int32_t>(layout.bytes);

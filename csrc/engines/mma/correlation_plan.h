@@ -67,6 +67,12 @@ struct CorrelationPlan {
     return boxes[0] * boxes[1] * boxes[2] * boxes[3] * groups * n_blocks * (phases() / block_phases);
   }
   int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
+  // Of the weight, of a lane and one term.
+  int64_t packed_pieces() const {
+    const ShapeExtent extent = shape_extent(shape, terms);
+    const int64_t in_step = extent.warps_n * (extent.warp_n > 8 ? extent.warp_n / 16 : 1) * 32;
+    return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
+  }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 

@@ -34,7 +34,13 @@ struct PackWeightParams {
   int32_t joined;  // fragments that share a lane's channels; 0: a fragment's columns are its channels
   int32_t terms;
   bool rounds;
-  int64_t elements;  // pieces of words of one term
+  int64_t elements;  // pieces of words of one term, below 2^31
+  Divisor taps[3];
+  Divisor pieces;  // of a warp's channels
+  Divisor warps;
+  Divisor steps_of_chunk;
+  Divisor chunks_of_block;
+  Divisor blocks_of_group;
   uint32_t* packed;
 };
 
@@ -55,24 +61,21 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
   const Residues(&residues)[3] = params.residues;
   const int32_t fragments = params.warp_n / 8;
   const int32_t joint = fragments > 1 ? 2 : 1;  // fragments of a lane's piece
-  const int32_t pieces = fragments / joint;
+  const auto pieces = static_cast<int32_t>(params.pieces.value);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; index < params.elements;
        index += step) {
-    int64_t rest = index;
-    const auto take = [&](int32_t count) {
-      const auto value = static_cast<int32_t>(rest % count);
-      rest /= count;
-      return value;
-    };
+    auto rest = static_cast<int32_t>(index);
     int32_t tap[3];
-    for (int i = 2; i >= 0; --i) tap[i] = take(residues[i].taps);
-    const int32_t lane = take(32);
-    const int32_t piece = take(pieces);
-    const int32_t warp = take(params.block_n / params.warp_n);
-    const int32_t k_step = take(params.chunk_steps);
-    const int32_t chunk = take(params.chunks);
-    const int32_t n_block = take(params.n_blocks);
+#pragma unroll
+    for (int i = 2; i >= 0; --i) tap[i] = params.taps[i].take(rest);
+    const int32_t lane = rest % 32;
+    rest /= 32;
+    const int32_t piece = params.pieces.take(rest);
+    const int32_t warp = params.warps.take(rest);
+    const int32_t k_step = params.steps_of_chunk.take(rest);
+    const int32_t chunk = params.chunks_of_block.take(rest);
+    const int32_t n_block = params.blocks_of_group.take(rest);
     const int64_t group = rest;
 
     const int32_t e[3] = {params.residue_of[0][tap[0]], params.residue_of[1][tap[1]], params.residue_of[2][tap[2]]};

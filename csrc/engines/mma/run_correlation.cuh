@@ -49,9 +49,14 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.joined = plan.stores_channels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
-  const int32_t fragments = extent.n() / 8;
-  params.elements = plan.groups * plan.n_blocks * plan.taps() * plan.chunks * plan.chunk_steps *
-                    (extent.warp_n > 8 ? fragments / 2 : fragments) * 32;
+  const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
+  for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
+  params.pieces = make_divisor(pieces);
+  params.warps = make_divisor(extent.warps_n);
+  params.steps_of_chunk = make_divisor(plan.chunk_steps);
+  params.chunks_of_block = make_divisor(plan.chunks);
+  params.blocks_of_group = make_divisor(plan.n_blocks);
+  params.elements = plan.packed_pieces();
   params.packed = static_cast<uint32_t*>(workspace);
   launch("weight packing", convt3d_mma_pack_weight<T>, ceil_div(params.elements, kPackThreads), kPackThreads, stream,
          params);
