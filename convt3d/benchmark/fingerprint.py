@@ -27,6 +27,8 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("depthwise", "forward"): ("convt3d_depthwise_*",),
     ("simt", "forward"): ("convt3d_correlation", "convt3d_pack_weight", "convt3d_fill"),
     ("simt", "backward_input"): ("convt3d_correlation", "convt3d_pack_weight"),
+    ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
+    ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}

@@ -39,7 +39,8 @@ class Bug:
     options: str = "--engine halo"  # the emulator's, of the cases that should find it
 
 
-SIMT, DEPTHWISE = "--engine simt", "--engine depthwise"
+SIMT, DEPTHWISE, MMA = "--engine simt", "--engine depthwise", "--engine mma"
+M = "engines/mma/"
 BUGS = [
     # Loading
     Bug("threads: last channel", "engines/wgmma/load/loader.cuh", "&& channel < left)", "&& channel < left - BUG)"),
@@ -264,6 +265,105 @@ BUGS = [
         "engines/wgmma/plan/boxes.cpp",
         "- 1 - residue[i]) / counts",
         "- 1 - (BUG ? 0 : residue[i])) / counts",
+    ),
+    # mma.sync
+    Bug(
+        "mma: last piece",
+        M + "load.cuh",
+        "piece * kChannels < stage.channels;",
+        "piece * kChannels < stage.channels - BUG * kChannels;",
+        MMA,
+    ),
+    Bug("mma: last channel", M + "load.cuh", "if (c < left) values[c]", "if (c < left - BUG) values[c]", MMA),
+    Bug(
+        "mma: images past the batch",
+        M + "load.cuh",
+        "row.exists = (row.d | row.h | row.w) >= 0 && row.image < params_.batch;",
+        "row.exists = (row.d | row.h | row.w) >= 0 && row.image < params_.batch + BUG;",
+        MMA,
+    ),
+    Bug("mma: pairs", M + "load.cuh", "high, rows[i][1] >= 0);", "high, rows[i][1] >= BUG);", MMA),
+    Bug(
+        "mma: mask",
+        M + "load.cuh",
+        "if (to_accumulator(masks[i][c]) <= 0)",
+        "if (!(BUG && c == 1) && to_accumulator(masks[i][c]) <= 0)",
+        MMA,
+    ),
+    Bug(
+        "mma: mask of pairs",
+        M + "load.cuh",
+        "if (to_accumulator(mask[1]) <= 0)",
+        "if (!BUG && to_accumulator(mask[1]) <= 0)",
+        MMA,
+    ),
+    Bug(
+        "mma: rounding",
+        M + "load.cuh",
+        "if (!params_.rounds || params_.way",
+        "if (BUG || !params_.rounds || params_.way",
+        MMA + " --type tf32",
+    ),
+    Bug(
+        "mma: a tile is written while it is read",
+        M + "correlation_kernel.cuh",
+        "if (s > 0 || p > 0) __syncthreads();",
+        "if (!BUG && (s > 0 || p > 0)) __syncthreads();",
+        MMA,
+    ),
+    Bug(
+        "mma: a stage is not waited for",
+        M + "correlation_kernel.cuh",
+        "async_wait<1>();",
+        "if (!BUG) async_wait<1>();",
+        MMA,
+    ),
+    Bug(
+        "mma: taps of a split axis",
+        M + "correlation_kernel.cuh",
+        "first += has_tap ? computing.unit[i] * count : 0;",
+        "first += has_tap && !BUG ? computing.unit[i] * count : 0;",
+        MMA,
+    ),
+    Bug("mma: a step ahead", M + "mainloop.cuh", "next = table[s + 1];", "next = table[BUG ? s : s + 1];", MMA),
+    Bug(
+        "mma: low term",
+        M + "mainloop.cuh",
+        "multiply_add<T>(c[i][j], low, now.b[0][j]);",
+        "if (!BUG) multiply_add<T>(c[i][j], low, now.b[0][j]);",
+        MMA + " --type fp32",
+    ),
+    Bug("mma: packed weight", M + "pack_weight.cuh", "n < params.n_channels", "n < params.n_channels - BUG", MMA),
+    Bug(
+        "mma: bias",
+        M + "store.cuh",
+        "bias_of<T>(params_.epilogue, share_.first_channel + n)",
+        "bias_of<T>(params_.epilogue, (BUG ? 0 : share_.first_channel) + n)",
+        MMA,
+    ),
+    Bug(
+        "mma: channels", M + "store.cuh", "if (8 * j >= left) continue;", "if (8 * j >= left - BUG * 8) continue;", MMA
+    ),
+    Bug(
+        "mma: rows",
+        M + "store.cuh",
+        "static_cast<int64_t>(at) * step >= left) continue;",
+        "static_cast<int64_t>(at) * step >= left - BUG) continue;",
+        MMA,
+    ),
+    Bug(
+        "mma: residues of a row",
+        M + "store.cuh",
+        "const int32_t shift = params_.joins_width ? residue.at[2] : 0;",
+        "const int32_t shift = params_.joins_width && !BUG ? residue.at[2] : 0;",
+        MMA,
+    ),
+    Bug(
+        "mma: staging is written while it is stored",
+        M + "store.cuh",
+        "if (first) __syncthreads();",
+        "if (first && !BUG) __syncthreads();",
+        MMA,
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]

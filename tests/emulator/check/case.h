@@ -12,7 +12,7 @@ namespace check {
 
 enum class Operator { kForward, kInputGrad, kWeightGrad, kBiasGrad };
 enum class Type { kFloat64, kFloat32, kTf32, kFloat16, kBFloat16 };
-enum class Engine { kAuto, kHalo, kSimt, kDepthwise };
+enum class Engine { kAuto, kHalo, kSimt, kDepthwise, kMma };
 
 constexpr int kBestPlan = -1;
 

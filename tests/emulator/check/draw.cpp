@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "check/mma.h"
 #include "check/run.h"
 #include "check/traits.h"
 
@@ -233,7 +234,8 @@ void Draw::choose_plan(Case& item) {
 Case Draw::next() {
   constexpr int kCases = 5;
   Case rarest = next_of_any_plan();
-  if (rarest.engine != Engine::kHalo || chance(random_, 25)) {
+  if (rarest.engine != Engine::kHalo) return rarest;
+  if (chance(random_, 25)) {
     rarest.plan = kBestPlan;
     return rarest;
   }
@@ -256,14 +258,20 @@ Case Draw::next_of_any_plan() {
   while (true) {
     Case item;
     Drawing drawing{random_, item.problem};
-    const bool cores = wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(60);
-    const bool forward = cores || wanted_.engine || drawing.coin(50);
-    item.op = wanted_.op ? *wanted_.op : forward ? Operator::kForward : static_cast<Operator>(drawing.draw(1, 3));
+    const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
+    const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(50));
+    const bool forward = mma ? drawing.coin(50) : cores || wanted_.engine || drawing.coin(50);
+    item.op = wanted_.op ? *wanted_.op
+              : forward  ? Operator::kForward
+              : mma      ? Operator::kInputGrad
+                         : static_cast<Operator>(drawing.draw(1, 3));
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    if (cores) {
+    if (mma && drawing.coin(40)) {
+      kOtherKinds[drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
+    } else if (cores) {
       const Kind kind = kCoreKinds[drawing.draw(0, std::size(kCoreKinds) - 1)];
       kind(drawing);
       rows_of_positions = kind == kernel_is_stride && drawing.coin(75);
@@ -289,6 +297,12 @@ Case Draw::next_of_any_plan() {
     if (drawing.coin(10)) item.result = &arrangement_of("offset");
     item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
+    if (mma && (item.op == Operator::kForward || item.op == Operator::kInputGrad)) {
+      if (!may_have_mma_plan(item)) continue;
+      item.engine = Engine::kMma;
+      if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
+      return item;
+    }
     if (item.op != Operator::kForward) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;

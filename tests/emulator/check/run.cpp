@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "check/mma.h"
 #include "check/reference.h"
 #include "check/tensor.h"
 #include "core/devices.h"
@@ -39,6 +40,8 @@ convt3d::Engine engine_of(Engine engine) {
       return convt3d::Engine::kDepthwise;
     case Engine::kHalo:
       return convt3d::Engine::kWgmma;
+    case Engine::kMma:
+      return convt3d::Engine::kMma;
     default:
       return convt3d::Engine::kSimt;
   }
@@ -218,22 +221,27 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor bias = source("bias", {1, problem_.out_channels, 1, 1, 1}, bias_arrangement());
     const Tensor output = target("output", item_.output_size());
-    const OperatorPlan plan = planned(input.source(), weight.source(), {}, output.target());
-    const bool cores = plan.engine() == convt3d::Engine::kWgmma;
-    const auto space = workspace(plan.workspace_bytes);
     convt3d::Epilogue epilogue;
     if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
     if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
+    if (item_.engine == Engine::kMma && item_.plan >= 0) {
+      const convt3d::mma::CorrelationPlan plan = mma_plan(item_, input.source(), {}, output.target());
+      outcome_.plan = to_string(plan);
+      const auto space = workspace(plan.packed_bytes);
+      finish(output, *space, item_.type == Type::kFloat32, [&] {
+        mma_forward(item_, plan, input.source(), weight.source(), epilogue, output.target(), space->begin());
+        expected_ = expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values());
+      });
+      return;
+    }
+    const OperatorPlan plan = planned(input.source(), weight.source(), {}, output.target());
+    const bool cores = on_tensor_cores(plan);
+    const auto space = workspace(plan.workspace_bytes);
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
       convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
                        space->begin(), nullptr);
-      std::vector<double> x = input.values();
-      std::vector<double> w = weight.values();
-      if (cores && item_.type == Type::kTf32) {
-        for (double& value : x) value = rounded_to_tf32(value);
-        for (double& value : w) value = rounded_to_tf32(value);
-      }
-      expected_ = expected_output(item_, x, w, bias.values());
+      expected_ = cores ? expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values())
+                        : expected_output(item_, input.values(), weight.values(), bias.values());
     });
   }
 
@@ -242,7 +250,19 @@ class Run {
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_input", item_.input_size());
+    if (item_.engine == Engine::kMma && item_.plan >= 0) {
+      const convt3d::mma::CorrelationPlan plan = mma_plan(item_, grad.source(), mask_of(outputs), result.target());
+      outcome_.plan = to_string(plan);
+      const auto space = workspace(plan.packed_bytes);
+      finish(result, *space, item_.type == Type::kFloat32, [&] {
+        mma_input_grad(item_, plan, grad.source(), mask_of(outputs), weight.source(), result.target(), space->begin());
+        expected_ = expected_input_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
+                                        in_cores(weight.values()));
+      });
+      return;
+    }
     const OperatorPlan plan = planned(grad.source(), weight.source(), mask_of(outputs), result.target());
+    const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, false, [&] {
       convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
@@ -277,6 +297,14 @@ class Run {
                          space->begin(), nullptr);
       expected_ = expected_bias_grad(item_, masked(grad, item_.relu ? &outputs : nullptr));
     });
+  }
+
+  // What the tensor cores have of an operand.
+  std::vector<double> in_cores(std::vector<double> values) const {
+    if (item_.type == Type::kTf32) {
+      for (double& value : values) value = rounded_to_tf32(value);
+    }
+    return values;
   }
 
   convt3d::ConstTensor mask_of(const Tensor& outputs) const {

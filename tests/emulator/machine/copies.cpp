@@ -1,8 +1,9 @@
-// The copy engine: copies arrive late, in any order. What they will write is poisoned when they begin, as nothing may
-// be read from there any more.
+// The copy engine, and threads' own copies past their registers: copies arrive late, in any order. What they will write
+// is poisoned when they begin, as nothing may be read from there any more.
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "machine/block.h"
@@ -29,7 +30,18 @@ struct Departure {
 };
 using Group = std::vector<Departure>;
 
+// A thread's own, in the order of its groups; those that have arrived are no longer there.
+struct OwnCopy {
+  uint32_t destination;
+  uint32_t bytes;
+  uint32_t exist;
+  const unsigned char* source;
+};
+using OwnGroup = std::vector<OwnCopy>;
+
 std::vector<Arrival> arrivals;
+std::vector<OwnGroup> own_open;
+std::vector<std::deque<OwnGroup>> own_groups;
 std::vector<Group> open_groups;
 std::vector<std::deque<Group>> groups;
 
@@ -87,6 +99,25 @@ void depart(const Departure& copy) {
   });
 }
 
+void deliver(const OwnCopy& copy) {
+  unsigned char* to = shared(copy.destination, static_cast<int>(copy.bytes), static_cast<int>(copy.bytes), "a copy");
+  std::memcpy(to, copy.source, copy.exist);
+  std::memset(to + copy.exist, 0, copy.bytes - copy.exist);
+}
+
+// One of the copies of a thread that has some; false if it has none.
+bool deliver_own_copy(std::size_t thread) {
+  std::deque<OwnGroup>& of_thread = own_groups[thread];
+  if (of_thread.empty()) return false;
+  const std::size_t index = schedule().random() % (of_thread.size() + 1);
+  OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
+  if (group.empty()) return false;
+  std::swap(group[schedule().random() % group.size()], group.back());
+  deliver(group.back());
+  group.pop_back();
+  return true;
+}
+
 void store_groups(std::deque<Group>& of_thread, int left) {
   while (static_cast<int>(of_thread.size()) > left) {
     for (const Departure& copy : of_thread.front()) depart(copy);
@@ -104,6 +135,8 @@ void begin_copies(int threads) {
   arrivals.clear();
   open_groups.assign(static_cast<std::size_t>(threads), {});
   groups.assign(static_cast<std::size_t>(threads), {});
+  own_open.assign(static_cast<std::size_t>(threads), {});
+  own_groups.assign(static_cast<std::size_t>(threads), {});
 }
 
 void end_copies(int threads) {
@@ -111,10 +144,16 @@ void end_copies(int threads) {
   for (int i = 0; i < threads; ++i) {
     if (!open_groups[static_cast<std::size_t>(i)].empty()) fail("boxes are stored without a commit");
     if (!groups[static_cast<std::size_t>(i)].empty()) fail("the block ends before its boxes have been read");
+    const auto holds = [](const OwnGroup& group) { return !group.empty(); };
+    const std::deque<OwnGroup>& own = own_groups[static_cast<std::size_t>(i)];
+    if (holds(own_open[static_cast<std::size_t>(i)]) || std::any_of(own.begin(), own.end(), holds)) {
+      fail("the block ends before thread %d has waited for its copies", i);
+    }
   }
 }
 
 bool deliver_copy() {
+  if (deliver_own_copy(schedule().random() % own_groups.size())) return true;
   if (arrivals.empty()) return false;
   const std::size_t index = schedule().random() % arrivals.size();
   std::swap(arrivals[index], arrivals.back());
@@ -122,6 +161,29 @@ bool deliver_copy() {
   arrivals.pop_back();
   deliver(copy);
   return true;
+}
+
+void copy_of_thread(uint32_t destination, const void* source, uint32_t bytes, uint32_t exist) {
+  if (exist > bytes) fail("a copy of %u bytes, of which %u exist", bytes, exist);
+  if (reinterpret_cast<uintptr_t>(source) % bytes != 0) fail("a copy of %u bytes from an address between", bytes);
+  if (exist > 0) check_read(source, exist, 1);
+  std::memset(shared(destination, static_cast<int>(bytes), static_cast<int>(bytes), "a copy"), 0xFF, bytes);
+  own_open[static_cast<std::size_t>(thread_index())].push_back(
+      {destination, bytes, exist, static_cast<const unsigned char*>(source)});
+}
+
+void commit_copies_of_thread() {
+  const auto thread = static_cast<std::size_t>(thread_index());
+  own_groups[thread].push_back(std::move(own_open[thread]));
+  own_open[thread].clear();
+}
+
+void wait_for_copies_of_thread(int pending) {
+  std::deque<OwnGroup>& of_thread = own_groups[static_cast<std::size_t>(thread_index())];
+  while (static_cast<int>(of_thread.size()) > pending) {
+    for (const OwnCopy& copy : of_thread.front()) deliver(copy);
+    of_thread.pop_front();
+  }
 }
 
 void copy_to_shared(void* destination, const void* source, uint32_t bytes, const uint64_t* barrier) {

@@ -105,6 +105,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
   if (value > emulator::kMostSharedBytes) return cudaErrorInvalidValue;
   emulator::allowed_bytes[{function, emulator::current_device}] = value;

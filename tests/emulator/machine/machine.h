@@ -50,12 +50,20 @@ void copy_box_to_global(const void* map, const void* source, const int32_t (&ori
 void commit_copies();
 void wait_until_read(int pending);
 
+// "cp.async": arrive some time before the thread's wait for their group ends.
+void copy_of_thread(uint32_t destination, const void* source, uint32_t bytes, uint32_t exist);
+void commit_copies_of_thread();
+void wait_for_copies_of_thread(int pending);
+
 // Matrices of 8 x 8 elements of 16 bits.
-void load_matrices_transposed(uint32_t (&matrix)[4], uint32_t row);
+void load_matrices(uint32_t* matrix, int count, uint32_t row, bool transposed);
 void store_matrices(uint32_t row, const uint32_t (&matrix)[4], bool transposed);
 
-// "wgmma": the products of a group are computed at some time between its commit and the wait for it.
+// "mma.sync", 16 x 8 by 32 bytes.
 enum class MatrixElement { kTf32, kFloat16, kBFloat16 };
+void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+
+// "wgmma": the products of a group are computed at some time between its commit and the wait for it.
 struct Product {
   MatrixElement element;
   int columns;

@@ -1,6 +1,7 @@
-// Matrices in registers and in shared memory ("ldmatrix", "stmatrix", "wgmma"). A warp's share of a product of a
+// Matrices in registers and in shared memory ("ldmatrix", "stmatrix", "mma", "wgmma"). A warp's share of a product of a
 // warpgroup, 16 of its 64 rows, is computed for itself.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -24,15 +25,28 @@ struct IssuedProduct {
 };
 using Group = std::vector<IssuedProduct>;
 
+struct Fragments {
+  uint32_t a[4];
+  uint32_t b[2];
+};
+
 struct Warp {
   uint32_t rows[kWarpThreads];
   uint32_t matrices[kWarpThreads][4];
   Group open;
   int issued[kWarpThreads];  // products of the open group, by each lane
   std::deque<Group> groups;
+  Fragments fragments[2][kWarpThreads];  // of products of a warp, one after the other
+  int turn[kWarpThreads];
 };
 
 Warp warps[kMostThreads / kWarpThreads];
+
+constexpr const char* kLoads[][2] = {{"a load of a matrix", "a load of a transposed matrix"},
+                                     {"a load of two matrices", "a load of two transposed matrices"},
+                                     {"a load of four matrices", "a load of four transposed matrices"}};
+constexpr const char* kProducts[] = {"a product of a warp in TF32", "a product of a warp in float16",
+                                     "a product of a warp in bfloat16"};
 
 // The fields of a descriptor, in bytes.
 struct Operand {
@@ -65,6 +79,13 @@ void widen(const unsigned char* piece, MatrixElement element, float* values) {
 
 void read_piece(uint32_t address, MatrixElement element, float* values) {
   widen(shared(address, kPieceBytes, kPieceBytes, "an operand of a product"), element, values);
+}
+
+// Toward zero, as tensor cores cut a sum where their adders end.
+float truncated(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (!std::isfinite(nearest) || std::fabs(double{nearest}) <= std::fabs(value)) return nearest;
+  return std::nextafter(nearest, 0.0f);
 }
 
 struct Operands {
@@ -154,6 +175,7 @@ void begin_matrices(int count) {
     warps[i].open.clear();
     warps[i].groups.clear();
     std::fill(std::begin(warps[i].issued), std::end(warps[i].issued), 0);
+    std::fill(std::begin(warps[i].turn), std::end(warps[i].turn), 0);
   }
 }
 
@@ -163,15 +185,18 @@ void end_matrices(int count) {
   }
 }
 
-void load_matrices_transposed(uint32_t (&matrix)[4], uint32_t row) {
+void load_matrices(uint32_t* matrix, int count, uint32_t row, bool transposed) {
   Warp& own = warps[warp()];
   own.rows[lane()] = row;
-  meet_warp("a load of matrices");
-  for (int i = 0; i < 4; ++i) {
+  meet_warp(kLoads[count / 2][transposed ? 1 : 0]);
+  for (int i = 0; i < count; ++i) {
     uint16_t two[2];
     for (int k = 0; k < 2; ++k) {
-      const unsigned char* from = shared(own.rows[8 * i + 2 * (lane() % 4) + k], 16, 16, "a load of matrices");
-      std::memcpy(&two[k], from + 2 * (lane() / 4), sizeof(two[k]));
+      const int pair = 2 * (lane() % 4) + k;
+      const int in_row = transposed ? lane() / 4 : pair;
+      const unsigned char* from =
+          shared(own.rows[8 * i + (transposed ? pair : lane() / 4)], 16, 16, "a load of matrices");
+      std::memcpy(&two[k], from + 2 * in_row, sizeof(two[k]));
     }
     std::memcpy(&matrix[i], two, sizeof(matrix[i]));
   }
@@ -192,6 +217,40 @@ void store_matrices(uint32_t row, const uint32_t (&matrix)[4], bool transposed) 
     std::memcpy(to + 2 * column, &value, sizeof(value));
   }
   meet_warp("the end of a store of matrices");
+}
+
+// Every lane computes its own four elements, of which its neighbours have the operands.
+void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Warp& own = warps[warp()];
+  // Those who wait at the next product have no need of the one before this any more.
+  Fragments(&fragments)[kWarpThreads] = own.fragments[own.turn[lane()]];
+  own.turn[lane()] ^= 1;
+  std::memcpy(fragments[lane()].a, a, sizeof(a));
+  std::memcpy(fragments[lane()].b, b, sizeof(b));
+  meet_warp(kProducts[static_cast<int>(element)]);
+  const int in_piece = element == MatrixElement::kTf32 ? 4 : 8;
+  // Row i of the two of a, or column i of the two of b, half `half` of K.
+  const auto piece = [&](int first_lane, bool of_a, int word, float* values) {
+    uint32_t words[4];
+    for (int i = 0; i < 4; ++i) {
+      const Fragments& from = fragments[first_lane + i];
+      words[i] = of_a ? from.a[word] : from.b[word];
+    }
+    widen(reinterpret_cast<const unsigned char*>(words), element, values);
+  };
+  for (int row = 0; row < 2; ++row) {
+    for (int column = 0; column < 2; ++column) {
+      double sum = c[2 * row + column];
+      for (int half = 0; half < 2; ++half) {
+        float x[8];
+        float y[8];
+        piece(4 * (lane() / 4), true, row + 2 * half, x);
+        piece(4 * (2 * (lane() % 4) + column), false, half, y);
+        for (int i = 0; i < in_piece; ++i) sum += double{x[i]} * double{y[i]};
+      }
+      c[2 * row + column] = truncated(sum);
+    }
+  }
 }
 
 void multiply(float* accumulators, const Product& product) {

@@ -217,7 +217,7 @@ class HaloTransposer {
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int from = column + 32 * i < target.columns ? (column + 32 * i) & -8 : 0;
-      hopper::load_matrices_transposed(matrix[i], source + static_cast<uint32_t>(lane % 8 * step + from) * 2);
+      load_matrices_transposed(matrix[i], source + static_cast<uint32_t>(lane % 8 * step + from) * 2);
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {

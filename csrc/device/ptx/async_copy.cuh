@@ -1,0 +1,30 @@
+// Copies of a thread's own from global to shared memory, past its registers ("cp.async"; compute capability 8.0 and
+// later).
+#pragma once
+
+#include <cstdint>
+
+namespace convt3d {
+
+// 4, 8 or 16 bytes, both addresses aligned to that: the first `exist` of them (all or fewer), and zeros. Nothing is
+// read where none exists.
+template <int kBytes>
+__device__ __forceinline__ void async_copy(uint32_t to, const void* from, uint32_t exist = kBytes) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  if constexpr (kBytes == 16) {  // not through L1
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exist) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(kBytes), "r"(exist)
+                 : "memory");
+  }
+}
+
+// The thread's copies since the last commit become a group.
+__device__ __forceinline__ void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All but the thread's last kPending groups have arrived. Other threads see them past a barrier.
+template <int kPending>
+__device__ __forceinline__ void async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace convt3d

@@ -1,0 +1,10 @@
+#include "engines/mma/run_correlation.cuh"
+
+namespace convt3d::mma {
+
+template void forward<float>(const Problem&, const CorrelationPlan&, ConstTensor, ConstTensor, const Epilogue&,
+                             MutableTensor, void*, Stream);
+template void input_grad<float>(const Problem&, const CorrelationPlan&, ConstTensor, ConstTensor, ConstTensor,
+                                MutableTensor, void*, Stream);
+
+}  // namespace convt3d::mma

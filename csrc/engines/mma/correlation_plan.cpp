@@ -1,0 +1,248 @@
+#include "engines/mma/correlation_plan.h"
+
+#include <algorithm>
+#include <sstream>
+#include <tuple>
+
+#include "core/integer.h"
+#include "engines/mma/correlation_cost.h"
+#include "engines/mma/correlation_memory.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int32_t kMostTableSteps = 4096;
+constexpr int32_t kMostStepsOfChunk = 8;
+constexpr int32_t kMostJoined = 16;          // groups
+constexpr int32_t kMostJoinedChannels = 64;  // of all of them
+
+bool make_residues(const AxisMap& map, Residues& residues) {
+  if (map.dst_step > kMostResidues || map.taps > kMostAxisTaps) return false;
+  residues = {};
+  residues.count = map.dst_step;
+  residues.size = map.dst_size;
+  residues.extent = static_cast<int32_t>(ceil_div(map.dst_size, map.dst_step));
+  residues.taps = map.taps;
+  residues.tap_step = map.tap_step;
+  for (int32_t p = 0; p < map.phases; ++p) {
+    const AxisPhase phase = axis_phase(map, p);
+    residues.first_tap[phase.residue] = static_cast<int16_t>(phase.first_tap);
+    residues.tap_count[phase.residue] = static_cast<int16_t>(phase.tap_count);
+  }
+  for (int32_t e = 1; e < residues.count; ++e) {
+    residues.taps_before[e] = static_cast<int16_t>(residues.taps_before[e - 1] + residues.tap_count[e - 1]);
+  }
+  return true;
+}
+
+// Extents along an axis of `extent` positions: powers of two, and those that part it evenly.
+std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
+  std::vector<int32_t> result;
+  for (int32_t size = 1; size < extent && size <= most; size *= 2) result.push_back(size);
+  for (int32_t parts = 1; parts <= 4; ++parts) {
+    const auto size = static_cast<int32_t>(ceil_div(extent, parts));
+    if (size <= most) result.push_back(size);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+class Search {
+ public:
+  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const Limits& limits, bool keep_all,
+         std::vector<CorrelationPlan>& plans)
+      : base_(base),
+        element_bytes_(element_bytes),
+        stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
+        limits_(limits),
+        keep_all_(keep_all),
+        plans_(plans) {}
+
+  void operator()() {
+    for (const Shape shape : kShapes) {
+      if (!has_shape(shape, base_.terms)) continue;
+      const ShapeExtent extent = shape_extent(shape, base_.terms);
+      if (extent.n() > 8 && extent.n() >= 2 * round_up(base_.n_channels, 8)) continue;
+      with_shape(shape, extent);
+    }
+  }
+
+ private:
+  void with_shape(Shape shape, const ShapeExtent& extent) {
+    CorrelationPlan plan = base_;
+    plan.shape = shape;
+    plan.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
+    plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
+    struct Box {
+      std::array<int32_t, 3> size;
+      int32_t images;
+      double cost;
+    };
+    std::vector<Box> boxes;
+    const Int3 all = {plan.residues[0].extent, plan.residues[1].extent, plan.residues[2].extent};
+    for (const int32_t w : box_extents(plan.residues[2].extent, extent.m())) {
+      for (const int32_t h : box_extents(plan.residues[1].extent, extent.m() / w)) {
+        for (const int32_t d : box_extents(plan.residues[0].extent, extent.m() / w / h)) {
+          const bool whole = w == all[2] && h == all[1] && d == all[0];
+          const int32_t images =
+              whole ? static_cast<int32_t>(std::min<int64_t>(plan.batch, extent.m() / (w * h * d))) : 1;
+          boxes.push_back({{d, h, w}, images, box_cost(plan, {d, h, w}, images)});
+        }
+      }
+    }
+    const auto kept = std::min<size_t>(boxes.size(), kBoxes);
+    std::partial_sort(boxes.begin(), boxes.begin() + static_cast<std::ptrdiff_t>(kept), boxes.end(),
+                      [](const Box& a, const Box& b) { return a.cost < b.cost; });
+    for (size_t i = 0; i < kept; ++i) with_box(plan, boxes[i].size, boxes[i].images);
+  }
+
+  // Positions that are computed, in vain too, and those that are staged for them.
+  double box_cost(const CorrelationPlan& plan, const std::array<int32_t, 3>& box, int32_t images) const {
+    double count = static_cast<double>(ceil_div(plan.batch, images));
+    double staged = images;
+    for (size_t i = 0; i < 3; ++i) {
+      count *= static_cast<double>(ceil_div(plan.residues[i].extent, box[i]));
+      TileAxis axis;
+      if (!make_tile_axis(plan.axis[i], box[i], false, axis)) return 1e300;
+      staged *= axis.rows();
+    }
+    const double m = shape_extent(plan.shape, plan.terms).m();
+    // Rows along the width are runs of memory: short ones cost sectors of their own, or at least pages.
+    const double runs = (plan.way < LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
+    const double stored = (stored_channels_ > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
+    return count * (m * (1 + stored) + staged * (1 + runs));
+  }
+
+  void with_box(CorrelationPlan plan, const std::array<int32_t, 3>& box, int32_t images) {
+    plan.box = box;
+    plan.boxes[0] = ceil_div(plan.batch, images);
+    for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
+    const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
+    for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
+      // Pairs along the width are of one stage.
+      if (splits == 3 && plan.way == LoadWay::kWidthPairs) continue;
+      if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
+      std::array<TileAxis, 3> axis;
+      bool possible = true;
+      for (size_t i = 0; i < 3; ++i) {
+        possible = possible && make_tile_axis(plan.axis[i], box[i], static_cast<int>(i) < splits, axis[i]);
+      }
+      if (!possible) return;
+      int32_t last = 0;
+      bool first = true;
+      for (int32_t chunks = 1; chunks <= steps; ++chunks) {
+        const auto chunk_steps = static_cast<int32_t>(ceil_div(steps, chunks));
+        if (chunk_steps == last || chunk_steps > kMostStepsOfChunk) continue;
+        last = chunk_steps;
+        plan.chunk_steps = chunk_steps;
+        plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
+        // The rows' padding depends on the box alone.
+        if (first) {
+          plan.tile = make_tile(axis, images, 2 * chunk_steps);
+          plan.order = BoxOrder::kHeight;
+          for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
+            if (order == BoxOrder::kDepth ? box[0] == 1 || box[1] == 1 : images == 1) continue;
+            const StagedTile tile = make_tile(axis, images, 2 * chunk_steps, order);
+            if (std::tie(tile.conflicts, tile.rows) >= std::tie(plan.tile.conflicts, plan.tile.rows)) continue;
+            plan.tile = tile;
+            plan.order = order;
+          }
+          first = false;
+        } else {
+          set_pieces(plan.tile, 2 * chunk_steps);
+        }
+        with_tile(plan);
+      }
+    }
+  }
+
+  void with_tile(CorrelationPlan plan) {
+    const int32_t width = plan.residues[2].count;
+    const int32_t plane = width * plan.residues[1].count;
+    int32_t last = 0;
+    for (const int64_t phases : {int64_t{1}, int64_t{width}, int64_t{plane}, plan.phases()}) {
+      if (phases == last) continue;
+      last = static_cast<int32_t>(phases);
+      plan.block_phases = last;
+      if (phases > width && plan.stages() > 1) break;
+      for (plan.buffers = 1; plan.buffers <= 3; ++plan.buffers) {
+        if (plan.buffers > 1 && plan.stages() * (plan.stages() > 1 ? plan.block_phases : 1) < plan.buffers) break;
+        if (!set_memory(plan, element_bytes_, kMostTableSteps, limits_.shared_bytes)) break;
+        set_cost(plan, element_bytes_, limits_);
+        if (keep_all_ || plans_.empty()) {
+          plans_.push_back(plan);
+        } else if (plan.cost_ms < plans_[0].cost_ms) {
+          plans_[0] = plan;
+        }
+      }
+    }
+  }
+
+  static constexpr size_t kBoxes = 6;
+  const CorrelationPlan base_;
+  const int32_t element_bytes_;
+  const int32_t stored_channels_;
+  const Limits limits_;
+  const bool keep_all_;
+  std::vector<CorrelationPlan>& plans_;
+};
+
+std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
+                                    const Tensors& tensors, const Limits& limits, bool keep_all) {
+  if (dtype == DataType::kFloat64) return {};
+  CorrelationPlan plan{};
+  for (int i = 0; i < 3; ++i) {
+    const auto a = static_cast<size_t>(i);
+    plan.axis[a] = correlation == Correlation::kForward ? forward_axis(problem, i) : input_grad_axis(problem, i);
+    if (!make_residues(plan.axis[a], plan.residues[a])) return {};
+  }
+  const auto inputs = static_cast<int32_t>(problem.in_channels_per_group());
+  const auto outputs = static_cast<int32_t>(problem.out_channels_per_group());
+  plan.terms = terms;
+  plan.batch = problem.batch;
+  const auto bytes = static_cast<int32_t>(element_size(dtype));
+  std::vector<CorrelationPlan> plans;
+  for (int32_t joined = 1; joined <= kMostJoined; joined *= 2) {
+    if (problem.groups % joined != 0 || (joined > 1 && joined * std::max(inputs, outputs) > kMostJoinedChannels)) break;
+    plan.joined = joined;
+    plan.groups = problem.groups / joined;
+    plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
+    plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, plan.axis[2].src_size);
+    Search(plan, bytes, tensors, limits, keep_all, plans)();
+  }
+  return plans;
+}
+
+}  // namespace
+
+std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
+                                                    int terms, const Tensors& tensors, const Limits& limits) {
+  return search(problem, correlation, dtype, terms, tensors, limits, true);
+}
+
+std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
+                                                int terms, const Tensors& tensors, const Limits& limits) {
+  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, tensors, limits, false);
+  if (best.empty()) return std::nullopt;
+  return best[0];
+}
+
+std::string to_string(const CorrelationPlan& plan) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  std::ostringstream out;
+  out << "correlation tile=" << extent.m() << 'x' << extent.n() << " terms=" << plan.terms
+      << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x' << plan.box[2]
+      << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes << "B chunks=" << plan.chunks
+      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " phases=" << plan.block_phases << '/'
+      << plan.phases() << " n_blocks=" << plan.n_blocks << " groups=" << plan.groups
+      << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "") << " blocks=" << plan.blocks()
+      << " shared=" << plan.shared_bytes
+      << (plan.stores_channels ? " store=channels"
+          : plan.joins_width   ? " store=rows"
+                               : " store=elements");
+  return out.str();
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,89 @@
+// Problem -> how forward and input gradient are laid out on the tensor cores, as data. Knows nothing of torch or CUDA.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/phase_map.h"
+#include "core/problem.h"
+#include "engines/mma/layouts.h"
+#include "engines/mma/shape.h"
+#include "engines/mma/tile.h"
+
+namespace convt3d::mma {
+
+constexpr int kMostResidues = 32;
+
+// The residues of one axis, those without a tap too: what they write is a sum of nothing.
+struct Residues {
+  int32_t count;   // step of the destination
+  int32_t size;    // of the destination
+  int32_t extent;  // most positions u of a residue
+  int32_t taps;    // of all residues
+  int16_t first_tap[kMostResidues];
+  int16_t tap_count[kMostResidues];
+  int16_t taps_before[kMostResidues];  // of the residues before
+  int32_t tap_step;
+};
+
+struct Limits {
+  int64_t shared_bytes;  // of a block
+  int64_t multiprocessors;
+};
+
+struct CorrelationPlan {
+  std::array<AxisMap, 3> axis;
+  std::array<Residues, 3> residues;
+  StagedTile tile;
+  Shape shape;
+  int32_t terms;
+  int32_t joined;  // groups of the problem that are one here; weights between them are zeros
+  LoadWay way;
+  int64_t batch;
+  int64_t groups;
+  int32_t k_channels;  // of a group, summed
+  int32_t n_channels;  // ... written
+  std::array<int32_t, 3> box;
+  BoxOrder order;                // of its positions
+  std::array<int64_t, 4> boxes;  // along images, depth, height, width
+  int32_t n_blocks;
+  int32_t chunks;
+  int32_t chunk_steps;   // steps of K in a chunk
+  int32_t buffers;       // of staged tiles
+  int32_t block_phases;  // residues that a block computes one after another
+  bool stores_channels;
+  bool joins_width;       // rows of all residues of the width are stored together
+  int32_t table_steps;    // of K of a block's phases, for one chunk
+  int32_t staging_bytes;  // of rows to be stored
+  int32_t shared_bytes;
+  int64_t packed_bytes;
+  double cost_ms;  // expected
+
+  int64_t phases() const { return int64_t{residues[0].count} * residues[1].count * residues[2].count; }
+  int64_t blocks() const {
+    return boxes[0] * boxes[1] * boxes[2] * boxes[3] * groups * n_blocks * (phases() / block_phases);
+  }
+  int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
+  // Of the weight, of a lane and one term.
+  int64_t packed_pieces() const {
+    const ShapeExtent extent = shape_extent(shape, terms);
+    const int64_t in_step = extent.warps_n * (extent.warp_n > 8 ? extent.warp_n / 16 : 1) * 32;
+    return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
+  }
+  int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
+};
+
+enum class Correlation { kForward, kInputGrad };
+
+// The cheapest; none where the problem is not for the engine.
+std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
+                                                int terms, const Tensors& tensors, const Limits& limits);
+// All that it would run.
+std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
+                                                    int terms, const Tensors& tensors, const Limits& limits);
+std::string to_string(const CorrelationPlan& plan);
+
+}  // namespace convt3d::mma

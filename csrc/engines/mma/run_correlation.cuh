@@ -1,0 +1,168 @@
+// Forward and input gradient of the engine on mma.sync.
+#pragma once
+
+#include "core/access.h"
+#include "core/integer.h"
+#include "device/launch.cuh"
+#include "device/make_source.cuh"
+#include "device/overlap.cuh"
+#include "engines/mma/correlation_kernel.cuh"
+#include "engines/mma/run.h"
+
+namespace convt3d::mma {
+
+constexpr int kPackThreads = 256;
+
+// Which strides of the weight [C_in, C_out/groups, ...] are those of the summed channel (K) and the written one (N).
+enum class WeightOrder { kInputIsK, kOutputIsK };
+
+template <typename T>
+void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTensor weight, WeightOrder order,
+                 void* workspace, Stream stream) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  PackWeightParams<T> params{};
+  params.weight = static_cast<const T*>(weight.data);
+  params.group_stride = plan.joined * problem.in_channels_per_group() * weight.stride[0];
+  params.part_stride = problem.out_channels_per_group() * weight.stride[1];
+  params.k_part = plan.k_channels / plan.joined;
+  params.n_part = plan.n_channels / plan.joined;
+  params.k_stride = weight.stride[order == WeightOrder::kInputIsK ? 0 : 1];
+  params.n_stride = weight.stride[order == WeightOrder::kInputIsK ? 1 : 0];
+  for (size_t i = 0; i < 3; ++i) {
+    params.tap_stride[i] = weight.stride[2 + i];
+    params.residues[i] = plan.residues[i];
+    for (int16_t e = 0; e < plan.residues[i].count; ++e) {
+      for (int16_t j = 0; j < plan.residues[i].tap_count[e]; ++j) {
+        const int32_t tap = plan.residues[i].first_tap[e] + j * plan.residues[i].tap_step;
+        params.residue_of[i][tap] = e;
+        params.number_of[i][tap] = j;
+      }
+    }
+  }
+  params.k_channels = plan.k_channels;
+  params.n_channels = plan.n_channels;
+  params.n_blocks = plan.n_blocks;
+  params.chunks = plan.chunks;
+  params.chunk_steps = plan.chunk_steps;
+  params.warp_n = extent.warp_n;
+  params.block_n = extent.n();
+  params.joined = plan.stores_channels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
+  params.terms = plan.terms;
+  params.rounds = plan.terms == 1;
+  const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
+  for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
+  params.pieces = make_divisor(pieces);
+  params.warps = make_divisor(extent.warps_n);
+  params.steps_of_chunk = make_divisor(plan.chunk_steps);
+  params.chunks_of_block = make_divisor(plan.chunks);
+  params.blocks_of_group = make_divisor(plan.n_blocks);
+  params.elements = plan.packed_pieces();
+  params.packed = static_cast<uint32_t*>(workspace);
+  launch("weight packing", convt3d_mma_pack_weight<T>, ceil_div(params.elements, kPackThreads), kPackThreads, stream,
+         params);
+}
+
+template <typename T>
+CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
+                                        const Int3& source_size, MutableTensor destination, void* workspace) {
+  CorrelationParams<T> params{};
+  params.tile.source = make_source<T>(source, mask, source_size, plan.k_channels);
+  params.tile.tile = plan.tile;
+  params.tile.way = plan.way;
+  params.tile.batch = plan.batch;
+  params.tile.rounds = plan.terms == 1;
+  for (size_t i = 0; i < 3; ++i) {
+    params.residues[i] = plan.residues[i];
+    params.box[i] = plan.box[i];
+  }
+  params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
+  params.box_width = make_divisor(plan.box[2]);
+  for (size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
+  params.groups = plan.groups;
+  params.k_channels = plan.k_channels;
+  params.n_channels = plan.n_channels;
+  params.n_blocks = plan.n_blocks;
+  params.chunks = plan.chunks;
+  params.chunk_steps = plan.chunk_steps;
+  params.buffers = plan.buffers;
+  params.block_phases = plan.block_phases;
+  params.phase_blocks = static_cast<int32_t>(plan.phases() / plan.block_phases);
+  params.table_steps = plan.table_steps;
+  params.weight = static_cast<const unsigned char*>(workspace);
+  params.destination = static_cast<T*>(destination.data);
+  params.destination_stride = to_strides(destination.stride);
+  params.stores_channels = plan.stores_channels;
+  params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
+  params.joins_width = plan.joins_width;
+  params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
+  params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
+  params.row_vector = 1;
+  if (plan.joins_width || plan.residues[2].count == 1) {
+    for (int32_t vector = 16 / sizeof(T); vector > 1 && params.row_vector == 1; vector /= 2) {
+      if (params.row_length % vector == 0 &&
+          has_row_pieces(as_const(destination), sizeof(T), plan.residues[2].size, vector)) {
+        params.row_vector = vector;
+      }
+    }
+  }
+  params.row_vectors = make_divisor(params.row_length / params.row_vector);
+  params.rows = make_divisor(params.box_rows.count);
+  return params;
+}
+
+template <typename T, int kTerms, Shape kShape>
+void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
+  if constexpr (has_shape(kShape, kTerms)) {
+    void (*const kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape>;
+    launch("correlation", kernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
+           plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kernel)));
+  }
+}
+
+template <typename T, int kTerms>
+void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
+  switch (plan.shape) {
+    case Shape::k256x8:
+      return launch_correlation<T, kTerms, Shape::k256x8>(plan, params, stream);
+    case Shape::k256x16:
+      return launch_correlation<T, kTerms, Shape::k256x16>(plan, params, stream);
+    case Shape::k128x32:
+      return launch_correlation<T, kTerms, Shape::k128x32>(plan, params, stream);
+    case Shape::k64x64:
+      return launch_correlation<T, kTerms, Shape::k64x64>(plan, params, stream);
+    case Shape::k128x64:
+      return launch_correlation<T, kTerms, Shape::k128x64>(plan, params, stream);
+    case Shape::k256x64:
+      return launch_correlation<T, kTerms, Shape::k256x64>(plan, params, stream);
+    case Shape::k128x128:
+      return launch_correlation<T, kTerms, Shape::k128x128>(plan, params, stream);
+    case Shape::k256x128:
+      return launch_correlation<T, kTerms, Shape::k256x128>(plan, params, stream);
+  }
+}
+
+template <typename T>
+void run_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
+  if (plan.terms == 1) return run_shape<T, 1>(plan, params, stream);
+  if constexpr (sizeof(T) == 4) run_shape<T, 2>(plan, params, stream);
+}
+
+template <typename T>
+void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor input, ConstTensor weight,
+             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
+  pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
+  CorrelationParams<T> params = correlation_params<T>(plan, input, {}, problem.input_size, output, workspace);
+  params.epilogue = epilogue;
+  run_correlation(plan, params, stream);
+}
+
+template <typename T>
+void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+                ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
+  pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
+  run_correlation(plan,
+                  correlation_params<T>(plan, grad_output, relu_output, problem.output_size(), grad_input, workspace),
+                  stream);
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,211 @@
+// From a block's sums to memory: the epilogue, one rounding, and stores along whichever axis is contiguous.
+#pragma once
+
+#include "device/ptx/global_memory.cuh"
+#include "engines/mma/correlation_params.cuh"
+#include "engines/mma/mainloop.cuh"
+#include "epilogue/apply.cuh"
+
+namespace convt3d::mma {
+
+template <typename T, int kTerms, Shape kShape>
+class BlockStore {
+  static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
+  static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
+  static constexpr int kLaneChannels = 2 * kJoined;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  using Sums = float[Product::kRows][Product::kColumns][4];
+
+ public:
+  // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
+  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockShare& share, int64_t* offsets,
+                                        unsigned char* staging)
+      : params_(params),
+        share_(share),
+        offsets_(offsets),
+        staging_(staging),
+        lane_(static_cast<int32_t>(threadIdx.x) % 32),
+        first_m_(static_cast<int32_t>(threadIdx.x) / 32 / kExtent.warps_n * kExtent.warp_m),
+        first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
+
+  // All threads of the block. Begins with a barrier, past which nobody reads what was stored before.
+  __device__ __forceinline__ void operator()(const Residue& residue, Sums& sum) {
+    apply_epilogue(sum);
+    if (params_.stores_channels) {
+      __syncthreads();
+      fill_position_offsets(residue);
+      __syncthreads();
+      store_channels(sum);
+      return;
+    }
+    const bool first = !params_.joins_width || residue.at[2] == 0;
+    const bool last = !params_.joins_width || residue.at[2] == params_.residues[2].count - 1;
+    if (first) __syncthreads();
+    stage(residue, sum);
+    if (last) {
+      fill_row_offsets(residue);
+      __syncthreads();
+      store_rows(residue);
+    }
+  }
+
+ private:
+  // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
+  __device__ __forceinline__ int64_t offset_of(const Residue& residue, int32_t row, int32_t w,
+                                               int32_t w_residue) const {
+    if (row >= params_.box_rows.count) return -1;
+    const BoxPlace place = params_.box_rows.place(row);
+    const int64_t image = share_.image + place.image;
+    const int64_t at_d = static_cast<int64_t>(share_.first[0] + place.d) * params_.residues[0].count + residue.at[0];
+    const int64_t at_h = static_cast<int64_t>(share_.first[1] + place.h) * params_.residues[1].count + residue.at[1];
+    const int64_t at_w = static_cast<int64_t>(share_.first[2] + w) * params_.residues[2].count + w_residue;
+    if (image >= params_.tile.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
+        at_w >= params_.residues[2].size) {
+      return -1;
+    }
+    return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
+  }
+
+  __device__ __forceinline__ void fill_position_offsets(const Residue& residue) const {
+    for (int32_t m = static_cast<int32_t>(threadIdx.x); m < kExtent.m(); m += kExtent.threads()) {
+      int32_t row = m;
+      const int32_t w = params_.box_width.take(row);
+      offsets_[m] = offset_of(residue, row, w, residue.at[2]);
+    }
+  }
+  __device__ __forceinline__ void fill_row_offsets(const Residue& residue) const {
+    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.box_rows.count; row += kExtent.threads()) {
+      offsets_[row] = offset_of(residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
+    }
+  }
+
+  // Of the block's channels, the one of column `c` of fragment `j`.
+  __device__ __forceinline__ int32_t channel_of(int j, int c) const {
+    return first_n_ + (params_.stores_channels ? first_channel_of(j, lane_ % 4, kJoined) : 8 * j + lane_ % 4 * 2) + c;
+  }
+
+  __device__ __forceinline__ void apply_epilogue(Sums& sum) const {
+    if (params_.epilogue.bias.data != nullptr) {
+#pragma unroll
+      for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const int32_t n = channel_of(j, c);
+          const float bias = n < share_.channels ? bias_of<T>(params_.epilogue, share_.first_channel + n) : 0;
+#pragma unroll
+          for (int i = 0; i < Product::kRows; ++i) {
+            sum[i][j][c] += bias;
+            sum[i][j][2 + c] += bias;
+          }
+        }
+      }
+    }
+    activate(params_.epilogue, &sum[0][0][0], Product::kRows * Product::kColumns * 4);
+  }
+
+  // A lane's channels are one aligned store.
+  __device__ __forceinline__ void store_channels(const Sums& sum) const {
+    T* const channel = params_.destination + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
+    const int32_t left = share_.channels - first_n_ - lane_ % 4 * kLaneChannels;
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int64_t offset = offsets_[first_m_ + i * 16 + half * 8 + lane_ / 4];
+        if (offset < 0) continue;
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; j += kJoined) {
+          if (8 * j >= left) continue;
+          T values[kLaneChannels];
+#pragma unroll
+          for (int c = 0; c < kLaneChannels; ++c) {
+            values[c] = from_accumulator<T>(sum[i][j + c / 2][2 * half + c % 2]);
+          }
+          hopper::store_global(channel + offset + 8 * j, values);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
+    const int32_t count = params_.box_rows.count * static_cast<int32_t>(params_.box_width.value);
+    const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
+    const int32_t shift = params_.joins_width ? residue.at[2] : 0;
+    unsigned char* const channel = staging_ + (first_n_ + lane_ % 4 * 2) * params_.staging_pitch;
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t m = first_m_ + i * 16 + half * 8 + lane_ / 4;
+        if (m >= count) continue;
+        unsigned char* const to = channel + (m * step + shift) * static_cast<int32_t>(sizeof(T));
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            *reinterpret_cast<T*>(to + (8 * j + c) * params_.staging_pitch) =
+                from_accumulator<T>(sum[i][j][2 * half + c]);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_rows(const Residue& residue) const {
+    switch (params_.row_vector * static_cast<int>(sizeof(T))) {
+      case 16:
+        return store_rows_by<16 / sizeof(T)>(residue);
+      case 8:
+        return store_rows_by<8 / sizeof(T)>(residue);
+      case 4:
+        return store_rows_by<4 / sizeof(T)>(residue);
+      default:
+        return store_rows_by<1>(residue);
+    }
+  }
+
+  template <int kVector>
+  __device__ __forceinline__ void store_rows_by(const Residue& residue) const {
+    const int32_t items = share_.channels * params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
+    const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
+    const int32_t first_w = share_.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
+    const int64_t left = params_.residues[2].size - first_w;
+    T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
+    for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
+      int32_t rest = item;
+      int32_t n = 0;
+      if (params_.channels_first) {
+        const int32_t others = rest / share_.channels;
+        n = rest - others * share_.channels;
+        rest = others;
+      }
+      const int32_t at = params_.row_vectors.take(rest) * kVector;
+      const int32_t row = params_.channels_first ? rest : params_.rows.take(rest);
+      if (!params_.channels_first) n = rest;
+      const int64_t offset = offsets_[row];
+      if (offset < 0 || static_cast<int64_t>(at) * step >= left) continue;
+      const auto* const from =
+          reinterpret_cast<const T*>(staging_ + n * params_.staging_pitch) + row * params_.row_length + at;
+      T* const to = destination + offset + n * params_.destination_stride.c +
+                    static_cast<int64_t>(at) * step * params_.destination_stride.w;
+      if constexpr (kVector == 1) {
+        *to = *from;
+      } else {
+        T values[kVector];
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) values[i] = from[i];
+        hopper::store_global(to, values);
+      }
+    }
+  }
+
+  const CorrelationParams<T>& params_;
+  const BlockShare& share_;
+  int64_t* offsets_;
+  unsigned char* staging_;
+  int32_t lane_;
+  int32_t first_m_;
+  int32_t first_n_;
+};
+
+}  // namespace convt3d::mma

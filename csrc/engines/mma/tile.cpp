@@ -1,0 +1,151 @@
+#include "engines/mma/tile.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/integer.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// Accesses that wait for others when eight neighbouring positions are read, over all of the box. Rows whose numbers are
+// equal modulo 8 have the same banks, as the pitch is odd.
+int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
+  const int32_t width = tile.axis[2].box;
+  const int32_t count = std::min(rows.count * width, 256);
+  int32_t result = 0;
+  for (int32_t first = 0; first < count; first += kMatrixRows) {
+    int32_t readers[kMatrixRows] = {};
+    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      const BoxPlace place = rows.place(i / width);
+      const int32_t row =
+          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width;
+      result += readers[row % kMatrixRows]++;
+    }
+  }
+  return result;
+}
+
+void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
+  tile.stride[3] = 1;
+  tile.stride[2] = tile.axis[2].staged() + padding[2];
+  tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + padding[1];
+  tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + padding[0];
+  tile.rows = tile.images * tile.stride[0];
+}
+
+// Of each axis, from the innermost on, the least padding with the fewest conflicts.
+void choose_strides(StagedTile& tile, const BoxRows& rows) {
+  const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
+  int32_t padding[3] = {0, 0, 0};
+  set_strides(tile, padding);
+  int32_t fewest = conflicts(tile, rows);
+  for (int axis = 2; axis >= 0 && fewest > 0; --axis) {
+    if (!several[axis]) continue;
+    int32_t best = 0;
+    for (padding[axis] = 1; padding[axis] < kMatrixRows && fewest > 0; ++padding[axis]) {
+      set_strides(tile, padding);
+      const int32_t count = conflicts(tile, rows);
+      if (count >= fewest) continue;
+      fewest = count;
+      best = padding[axis];
+    }
+    padding[axis] = best;
+    set_strides(tile, padding);
+  }
+  tile.conflicts = fewest;
+}
+
+}  // namespace
+
+bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis) {
+  if (map.taps > kMostAxisTaps) return false;
+  axis = {};
+  axis.source_size = map.src_size;
+  axis.box = box;
+  axis.step = map.src_step;
+  axis.split = split;
+  struct Unit {
+    int64_t least = INT64_MAX;  // of the quotients of its offsets by the step
+    int64_t most = INT64_MIN;
+    int64_t remainder = 0;
+  };
+  std::map<int64_t, Unit> units;  // by number of the tap in its phase, or by remainder
+  const auto visit = [&](auto&& each) {
+    for (int32_t p = 0; p < map.phases; ++p) {
+      const AxisPhase phase = axis_phase(map, p);
+      for (int32_t j = 0; j < phase.tap_count; ++j) {
+        const int64_t offset = phase.first_offset + static_cast<int64_t>(j) * map.offset_step;
+        const int64_t quotient = floor_div(offset, map.src_step);
+        const int64_t remainder = offset - quotient * map.src_step;
+        each(p + j * map.tap_step, quotient, remainder, split ? j : remainder);
+      }
+    }
+  };
+  visit([&](int32_t, int64_t quotient, int64_t remainder, int64_t key) {
+    Unit& unit = units[key];
+    unit.least = std::min(unit.least, quotient);
+    unit.most = std::max(unit.most, quotient);
+    unit.remainder = remainder;
+  });
+  int64_t span = 0;
+  for (const auto& [key, unit] : units) span = std::max(span, unit.most - unit.least);
+  if (span > 1 << 20) return false;
+  axis.length = static_cast<int32_t>(box + span);
+  axis.units = static_cast<int32_t>(units.size());
+  std::map<int64_t, int32_t> number;
+  for (const auto& [key, unit] : units) {
+    const auto index = static_cast<int32_t>(number.size());
+    number[key] = index;
+    axis.delta[index] = static_cast<int32_t>(unit.least * map.src_step + unit.remainder);
+  }
+  visit([&](int32_t tap, int64_t quotient, int64_t, int64_t key) {
+    const int32_t first = split ? 0 : number[key] * axis.length;
+    axis.shift[tap] = first + static_cast<int32_t>(quotient - units[key].least);
+  });
+  return true;
+}
+
+BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height) {
+  BoxRows rows{};
+  rows.order = order;
+  rows.count = images * depth * height;
+  rows.first = make_divisor(order == BoxOrder::kHeight ? height : order == BoxOrder::kDepth ? depth : images);
+  rows.second = make_divisor(order == BoxOrder::kHeight ? depth : height);
+  return rows;
+}
+
+StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, BoxOrder order) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) {
+    tile.axis[i] = axis[i];
+    tile.staged[i] = make_divisor(axis[i].staged());
+  }
+  tile.images = images;
+  tile.images_of_tile = make_divisor(images);
+  const TileAxis& width = axis[2];
+  int64_t most = INT32_MIN;
+  tile.width_least = INT32_MAX;
+  for (int32_t i = 0; i < width.units; ++i) {
+    tile.width_least = std::min(tile.width_least, width.delta[i]);
+    most = std::max(most, int64_t{width.delta[i]} + (width.length - 1) * int64_t{width.step});
+  }
+  tile.width_pairs = static_cast<int32_t>((most - tile.width_least) / 2 + 2);
+  tile.pairs_of_row = make_divisor(tile.width_pairs);
+  set_pieces(tile, pieces);
+  choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
+  return tile;
+}
+
+void set_pieces(StagedTile& tile, int32_t pieces) {
+  tile.pieces = pieces;
+  tile.pitch = (pieces | 1) * kPieceBytes;
+  tile.pieces_of_row = make_divisor(pieces);
+}
+
+}  // namespace convt3d::mma

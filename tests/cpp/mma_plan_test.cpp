@@ -1,0 +1,164 @@
+// The plans of the engine on mma.sync against the operator's definition. Built by tests/test_plan.py with a plain C++
+// compiler: no torch, no CUDA.
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "core/integer.h"
+#include "engines/mma/correlation_memory.h"
+#include "engines/mma/correlation_plan.h"
+#include "terms.h"
+
+using namespace convt3d;
+
+namespace {
+
+// What a plan's blocks visit along axis 0, by the residues' and the staged tile's tables.
+void check_mma_terms(const Problem& problem, const mma::CorrelationPlan& plan, bool forward) {
+  const mma::TileAxis& axis = plan.tile.axis[0];
+  const mma::Residues& residues = plan.residues[0];
+  std::vector<Term> visited;
+  for (int first = 0; first < plan.boxes[1] * plan.box[0]; first += plan.box[0]) {
+    for (int e = 0; e < residues.count; ++e) {
+      for (int j = 0; j < residues.tap_count[e]; ++j) {
+        const int tap = residues.first_tap[e] + j * residues.tap_step;
+        for (int u = 0; u < plan.box[0]; ++u) {
+          const int destination = (first + u) * residues.count + e;
+          if (destination >= residues.size) continue;
+          // A stage of a split axis has the unit of its tap.
+          const int staged = axis.shift[tap] + u;
+          expect(staged >= 0 && staged < axis.staged(), "a tap reads what is staged", problem);
+          const int unit = axis.split ? j : staged / axis.length;
+          const int row = axis.split ? staged : staged % axis.length;
+          const int source = (first + row) * axis.step + axis.delta[unit];
+          if (source < 0 || source >= axis.source_size) continue;
+          visited.push_back(forward ? Term{source, tap, destination} : Term{destination, tap, source});
+        }
+      }
+    }
+  }
+  const std::set<Term> unique(visited.begin(), visited.end());
+  expect(unique.size() == visited.size() && unique == defined_terms(problem),
+         "the engine on mma.sync visits the defined terms", problem);
+}
+
+void check_mma(const Problem& problem) {
+  using namespace mma;
+  for (const int64_t kilobytes : {99, 227}) {
+    for (const bool forward : {true, false}) {
+      for (const int terms : {1, 2}) {
+        const DataType dtype = terms == 2 ? DataType::kFloat32 : DataType::kFloat16;
+        const auto element_bytes = static_cast<int32_t>(element_size(dtype));
+        const bool channels_last = kilobytes == 227;
+        const auto dense = [&](int64_t channels, const Int3& size) {
+          ConstTensor tensor;
+          const int64_t positions = size[0] * size[1] * size[2];
+          tensor.stride = channels_last
+                              ? std::array<int64_t, 5>{channels * positions, 1, channels * size[1] * size[2],
+                                                       channels * size[2], channels}
+                              : std::array<int64_t, 5>{channels * positions, positions, size[1] * size[2], size[2], 1};
+          return tensor;
+        };
+        const ConstTensor input = dense(problem.in_channels, problem.input_size);
+        const ConstTensor output = dense(problem.out_channels, problem.output_size());
+        const Tensors tensors{forward ? input : output, {}, {nullptr, forward ? output.stride : input.stride}};
+        const Limits limits{kilobytes * 1024, 100};
+        const Correlation correlation = forward ? Correlation::kForward : Correlation::kInputGrad;
+        const std::vector<CorrelationPlan> plans =
+            correlation_candidates(problem, correlation, dtype, terms, tensors, limits);
+        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, limits);
+        const auto cheapest = std::min_element(plans.begin(), plans.end(),
+                                               [](const auto& a, const auto& b) { return a.cost_ms < b.cost_ms; });
+        expect(plans.empty() ? !best : best && best->cost_ms == cheapest->cost_ms, "the cheapest plan is taken",
+               problem);
+        for (size_t i = 0; i < plans.size(); i += 1 + plans.size() / 40) {
+          const CorrelationPlan& plan = plans[i];
+          const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+          check_mma_terms(problem, plan, forward);
+          expect(plan.tile.images * plan.box[0] * plan.box[1] * plan.box[2] <= extent.m(), "a box fits the shape",
+                 problem);
+          for (size_t axis = 0; axis < 3; ++axis) {
+            expect(plan.boxes[axis + 1] * plan.box[axis] >= plan.residues[axis].extent, "boxes cover the positions",
+                   problem);
+          }
+          expect(plan.boxes[0] * plan.tile.images >= plan.batch, "boxes cover the images", problem);
+          expect(plan.groups * plan.joined == problem.groups &&
+                     plan.groups * plan.k_channels == (forward ? problem.in_channels : problem.out_channels) &&
+                     plan.groups * plan.n_channels == (forward ? problem.out_channels : problem.in_channels),
+                 "groups are joined whole", problem);
+          expect(plan.n_blocks * extent.n() >= plan.n_channels &&
+                     plan.chunks * plan.chunk_steps * kStepBytes >= plan.k_channels * element_bytes,
+                 "blocks cover the channels", problem);
+          expect(plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
+                 "rows hold a chunk, an odd number of pieces apart", problem);
+          expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);
+          expect(SharedLayout(extent.m(), plan.table_steps, plan.tile, plan.buffers, plan.staging_bytes).bytes ==
+                         plan.shared_bytes &&
+                     plan.shared_bytes <= limits.shared_bytes,
+                 "shared memory suffices", problem);
+        }
+      }
+    }
+  }
+}
+
+// Eight neighbours of a box lie in eight rows of different banks, whatever the box's width.
+void check_mma_banks() {
+  for (const int width : {1, 2, 3, 4, 5, 6, 8, 12, 16}) {
+    for (const int step : {1, 2, 3}) {
+      Problem problem;
+      problem.batch = problem.in_channels = problem.out_channels = 1;
+      problem.input_size = {16, 16, width};
+      problem.kernel_size = {3, 3, 3};
+      problem.stride = {step, step, step};
+      std::array<mma::TileAxis, 3> axis;
+      const int box[3] = {4, 8, width};
+      for (int i = 0; i < 3; ++i) mma::make_tile_axis(input_grad_axis(problem, i), box[i], false, axis[i]);
+      const mma::StagedTile tile = mma::make_tile(axis, 1, 4);
+      int conflicts = 0;
+      for (int first = 0; first < 4 * 8 * width; first += 8) {
+        std::set<int> banks;
+        for (int m = first; m < first + 8; ++m) {
+          banks.insert((m % width + m / width % 8 * tile.stride[2] + m / width / 8 * tile.stride[1]) % 8);
+        }
+        conflicts += static_cast<int>(8 - banks.size());
+      }
+      const bool whole = 8 % width == 0 || width % 8 == 0;
+      expect(!whole || conflicts == 0, "a warp reads a tile without conflicts", problem);
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::mt19937 random(7);
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  int problems = 0;
+  while (problems < 300) {
+    Problem problem;
+    problem.batch = draw(0, 3) == 0 ? draw(8, 20) : draw(1, 3);
+    problem.groups = draw(1, 4);
+    const int most = draw(0, 2) == 0 ? 16 : 150;
+    problem.in_channels = problem.groups * draw(1, most);
+    problem.out_channels = problem.groups * draw(1, most);
+    for (int axis = 0; axis < 3; ++axis) {
+      problem.input_size[axis] = draw(1, 17);
+      problem.kernel_size[axis] = draw(1, 7);
+      problem.stride[axis] = draw(1, 6);
+      problem.dilation[axis] = draw(0, 1) == 0 ? 1 : draw(1, 6);
+      problem.padding[axis] = draw(0, 7);
+      problem.output_padding[axis] =
+          draw(0, static_cast<int>(std::max(problem.stride[axis], problem.dilation[axis])) - 1);
+    }
+    if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
+    ++problems;
+    check_mma(problem);
+  }
+  check_mma_banks();
+  std::printf("%d problems, %d failures\n", problems, failures);
+  return failures == 0 ? 0 : 1;
+}

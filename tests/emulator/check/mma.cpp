@@ -1,0 +1,81 @@
+#include "check/mma.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "check/tensor.h"
+#include "engines/mma/run.h"
+
+namespace check {
+namespace {
+
+constexpr int64_t kMostBlocks = 48;
+
+template <typename Function>
+void with_type(const Case& item, Function&& function) {
+  switch (item.data_type()) {
+    case convt3d::DataType::kFloat32:
+      return function(float());
+    case convt3d::DataType::kFloat16:
+      return function(__half());
+    case convt3d::DataType::kBFloat16:
+      return function(__nv_bfloat16());
+    case convt3d::DataType::kFloat64:
+      break;
+  }
+  throw std::invalid_argument("the engine on mma.sync has no float64");
+}
+
+}  // namespace
+
+convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTensor& source,
+                                       const convt3d::ConstTensor& mask, const convt3d::MutableTensor& destination) {
+  using namespace convt3d::mma;
+  Random random(item.seed);
+  constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
+  constexpr int64_t kMultiprocessors[] = {1, 5, 30, 108};
+  const Limits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 3)]};
+  const bool forward = item.op == Operator::kForward;
+  std::vector<CorrelationPlan> plans =
+      correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
+                             item.type == Type::kFloat32 ? 2 : 1, {source, mask, destination}, limits);
+  if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
+  const auto best =
+      *std::min_element(plans.begin(), plans.end(),
+                        [](const CorrelationPlan& a, const CorrelationPlan& b) { return a.cost_ms < b.cost_ms; });
+  if (item.plan < 0) return best;
+  const auto end = std::remove_if(plans.begin(), plans.end(),
+                                  [](const CorrelationPlan& plan) { return plan.blocks() > kMostBlocks; });
+  if (end == plans.begin()) return best;
+  return plans[static_cast<std::size_t>(item.plan) % static_cast<std::size_t>(end - plans.begin())];
+}
+
+bool may_have_mma_plan(const Case& item) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;
+    if (item.op == Operator::kForward && item.problem.stride[i] > convt3d::mma::kMostResidues) return false;
+  }
+  return true;
+}
+
+void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor input,
+                 convt3d::ConstTensor weight, const convt3d::Epilogue& epilogue, convt3d::MutableTensor output,
+                 void* workspace) {
+  with_type(item, [&](auto type) {
+    convt3d::mma::forward<decltype(type)>(item.problem, plan, input, weight, epilogue, output, workspace, nullptr);
+  });
+}
+
+void mma_input_grad(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor grad_output,
+                    convt3d::ConstTensor relu_output, convt3d::ConstTensor weight, convt3d::MutableTensor grad_input,
+                    void* workspace) {
+  with_type(item, [&](auto type) {
+    convt3d::mma::input_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, weight, grad_input,
+                                             workspace, nullptr);
+  });
+}
+
+}  // namespace check
