@@ -74,6 +74,11 @@ inline float __uint_as_float(uint32_t bits) {
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
 
 inline uint32_t __float_as_uint(float value) {
   uint32_t bits;

@@ -1,0 +1,69 @@
+// A model, not a measurement: a multiprocessor multiplies, reads and writes shared memory, issues the loaders'
+// instructions and reads L2 at the same time, and the slowest of them counts, box by box.
+#include "engines/mma/weight_grad_cost.h"
+
+#include <algorithm>
+
+#include "core/integer.h"
+
+namespace convt3d::mma {
+namespace {
+
+// Clocks of a multiprocessor of compute capability 8.0.
+constexpr double kProduct = 2;          // 16 x 8 x 32 bytes
+constexpr double kSharedBytes = 128;    // a clock
+constexpr double kL2Bytes = 36;         // a clock
+constexpr double kMemoryBytes = 11;     // a clock
+constexpr double kCopiedPiece = 0.36;   // of the loading threads' instructions
+constexpr double kGatheredPiece = 2.2;  // ... and their waits
+constexpr double kBox = 120;            // barriers, tables
+constexpr double kBlock = 3500;         // the first box, and what begins and ends a block
+constexpr double kSumBytes = 1200;      // a clock of the whole device
+constexpr double kLaunches = 5000;
+constexpr double kClocksPerMs = 1.4e6;
+
+}  // namespace
+
+void set_cost(WeightGradPlan& plan, const GradLayouts& layouts, const GradLimits& limits) {
+  const double fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
+  const double k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
+  const double words = plan.element_bytes == 4 ? 2 : 1;  // products of a step, one after another
+  const double products =
+      kGradWarps * k_steps * fragments * plan.columns * words * kProduct * (plan.terms == 2 ? 3 : 1);
+  const double reads = kGradWarps * k_steps * words * (512 * fragments + 256.0 * plan.columns + 256) / kSharedBytes;
+  const double grad_pieces = static_cast<double>(plan.grad.staged_rows()) * plan.grad.pieces;
+  const double input_pieces = static_cast<double>(plan.input.staged_rows()) * plan.input.pieces;
+  const double pieces = grad_pieces + input_pieces;
+  const double writes = pieces * kPieceBytes / kSharedBytes * 2;
+  const double loading = grad_pieces * (layouts.grad_pieces ? kCopiedPiece : kGatheredPiece) +
+                         input_pieces * (layouts.input_pieces ? kCopiedPiece : kGatheredPiece);
+  const double l2 = pieces * kPieceBytes / kL2Bytes;
+  const double box =
+      std::max({products, reads + writes, loading, l2}) + 0.1 * (products + reads + writes + loading + l2) + kBox;
+
+  const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
+  const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
+  const double storing = (2 * segments - 1) * sums * 4 * plan.warps_k / kL2Bytes;
+  const int64_t blocks = plan.tiles() * plan.splits;
+  const double waves = static_cast<double>(ceil_div(blocks, limits.multiprocessors));
+  const double blocks_at_once = static_cast<double>(std::min<int64_t>(blocks, limits.multiprocessors));
+
+  // What comes from memory at least: each tensor once for each wave that L2 does not carry it through.
+  double elements = 0;
+  {
+    double grad = static_cast<double>(plan.batch * plan.groups) * plan.row_channels;
+    double input = static_cast<double>(plan.batch * plan.groups) * plan.n_channels;
+    for (std::size_t i = 0; i < 3; ++i) {
+      grad *= plan.grad.axis[i].source_size;
+      input *= plan.input.axis[i].source_size;
+    }
+    elements = grad + input;
+  }
+  const double memory = elements * plan.element_bytes / (kMemoryBytes * static_cast<double>(limits.multiprocessors));
+  const double computing = waves * (static_cast<double>(plan.split_boxes) * box + storing + kBlock);
+  const double summing = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements()) / kSumBytes;
+  const double uneven = static_cast<double>(limits.multiprocessors) / blocks_at_once;  // fewer ask memory
+  plan.cost_ms = (std::max(computing, memory * std::min(uneven, 4.0)) + summing + kLaunches) / kClocksPerMs;
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,326 @@
+// Weight gradient: a block sums one tile of (tap and output channel) x input channel over one split of the boxes of
+// positions. Some of its warps load boxes, the others multiply those that are there. A second kernel adds the sums.
+#pragma once
+
+#include "device/ptx/thread_barrier.cuh"
+#include "engines/mma/weight_grad_params.cuh"
+#include "engines/mma/weight_grad_product.cuh"
+
+namespace convt3d::mma {
+
+constexpr int kGradPiecesInFlight = 4;
+constexpr int kLoadingThreads = 32 * kLoadingWarps;
+
+// Barriers: a stage is filled; it may be filled anew; all loading threads.
+__device__ __forceinline__ int filled(int32_t stage) { return 1 + stage; }
+__device__ __forceinline__ int emptied(int32_t stage) { return 1 + kMostGradStages + stage; }
+constexpr int kLoaders = 1 + 2 * kMostGradStages;
+
+// The boxes of a split, one after another.
+struct BoxWalk {
+  int32_t at[4];  // image, depth, height, width
+  int64_t left;
+
+  template <typename T>
+  __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
+    int64_t rest = split * params.split_boxes;
+    left = min(params.split_boxes, params.box_count - rest);
+    for (int i = 3; i > 0; --i) {
+      at[i] = static_cast<int32_t>(rest % params.boxes[i]);
+      rest /= params.boxes[i];
+    }
+    at[0] = static_cast<int32_t>(rest);
+  }
+  template <typename T>
+  __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
+    for (int i = 3; i >= 0; --i) {
+      if (++at[i] < params.boxes[i] || i == 0) return;
+      at[i] = 0;
+    }
+  }
+};
+
+// What the loading warps do.
+template <typename T>
+class GradLoader {
+ public:
+  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile,
+                                        const GradLayout& layout, unsigned char* shared)
+      : params_(params),
+        tile_(tile),
+        layout_(layout),
+        shared_(hopper::shared_address(shared)),
+        thread_(static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps),
+        coordinates_(reinterpret_cast<int32_t*>(shared + layout.coordinates)),
+        grad_(params.grad, coordinates_, thread_, kLoadingThreads),
+        input_(params.input, coordinates_ + params.grad.tile.coordinates(), thread_, kLoadingThreads) {}
+
+  __device__ __forceinline__ void run() {
+    BoxWalk walk(params_, tile_.split);
+    const bool copies = params_.grad.way == LoadWay::kCopy || params_.input.way == LoadWay::kCopy;
+    const int32_t ahead = copies ? params_.stages - 1 : 1;
+    int64_t begun = 0;
+    for (int64_t done = 0; done < walk.left; ++done) {
+      for (; begun < walk.left && begun - done < ahead; ++begun) {
+        const auto stage = static_cast<int32_t>(begun % params_.stages);
+        if (begun >= params_.stages) sync_threads(emptied(stage), kGradThreads);
+        begin(walk, stage);
+        async_commit();
+        walk.advance(params_);
+      }
+      wait(static_cast<int32_t>(begun - done) - 1);
+      const auto stage = static_cast<int32_t>(done % params_.stages);
+      grad_.round_copied(of_grad(stage, 0));
+      input_.round_copied(of_input(stage, 0));
+      arrive_threads(filled(stage), kGradThreads);
+    }
+  }
+
+ private:
+  // The thread's last `pending` groups may be on their way.
+  __device__ __forceinline__ static void wait(int32_t pending) {
+    if (pending <= 0) {
+      async_wait<0>();
+    } else if (pending == 1) {
+      async_wait<1>();
+    } else {
+      async_wait<2>();
+    }
+  }
+
+  __device__ __forceinline__ TileStage of_grad(int32_t stage, int32_t image) const {
+    const int64_t channel = tile_.group * params_.row_channels + tile_.row_first;
+    const int32_t count =
+        params_.warps_groups > 1 ? params_.warps_groups * params_.row_channels : params_.row_channels - tile_.row_first;
+    return {image, {}, channel, count, address(stage)};
+  }
+  __device__ __forceinline__ TileStage of_input(int32_t stage, int32_t image) const {
+    const int64_t channel = tile_.group * params_.n_channels + tile_.n_first;
+    const int32_t count =
+        params_.warps_groups > 1 ? params_.warps_groups * params_.n_channels : params_.n_channels - tile_.n_first;
+    return {image, {}, channel, count, address(stage) + static_cast<uint32_t>(layout_.input)};
+  }
+  __device__ __forceinline__ uint32_t address(int32_t stage) const {
+    return shared_ + static_cast<uint32_t>(layout_.stages + stage * layout_.stage_bytes);
+  }
+
+  __device__ __forceinline__ void begin(const BoxWalk& walk, int32_t stage) {
+    sync_threads(kLoaders, kLoadingThreads);  // nobody reads the coordinates of the box before
+    int32_t* table = coordinates_;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      const TapParts& taps = params_.taps[a];
+      const int32_t first = walk.at[a + 1] * params_.box[a];
+      const int32_t rows = taps.rows();
+      for (int32_t i = thread_; i < rows; i += kLoadingThreads) {
+        const int32_t unit = i / taps.length;
+        const int64_t at =
+            static_cast<int64_t>(first + i - unit * taps.length) * taps.step + taps.offset(tile_.part[a], unit);
+        table[i] = at >= 0 && at < params_.grad.tile.axis[a].source_size ? static_cast<int32_t>(at) : -1;
+      }
+      table += rows;
+    }
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      const int32_t first = walk.at[a + 1] * params_.box[a];
+      for (int32_t i = thread_; i < params_.box[a]; i += kLoadingThreads) {
+        table[i] = first + i < params_.input.tile.axis[a].source_size ? first + i : -1;
+      }
+      table += params_.box[a];
+    }
+    sync_threads(kLoaders, kLoadingThreads);
+    const int32_t image = walk.at[0] * params_.images;
+    grad_.load(of_grad(stage, image));
+    input_.load(of_input(stage, image));
+  }
+
+  const WeightGradParams<T>& params_;
+  const GradTile& tile_;
+  const GradLayout& layout_;
+  uint32_t shared_;
+  int32_t thread_;
+  int32_t* coordinates_;
+  TileLoader<T, kGradPiecesInFlight> grad_;
+  TileLoader<T, kGradPiecesInFlight> input_;
+};
+
+// Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
+template <typename T>
+__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, const GradLayout& layout,
+                                            unsigned char* shared) {
+  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
+  const StagedTile& grad = params.grad.tile;
+  const StagedTile& input = params.input.tile;
+  const int32_t positions = params.images * params.box[0] * params.box[1] * params.box[2];
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
+    if (i >= positions) {
+      places[i] = {0, static_cast<uint32_t>(input.bytes())};
+      continue;
+    }
+    int32_t at[4];
+    int32_t rest = i;
+    for (int a = 2; a >= 0; --a) {
+      at[a + 1] = rest % params.box[a];
+      rest /= params.box[a];
+    }
+    at[0] = rest;
+    int32_t grad_row = 0;
+    int32_t input_row = 0;
+    for (int a = 0; a < 4; ++a) {
+      grad_row += at[a] * grad.stride[a];
+      input_row += at[a] * input.stride[a];
+    }
+    places[i] = {static_cast<uint32_t>(grad_row * grad.pitch), static_cast<uint32_t>(input_row * input.pitch)};
+  }
+  const int32_t words = input.pitch / 4;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
+    unsigned char* const zeros = shared + layout.stages + i / words * layout.stage_bytes + layout.input + input.bytes();
+    reinterpret_cast<uint32_t*>(zeros)[i % words] = 0;
+  }
+}
+
+// What the multiplying warps do.
+template <typename T, int kTerms, int kColumns>
+class GradMultiplier {
+  using Product = GradProduct<T, kTerms, kColumns>;
+
+ public:
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, const GradTile& tile,
+                                            const GradLayout& layout, unsigned char* shared)
+      : params_(params), tile_(tile), layout_(layout), shared_(shared) {
+    auto rest = static_cast<int32_t>(threadIdx.x / 32);
+    const auto take = [&](int32_t count) {
+      const int32_t value = rest % count;
+      rest /= count;
+      return value;
+    };
+    k_ = take(params.warps_k);
+    n_ = take(params.warps_n);
+    const int32_t m = take(params.warps_m);
+    group_ = rest;
+    for (int a = 0; a < 3; ++a) taps_[a] = params.taps[a].count(tile.part[a]);
+    channel_eights_ = params.row_chunk / 8;
+    eights_ = taps_[0] * taps_[1] * taps_[2] * channel_eights_;
+    const int32_t fragments = (eights_ + 1) / 2;
+    const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+    first_ = m * each;
+    rows_ = group_ < params.warps_groups ? max(0, min(each, fragments - first_)) : 0;
+  }
+
+  __device__ __forceinline__ void run() {
+    const uint32_t group_columns = static_cast<uint32_t>(group_ * params_.n_channels + n_ * kColumns * 8);
+    Product product(rows_, group_columns * static_cast<uint32_t>(sizeof(T)),
+                    [&](int32_t eight) { return offset_of(eight); });
+    const int64_t boxes = BoxWalk(params_, tile_.split).left;
+    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + layout_.places);
+    const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(layout_.stages);
+    int32_t stage = 0;
+    int32_t in_segment = 0;
+    bool first = true;
+    for (int64_t box = 0; box < boxes; ++box) {
+      sync_threads(filled(stage), kGradThreads);
+      const uint32_t grad = stages + static_cast<uint32_t>(stage * layout_.stage_bytes);
+      const uint32_t input = grad + static_cast<uint32_t>(layout_.input);
+      for (int32_t step = k_; step < params_.steps; step += params_.warps_k) {
+        product.add(places + step * kGradStep, grad, input);
+      }
+      if (box + params_.stages < boxes) arrive_threads(emptied(stage), kGradThreads);
+      if (++stage == params_.stages) stage = 0;
+      if (++in_segment == params_.segment_boxes || box + 1 == boxes) {
+        store(product, first);
+        product.clear();
+        in_segment = 0;
+        first = false;
+      }
+    }
+  }
+
+ private:
+  struct Row {
+    int32_t tap[3];
+    int32_t channel;  // of the group
+  };
+  // Eights of channels lie beside each other, then taps.
+  __device__ __forceinline__ Row row_of(int32_t eight) const {
+    Row row;
+    row.channel = eight % channel_eights_ * 8;
+    eight /= channel_eights_;
+    row.tap[2] = eight % taps_[2];
+    eight /= taps_[2];
+    row.tap[1] = eight % taps_[1];
+    row.tap[0] = eight / taps_[1];
+    return row;
+  }
+  // Of an eight that the warp may not have, that of the last one.
+  __device__ __forceinline__ uint32_t offset_of(int32_t eight) const {
+    const Row row = row_of(max(0, min(2 * first_ + eight, eights_ - 1)));
+    int32_t rows = 0;
+    for (int a = 0; a < 3; ++a) rows += params_.taps[a].shift(row.tap[a]) * params_.grad.tile.stride[a + 1];
+    const int32_t channel = group_ * params_.row_channels + row.channel;
+    return static_cast<uint32_t>(rows * params_.grad.tile.pitch + channel * static_cast<int32_t>(sizeof(T)));
+  }
+
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
+  __device__ __forceinline__ void store(const Product& product, bool first) const {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    const int32_t columns = min(params_.n_channels - tile_.n_first - n_ * kColumns * 8, kColumns * 8);
+    const int64_t slot = tile_.split * params_.warps_k + k_;
+    const int64_t group = tile_.group + group_;
+    float* const partial = params_.partial + slot * params_.slot_elements + tile_.n_first + n_ * kColumns * 8;
+#pragma unroll
+    for (int m = 0; m < Product::kRows; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t eight = 2 * (first_ + m) + half;
+        const Row row = row_of(eight);
+        const int32_t channel = tile_.row_first + row.channel + lane / 4;
+        if (m >= rows_ || eight >= eights_ || channel >= params_.row_channels) continue;
+        int64_t tap = 0;
+        for (int a = 0; a < 3; ++a) {
+          tap = tap * params_.taps[a].taps + params_.taps[a].first(tile_.part[a]) + row.tap[a] * params_.taps[a].stride;
+        }
+        const int64_t taps = int64_t{params_.taps[0].taps} * params_.taps[1].taps * params_.taps[2].taps;
+        float* const to = partial + ((group * taps + tap) * params_.row_channels + channel) * params_.n_channels;
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int32_t column = n * 8 + lane % 4 * 2 + i;
+            if (column >= columns) continue;
+            const float sum = product.sum[m][n][2 * half + i];
+            to[column] = first ? sum : to[column] + sum;
+          }
+        }
+      }
+    }
+  }
+
+  const WeightGradParams<T>& params_;
+  const GradTile& tile_;
+  const GradLayout& layout_;
+  unsigned char* shared_;
+  int32_t k_, n_, group_;
+  int32_t taps_[3];
+  int32_t channel_eights_;
+  int32_t eights_;
+  int32_t first_;  // fragment of the warp
+  int32_t rows_;   // its fragments
+};
+
+template <typename T, int kTerms, int kColumns>
+__global__ void __launch_bounds__(kGradThreads, 1)
+    convt3d_mma_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
+  unsigned char* const shared = dynamic_shared_memory;
+  const GradTile tile(params, blockIdx.x);
+  if (!tile.has_taps(params)) return;
+  const GradLayout layout(params.grad.tile, params.input.tile, params.steps, params.stages);
+  fill_places(params, layout, shared);
+  __syncthreads();
+  if (threadIdx.x >= 32 * kGradWarps) {
+    GradLoader<T>(params, tile, layout, shared).run();
+  } else {
+    GradMultiplier<T, kTerms, kColumns>(params, tile, layout, shared).run();
+  }
+}
+
+}  // namespace convt3d::mma

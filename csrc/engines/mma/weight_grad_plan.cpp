@@ -1,0 +1,319 @@
+#include "engines/mma/weight_grad_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "core/integer.h"
+#include "engines/mma/weight_grad_cost.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
+constexpr int32_t kMostPositions = 512;     // of a box
+constexpr int32_t kMostTileRows = 1 << 14;  // of one tile in shared memory
+constexpr int32_t kMostRowChunk = 128;
+constexpr int32_t kMostNChunk = 256;
+// A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
+constexpr int64_t kSegmentPositions = 8192;
+constexpr std::size_t kArrangements = 10;  // that are tried with every box
+
+// The ways to part an axis' taps: all of them, those of one residue at a time, and smaller parts of both.
+std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
+  TapParts base{};
+  base.taps = static_cast<int32_t>(problem.kernel_size[axis]);
+  base.step = static_cast<int32_t>(problem.stride[axis]);
+  base.padding = static_cast<int32_t>(problem.padding[axis]);
+  base.dilation = static_cast<int32_t>(problem.dilation[axis]);
+  const int32_t residue_stride = base.step / std::gcd(base.step, base.dilation);
+  std::vector<TapParts> result;
+  const auto add = [&](int32_t stride, int32_t most) {
+    for (const TapParts& other : result) {
+      if (other.stride == stride && other.most == most) return;
+    }
+    TapParts parts = base;
+    parts.stride = stride;
+    parts.most = most;
+    const int32_t longest = static_cast<int32_t>(ceil_div(base.taps, stride));
+    parts.parts = static_cast<int32_t>(std::min(base.taps, stride) * ceil_div(longest, most));
+    parts.units = stride == 1 ? std::min(most, residue_stride) : 1;
+    result.push_back(parts);
+  };
+  const int32_t of_residue = static_cast<int32_t>(ceil_div(base.taps, residue_stride));
+  add(1, base.taps);
+  if (residue_stride > 1) add(of_residue > 1 ? residue_stride : 1, of_residue);
+  for (const int32_t count : {2, 3, 4}) {
+    if (base.taps > count) add(1, static_cast<int32_t>(ceil_div(base.taps, count)));
+  }
+  if (base.taps > 4) {
+    add(1, 4);
+    add(1, 2);
+  }
+  add(1, 1);
+  return result;
+}
+
+TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t units) {
+  TileAxis axis{};
+  axis.source_size = static_cast<int32_t>(source_size);
+  axis.box = box;
+  axis.step = step;
+  axis.length = length;
+  axis.units = units;
+  return axis;
+}
+
+// Of 32-bit channels a lane reads one, eight lanes beside each other at four positions: these are in banks of their own
+// where rows are 8 or 24 words apart.
+int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
+  if (element_bytes == 2) return (pieces | 1) * kPieceBytes;
+  return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, const GradLayouts& layouts, const GradLimits& limits, WeightGradPlan base)
+      : problem_(problem), layouts_(layouts), limits_(limits), base_(base) {
+    for (std::size_t i = 0; i < 3; ++i) parts_[i] = tap_parts(problem, i);
+  }
+
+  std::vector<WeightGradPlan> operator()() {
+    for (const int32_t columns : kGradColumns) {
+      for (int32_t groups = 1; groups <= kGradWarps; groups *= 2) {
+        if (!joins_groups(groups)) continue;
+        for (int32_t n = 1; n * groups <= kGradWarps; n *= 2) {
+          for (int32_t m = 1; m * n * groups <= kGradWarps; m *= 2) arrange(columns, groups, n, m);
+        }
+      }
+    }
+    const auto cheaper = [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; };
+    std::stable_sort(plans_.begin(), plans_.end(), cheaper);
+    if (plans_.size() > kArrangements) plans_.resize(kArrangements);
+    for (WeightGradPlan& plan : plans_) try_boxes(plan);
+    std::stable_sort(plans_.begin(), plans_.end(), cheaper);
+    return std::move(plans_);
+  }
+
+ private:
+  // Channels of neighbouring groups share rows where all of them are whole eights.
+  bool joins_groups(int32_t groups) const {
+    return groups == 1 || (base_.groups % groups == 0 && base_.row_channels % 8 == 0 && base_.n_channels % 8 == 0 &&
+                           base_.row_channels * groups <= kMostRowChunk && base_.n_channels * groups <= kMostNChunk);
+  }
+
+  void arrange(int32_t columns, int32_t groups, int32_t warps_n, int32_t warps_m) {
+    WeightGradPlan plan = base_;
+    plan.columns = columns;
+    plan.warps_groups = groups;
+    plan.warps_n = warps_n;
+    plan.warps_m = warps_m;
+    plan.warps_k = kGradWarps / (groups * warps_n * warps_m);
+    plan.n_chunk = warps_n * columns * 8;
+    const int64_t n_padded = round_up(plan.n_channels, 8);
+    if (plan.n_chunk > kMostNChunk || (plan.n_chunk > 8 && plan.n_chunk >= 2 * n_padded)) return;
+    if (groups > 1 && plan.n_chunk < plan.n_channels) return;
+    plan.n_chunks = static_cast<int32_t>(ceil_div(plan.n_channels, plan.n_chunk));
+    plan.group_blocks = static_cast<int32_t>(plan.groups / groups);
+    const int64_t rows_padded = round_up(plan.row_channels, 8);
+    const int32_t most_eights = 2 * grad_rows(columns, plan.terms) * warps_m;
+    for (int64_t count = 1; count <= rows_padded / 8; ++count) {
+      const int64_t chunk = round_up(ceil_div(rows_padded, count), 8);
+      if (groups > 1 && count > 1) break;
+      if (count > 1 && chunk == plan.row_chunk) continue;
+      plan.row_chunk = static_cast<int32_t>(chunk);
+      if (chunk > kMostRowChunk || chunk / 8 > most_eights) continue;
+      if (count > 8 && chunk % 32 != 0) continue;
+      plan.row_chunks = static_cast<int32_t>(ceil_div(rows_padded, chunk));
+      with_taps(plan, most_eights / static_cast<int32_t>(chunk / 8));
+    }
+  }
+
+  void with_taps(WeightGradPlan& plan, int32_t most_taps) {
+    for (const TapParts& d : parts_[0]) {
+      if (d.most > most_taps) continue;
+      for (const TapParts& h : parts_[1]) {
+        if (d.most * h.most > most_taps) continue;
+        for (const TapParts& w : parts_[2]) {
+          const int32_t taps = d.most * h.most * w.most;
+          if (taps > most_taps) continue;
+          // Half of the warps would do.
+          if (2 * taps <= most_taps && plan.warps_m > 1) continue;
+          plan.taps = {d, h, w};
+          with_box(plan);
+        }
+      }
+    }
+  }
+
+  // A first guess of the box.
+  void with_box(WeightGradPlan plan) {
+    for (const int32_t most : {256, 128, 64, 32, 16}) {
+      std::array<int32_t, 3> box{1, 1, 1};
+      int32_t positions = 1;
+      for (bool grows = true; grows && positions < most;) {
+        grows = false;
+        for (const std::size_t axis : {2, 1, 2, 0}) {
+          const auto size = static_cast<int32_t>(problem_.input_size[axis]);
+          const int32_t next = std::min(2 * box[axis], size);
+          if (next == box[axis] || positions / box[axis] * next > most) continue;
+          positions = positions / box[axis] * next;
+          box[axis] = next;
+          grows = true;
+        }
+      }
+      if (finish(plan, box, false)) {
+        plans_.push_back(plan);
+        return;
+      }
+    }
+  }
+
+  void try_boxes(WeightGradPlan& best) {
+    const WeightGradPlan base = best;
+    const auto extents = [](int64_t size, int32_t most) {
+      std::vector<int32_t> result;
+      for (int32_t extent = 1; extent < size && extent <= most; extent *= 2) result.push_back(extent);
+      for (const int64_t parts : {1, 2, 3}) {
+        const auto extent = static_cast<int32_t>(ceil_div(size, parts));
+        if (extent <= most && std::find(result.begin(), result.end(), extent) == result.end()) result.push_back(extent);
+      }
+      return result;
+    };
+    for (const int32_t w : extents(problem_.input_size[2], 64)) {
+      for (const int32_t h : extents(problem_.input_size[1], 32)) {
+        for (const int32_t d : extents(problem_.input_size[0], 16)) {
+          if (d * h * w > kMostPositions) continue;
+          WeightGradPlan plan = base;
+          if (finish(plan, {d, h, w}, false) && plan.cost_ms < best.cost_ms) best = plan;
+        }
+      }
+    }
+    WeightGradPlan padded = best;
+    if (finish(padded, best.box, true)) best = padded;
+  }
+
+  // All that follows from the box; false where it does not fit.
+  bool finish(WeightGradPlan& plan, const std::array<int32_t, 3>& box, bool pads) const {
+    plan.box = box;
+    const int64_t of_image = int64_t{box[0]} * box[1] * box[2];
+    const bool whole =
+        box[0] == problem_.input_size[0] && box[1] == problem_.input_size[1] && box[2] == problem_.input_size[2];
+    plan.images = whole ? static_cast<int32_t>(std::clamp<int64_t>(64 / of_image, 1, plan.batch)) : 1;
+    plan.steps = static_cast<int32_t>(ceil_div(of_image * plan.images, kGradStep));
+    std::array<TileAxis, 3> of_grad{};
+    std::array<TileAxis, 3> of_input{};
+    plan.boxes[0] = ceil_div(plan.batch, plan.images);
+    int64_t rows = plan.images;
+    for (std::size_t i = 0; i < 3; ++i) {
+      TapParts& taps = plan.taps[i];
+      plan.boxes[i + 1] = ceil_div(problem_.input_size[i], box[i]);
+      const int64_t last = (taps.most - 1) / taps.units;
+      const int64_t length = box[i] + last * taps.units * taps.stride * taps.dilation / taps.step;
+      rows *= taps.units * length;
+      if (rows > kMostTileRows) return false;
+      taps.length = static_cast<int32_t>(length);
+      of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
+      of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
+    }
+    const int32_t in_piece = kPieceBytes / plan.element_bytes;
+    const int32_t joined = plan.warps_groups - 1;
+    set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
+    set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
+    for (plan.stages = kMostGradStages; plan.stages >= 2; --plan.stages) {
+      plan.shared_bytes = GradLayout(plan.grad, plan.input, plan.steps, plan.stages).bytes;
+      if (plan.shared_bytes <= limits_.shared_bytes) break;
+    }
+    if (plan.stages < 2) return false;
+    choose_splits(plan);
+    return true;
+  }
+
+  void set_tile(StagedTile& tile, const std::array<TileAxis, 3>& axis, const WeightGradPlan& plan, int32_t pieces,
+                bool pads) const {
+    if (pads) {
+      tile = make_tile(axis, plan.images, pieces);
+    } else {
+      tile = {};
+      for (std::size_t i = 0; i < 3; ++i) {
+        tile.axis[i] = axis[i];
+        tile.staged[i] = make_divisor(axis[i].staged());
+      }
+      tile.pieces_of_row = make_divisor(pieces);
+      tile.images = plan.images;
+      tile.pieces = pieces;
+      tile.stride[3] = 1;
+      for (std::size_t i = 3; i-- > 0;) tile.stride[i] = tile.stride[i + 1] * axis[i].staged();
+      tile.rows = plan.images * tile.stride[0];
+    }
+    tile.pitch = pitch_of(pieces, plan.element_bytes);
+  }
+
+  // As many as the device has room for at a time, or twice or thrice.
+  void choose_splits(WeightGradPlan& plan) const {
+    const int64_t boxes = plan.box_count();
+    const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.warps_k * plan.slot_elements()));
+    WeightGradPlan best = plan;
+    best.cost_ms = -1;
+    for (const int64_t waves : {1, 2, 3}) {
+      const int64_t wanted =
+          std::clamp<int64_t>(waves * limits_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
+      plan.split_boxes = ceil_div(boxes, wanted);
+      plan.splits = ceil_div(boxes, plan.split_boxes);
+      const int64_t positions = int64_t{plan.steps} * kGradStep;
+      int64_t segment = kSegmentPositions;
+      if (plan.terms > 1) {
+        // Sums of float32 of two levels: about as many terms in each.
+        segment = 1024;
+        while (segment < kSegmentPositions && segment * segment < kGradStep * positions * plan.split_boxes)
+          segment *= 2;
+      }
+      plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
+      set_cost(plan, layouts_, limits_);
+      if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;
+    }
+    plan = best;
+  }
+
+  const Problem& problem_;
+  const GradLayouts& layouts_;
+  const GradLimits& limits_;
+  WeightGradPlan base_;
+  std::array<std::vector<TapParts>, 3> parts_;
+  std::vector<WeightGradPlan> plans_;
+};
+
+}  // namespace
+
+std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
+                                                   const GradLayouts& layouts, const GradLimits& limits) {
+  if (dtype == DataType::kFloat64) return {};
+  WeightGradPlan base{};
+  base.terms = terms;
+  base.element_bytes = static_cast<int32_t>(element_size(dtype));
+  base.batch = problem.batch;
+  base.groups = problem.groups;
+  base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
+  base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
+  return Search(problem, layouts, limits, base)();
+}
+
+std::string to_string(const WeightGradPlan& plan) {
+  std::ostringstream out;
+  const auto three = [&](const char* name, auto&& value) {
+    out << ' ' << name << "=(" << value(0) << ", " << value(1) << ", " << value(2) << ')';
+  };
+  out << "mma weight_grad terms=" << plan.terms;
+  three("box", [&](std::size_t i) { return plan.box[i]; });
+  out << " images=" << plan.images << " warps=(" << plan.warps_groups << " groups, " << plan.warps_m << " rows, "
+      << plan.warps_n << " columns, " << plan.warps_k << " positions) columns=" << 8 * plan.columns
+      << " row_chunk=" << plan.row_chunk << " n_chunk=" << plan.n_chunk;
+  three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
+  three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
+  out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.shared_bytes
+      << " workspace_bytes=" << plan.workspace_bytes() << " expected_ms=" << plan.cost_ms;
+  return out.str();
+}
+
+}  // namespace convt3d::mma
