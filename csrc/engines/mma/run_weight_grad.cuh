@@ -72,6 +72,7 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.n_chunks = plan.n_chunks;
   params.group_blocks = plan.group_blocks;
   params.steps = plan.steps;
+  params.most_eights = plan.most_eights();
   params.stages = plan.stages;
   params.tiles = plan.tiles();
   params.split_boxes = plan.split_boxes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/ptx/thread_barrier.cuh"
+#include "device/ptx/threads.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_product.cuh"
 
@@ -179,54 +180,95 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, c
   }
 }
 
+// Eights of channels lie beside each other, then taps.
+template <typename T>
+__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
+                                            GradEight* eights) {
+  const int32_t count = tile.eights(params);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kGradThreads) {
+    int32_t rest = i;
+    const auto take = [&](int32_t size) {
+      const int32_t value = rest % size;
+      rest /= size;
+      return value;
+    };
+    const int32_t channel = take(params.row_chunk / 8) * 8;
+    int32_t tap[3];
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
+    int32_t rows = 0;
+    int32_t number = 0;
+    for (int a = 0; a < 3; ++a) {
+      const TapParts& taps = params.taps[a];
+      rows += taps.shift(tap[a]) * params.grad.tile.stride[a + 1];
+      number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
+    }
+    eights[i] = {static_cast<uint32_t>(rows * params.grad.tile.pitch + channel * static_cast<int32_t>(sizeof(T))),
+                 number * params.row_channels + channel, params.row_channels - tile.row_first - channel};
+  }
+}
+
+// A multiplying warp's share of a block.
+struct GradShare {
+  int32_t k;      // of the steps of a box, the first
+  int32_t n;      // of the columns
+  int32_t group;  // of the block's
+  int32_t first;  // fragment
+  int32_t rows;   // fragments
+
+  template <typename T>
+  __device__ __forceinline__ GradShare(const WeightGradParams<T>& params, int32_t eights, int32_t warp) {
+    const auto take = [&](int32_t count) {
+      const int32_t value = warp % count;
+      warp /= count;
+      return value;
+    };
+    k = take(params.warps_k);
+    n = take(params.warps_n);
+    const int32_t m = take(params.warps_m);
+    group = warp;
+    const int32_t fragments = (eights + 1) / 2;
+    const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+    first = m * each;
+    rows = group < params.warps_groups ? max(0, min(each, fragments - first)) : 0;
+  }
+};
+
 // What the multiplying warps do.
 template <typename T, int kTerms, int kColumns>
 class GradMultiplier {
   using Product = GradProduct<T, kTerms, kColumns>;
 
  public:
-  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, const GradTile& tile,
-                                            const GradLayout& layout, unsigned char* shared)
-      : params_(params), tile_(tile), layout_(layout), shared_(shared) {
-    auto rest = static_cast<int32_t>(threadIdx.x / 32);
-    const auto take = [&](int32_t count) {
-      const int32_t value = rest % count;
-      rest /= count;
-      return value;
-    };
-    k_ = take(params.warps_k);
-    n_ = take(params.warps_n);
-    const int32_t m = take(params.warps_m);
-    group_ = rest;
-    for (int a = 0; a < 3; ++a) taps_[a] = params.taps[a].count(tile.part[a]);
-    channel_eights_ = params.row_chunk / 8;
-    eights_ = taps_[0] * taps_[1] * taps_[2] * channel_eights_;
-    const int32_t fragments = (eights_ + 1) / 2;
-    const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
-    first_ = m * each;
-    rows_ = group_ < params.warps_groups ? max(0, min(each, fragments - first_)) : 0;
-  }
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, const GradLayout& layout,
+                                            unsigned char* shared)
+      : params_(params), layout_(layout), shared_(shared) {}
 
-  __device__ __forceinline__ void run() {
-    const uint32_t group_columns = static_cast<uint32_t>(group_ * params_.n_channels + n_ * kColumns * 8);
-    Product product(rows_, group_columns * static_cast<uint32_t>(sizeof(T)),
-                    [&](int32_t eight) { return offset_of(eight); });
-    const int64_t boxes = BoxWalk(params_, tile_.split).left;
+  __device__ __forceinline__ void run() const {
+    const GradTile tile(params_, blockIdx.x);
+    const int32_t eights = tile.eights(params_);
+    const GradShare share(params_, eights, static_cast<int32_t>(threadIdx.x / 32));
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights);
+    const uint32_t of_group = share.group * params_.row_channels * sizeof(T);
+    const int32_t columns = share.group * params_.n_channels + share.n * kColumns * 8;
+    Product product(share.rows, static_cast<uint32_t>(columns) * static_cast<uint32_t>(sizeof(T)),
+                    // Of an eight that the warp does not have, the last one.
+                    [&](int32_t i) { return eight[max(0, min(2 * share.first + i, eights - 1))].grad + of_group; });
+    auto left = static_cast<int32_t>(BoxWalk(params_, tile.split).left);
     const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + layout_.places);
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(layout_.stages);
     int32_t stage = 0;
     int32_t in_segment = 0;
     bool first = true;
-    for (int64_t box = 0; box < boxes; ++box) {
+    for (; left > 0; --left) {
       sync_threads(filled(stage), kGradThreads);
       const uint32_t grad = stages + static_cast<uint32_t>(stage * layout_.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(layout_.input);
-      for (int32_t step = k_; step < params_.steps; step += params_.warps_k) {
+      for (int32_t step = share.k; step < params_.steps; step += params_.warps_k) {
         product.add(places + step * kGradStep, grad, input);
       }
-      if (box + params_.stages < boxes) arrive_threads(emptied(stage), kGradThreads);
+      if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);
       if (++stage == params_.stages) stage = 0;
-      if (++in_segment == params_.segment_boxes || box + 1 == boxes) {
+      if (++in_segment == params_.segment_boxes || left == 1) {
         store(product, first);
         product.clear();
         in_segment = 0;
@@ -236,57 +278,38 @@ class GradMultiplier {
   }
 
  private:
-  struct Row {
-    int32_t tap[3];
-    int32_t channel;  // of the group
-  };
-  // Eights of channels lie beside each other, then taps.
-  __device__ __forceinline__ Row row_of(int32_t eight) const {
-    Row row;
-    row.channel = eight % channel_eights_ * 8;
-    eight /= channel_eights_;
-    row.tap[2] = eight % taps_[2];
-    eight /= taps_[2];
-    row.tap[1] = eight % taps_[1];
-    row.tap[0] = eight / taps_[1];
-    return row;
-  }
-  // Of an eight that the warp may not have, that of the last one.
-  __device__ __forceinline__ uint32_t offset_of(int32_t eight) const {
-    const Row row = row_of(max(0, min(2 * first_ + eight, eights_ - 1)));
-    int32_t rows = 0;
-    for (int a = 0; a < 3; ++a) rows += params_.taps[a].shift(row.tap[a]) * params_.grad.tile.stride[a + 1];
-    const int32_t channel = group_ * params_.row_channels + row.channel;
-    return static_cast<uint32_t>(rows * params_.grad.tile.pitch + channel * static_cast<int32_t>(sizeof(T)));
-  }
-
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. What it knows of the block it finds
+  // out anew, so that nothing of it is in registers while the warp multiplies.
   __device__ __forceinline__ void store(const Product& product, bool first) const {
-    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-    const int32_t columns = min(params_.n_channels - tile_.n_first - n_ * kColumns * 8, kColumns * 8);
-    const int64_t slot = tile_.split * params_.warps_k + k_;
-    const int64_t group = tile_.group + group_;
-    float* const partial = params_.partial + slot * params_.slot_elements + tile_.n_first + n_ * kColumns * 8;
+    const GradTile tile(params_, hopper::computed_here(static_cast<int>(blockIdx.x)));
+    const auto thread = hopper::computed_here(static_cast<int>(threadIdx.x));
+    const int32_t eights = tile.eights(params_);
+    const GradShare share(params_, eights, thread / 32);
+    const int32_t lane = thread % 32;
+    const int32_t n_first = tile.n_first + share.n * kColumns * 8;
+    const int32_t columns = params_.n_channels - n_first;
+    const int64_t slot = tile.split * params_.warps_k + share.k;
+    const int64_t taps = int64_t{params_.taps[0].taps} * params_.taps[1].taps * params_.taps[2].taps;
+    const auto* const table = reinterpret_cast<const GradEight*>(shared_ + layout_.eights);
+    float* const partial =
+        params_.partial + slot * params_.slot_elements +
+        ((tile.group + share.group) * taps * params_.row_channels + tile.row_first + lane / 4) * params_.n_channels +
+        n_first + lane % 4 * 2;
 #pragma unroll
     for (int m = 0; m < Product::kRows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int32_t eight = 2 * (first_ + m) + half;
-        const Row row = row_of(eight);
-        const int32_t channel = tile_.row_first + row.channel + lane / 4;
-        if (m >= rows_ || eight >= eights_ || channel >= params_.row_channels) continue;
-        int64_t tap = 0;
-        for (int a = 0; a < 3; ++a) {
-          tap = tap * params_.taps[a].taps + params_.taps[a].first(tile_.part[a]) + row.tap[a] * params_.taps[a].stride;
-        }
-        const int64_t taps = int64_t{params_.taps[0].taps} * params_.taps[1].taps * params_.taps[2].taps;
-        float* const to = partial + ((group * taps + tap) * params_.row_channels + channel) * params_.n_channels;
+        const int32_t eight = 2 * (share.first + m) + half;
+        if (m >= share.rows || eight >= eights) continue;
+        const GradEight at = table[eight];
+        if (lane / 4 >= at.channels) continue;
+        float* const to = partial + int64_t{at.row} * params_.n_channels;
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const int32_t column = n * 8 + lane % 4 * 2 + i;
-            if (column >= columns) continue;
+            const int column = n * 8 + i;
+            if (column + lane % 4 * 2 >= columns) continue;
             const float sum = product.sum[m][n][2 * half + i];
             to[column] = first ? sum : to[column] + sum;
           }
@@ -296,15 +319,8 @@ class GradMultiplier {
   }
 
   const WeightGradParams<T>& params_;
-  const GradTile& tile_;
   const GradLayout& layout_;
   unsigned char* shared_;
-  int32_t k_, n_, group_;
-  int32_t taps_[3];
-  int32_t channel_eights_;
-  int32_t eights_;
-  int32_t first_;  // fragment of the warp
-  int32_t rows_;   // its fragments
 };
 
 template <typename T, int kTerms, int kColumns>
@@ -312,14 +328,15 @@ __global__ void __launch_bounds__(kGradThreads, 1)
     convt3d_mma_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
-  if (!tile.has_taps(params)) return;
-  const GradLayout layout(params.grad.tile, params.input.tile, params.steps, params.stages);
+  if (tile.eights(params) == 0) return;
+  const GradLayout layout(params.grad.tile, params.input.tile, params.steps, params.stages, params.most_eights);
   fill_places(params, layout, shared);
+  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + layout.eights));
   __syncthreads();
   if (threadIdx.x >= 32 * kGradWarps) {
     GradLoader<T>(params, tile, layout, shared).run();
   } else {
-    GradMultiplier<T, kTerms, kColumns>(params, tile, layout, shared).run();
+    GradMultiplier<T, kTerms, kColumns>(params, layout, shared).run();
   }
 }
 

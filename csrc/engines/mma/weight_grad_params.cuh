@@ -28,6 +28,7 @@ struct WeightGradParams {
   int32_t n_chunks;
   int32_t group_blocks;
   int32_t steps;
+  int32_t most_eights;
   int32_t stages;
   int64_t tiles;
   int64_t split_boxes;
@@ -59,11 +60,19 @@ struct GradTile {
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }
 
-  // The last parts of some residues have no tap.
+  // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
   template <typename T>
-  __device__ __forceinline__ bool has_taps(const WeightGradParams<T>& params) const {
-    return params.taps[0].count(part[0]) > 0 && params.taps[1].count(part[1]) > 0 && params.taps[2].count(part[2]) > 0;
+  __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
+    return params.taps[0].count(part[0]) * params.taps[1].count(part[1]) * params.taps[2].count(part[2]) *
+           (params.row_chunk / 8);
   }
+};
+
+// An eight of rows (tap, output channel).
+struct GradEight {
+  uint32_t grad;     // bytes from a position's row in the tile of grad_output to the eight's channels there
+  int32_t row;       // tap * channels of a group + channel of the block's
+  int32_t channels;  // that exist
 };
 
 }  // namespace convt3d::mma

@@ -221,7 +221,7 @@ class Search {
     set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
     set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
     for (plan.stages = kMostGradStages; plan.stages >= 2; --plan.stages) {
-      plan.shared_bytes = GradLayout(plan.grad, plan.input, plan.steps, plan.stages).bytes;
+      plan.shared_bytes = GradLayout(plan.grad, plan.input, plan.steps, plan.stages, plan.most_eights()).bytes;
       if (plan.shared_bytes <= limits_.shared_bytes) break;
     }
     if (plan.stages < 2) return false;

@@ -55,16 +55,18 @@ struct TapParts {
 // A block's shared memory, in bytes.
 struct GradLayout {
   int32_t places;       // of the positions of a box: rows of both tiles
+  int32_t eights;       // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
   int32_t coordinates;  // of both tiles' rows
   int32_t stages;
   int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it
   int32_t stage_bytes;
   int64_t bytes;
 
-  CONVT3D_HOST_DEVICE GradLayout(const StagedTile& grad, const StagedTile& of_input, int32_t steps,
-                                 int32_t stage_count) {
+  CONVT3D_HOST_DEVICE GradLayout(const StagedTile& grad, const StagedTile& of_input, int32_t steps, int32_t stage_count,
+                                 int32_t most_eights) {
     places = 0;
-    coordinates = places + 8 * kGradStep * steps;
+    eights = places + 8 * kGradStep * steps;
+    coordinates = eights + 12 * most_eights;
     stages = (coordinates + 4 * (grad.coordinates() + of_input.coordinates()) + 15) / 16 * 16;
     input = grad.bytes();
     stage_bytes = input + of_input.bytes() + of_input.pitch;
@@ -117,9 +119,9 @@ struct WeightGradPlan {
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
-  int32_t most_fragments() const {  // of 16 rows, in a block and group
-    return (taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8) + 1) / 2;
-  }
+  // Of a block and group.
+  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
+  int32_t most_fragments() const { return (most_eights() + 1) / 2; }
   // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32.
   int64_t slots() const { return splits * warps_k; }
   int64_t slot_elements() const {

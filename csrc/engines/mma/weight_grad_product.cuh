@@ -89,13 +89,23 @@ class GradProduct {
         b[n + 1][1] = two[3];
       }
     }
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m][0]); };
+    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+    });
+  }
+
+  // Loads the next fragment before it multiplies one.
+  template <typename Load, typename Multiply>
+  __device__ __forceinline__ void for_each_row(Load&& load, Multiply&& multiply) {
+    uint32_t a[2][4];
+    load(0, a[0]);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
       if (m >= rows_) break;
-      uint32_t a[4];
-      load_matrices_transposed<4>(a, a_row + offset_[m][0]);
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+      if (m + 1 < kRows) load(m + 1, a[(m + 1) % 2]);
+      multiply(m, a[m % 2]);
     }
   }
 
@@ -128,14 +138,11 @@ class GradProduct {
     uint32_t b[kColumns][2];
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) load_columns(at, n, b[n]);
-#pragma unroll
-    for (int m = 0; m < kRows; ++m) {
-      if (m >= rows_) break;
-      uint32_t a[4];
-      load_rows(at, m, a);
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
+    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
-    }
+    });
   }
 
   // Both terms of a number: the nearest TF32, and what it leaves.
