@@ -180,6 +180,51 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, c
   }
 }
 
+// What a multiplying warp has of a block.
+struct GradShare {
+  float* sums;      // of its split, of the block's first row and the warp's first column
+  int32_t columns;  // that exist from there on
+  int32_t group;    // of the block's
+  int32_t n;        // of warps beside each other
+  int32_t k;        // first step of a box
+  int32_t first;    // fragment of 16 rows
+  int32_t rows;     // fragments
+  int32_t eights;   // that exist of them
+  int32_t boxes;
+};
+static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
+
+template <typename T>
+__device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
+                                            GradShare* shares) {
+  if (threadIdx.x >= kGradWarps) return;
+  auto rest = static_cast<int32_t>(threadIdx.x);
+  const auto take = [&](int32_t count) {
+    const int32_t value = rest % count;
+    rest /= count;
+    return value;
+  };
+  GradShare share{};
+  share.k = take(params.warps_k);
+  share.n = take(params.warps_n);
+  const int32_t m = take(params.warps_m);
+  share.group = rest;
+  const int32_t eights = tile.eights(params);
+  const int32_t fragments = (eights + 1) / 2;
+  const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+  share.first = min(m * each, fragments - 1);
+  share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
+  share.eights = min(2 * share.rows, eights - 2 * share.first);
+  share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
+  const int32_t n_first = tile.n_first + share.n * columns * 8;
+  share.columns = params.n_channels - n_first;
+  const int64_t slot = tile.split * params.warps_k + share.k;
+  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
+  share.sums = params.partial + slot * params.slot_elements +
+               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
+  shares[threadIdx.x] = share;
+}
+
 // Eights of channels lie beside each other, then taps.
 template <typename T>
 __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
@@ -207,33 +252,8 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
   }
 }
 
-// A multiplying warp's share of a block.
-struct GradShare {
-  int32_t k;      // of the steps of a box, the first
-  int32_t n;      // of the columns
-  int32_t group;  // of the block's
-  int32_t first;  // fragment
-  int32_t rows;   // fragments
-
-  template <typename T>
-  __device__ __forceinline__ GradShare(const WeightGradParams<T>& params, int32_t eights, int32_t warp) {
-    const auto take = [&](int32_t count) {
-      const int32_t value = warp % count;
-      warp /= count;
-      return value;
-    };
-    k = take(params.warps_k);
-    n = take(params.warps_n);
-    const int32_t m = take(params.warps_m);
-    group = warp;
-    const int32_t fragments = (eights + 1) / 2;
-    const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
-    first = m * each;
-    rows = group < params.warps_groups ? max(0, min(each, fragments - first)) : 0;
-  }
-};
-
-// What the multiplying warps do.
+// What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
+// the store needs is in registers while the warp multiplies.
 template <typename T, int kTerms, int kColumns>
 class GradMultiplier {
   using Product = GradProduct<T, kTerms, kColumns>;
@@ -244,26 +264,25 @@ class GradMultiplier {
       : params_(params), layout_(layout), shared_(shared) {}
 
   __device__ __forceinline__ void run() const {
-    const GradTile tile(params_, blockIdx.x);
-    const int32_t eights = tile.eights(params_);
-    const GradShare share(params_, eights, static_cast<int32_t>(threadIdx.x / 32));
-    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights);
-    const uint32_t of_group = share.group * params_.row_channels * sizeof(T);
-    const int32_t columns = share.group * params_.n_channels + share.n * kColumns * 8;
-    Product product(share.rows, static_cast<uint32_t>(columns) * static_cast<uint32_t>(sizeof(T)),
-                    // Of an eight that the warp does not have, the last one.
-                    [&](int32_t i) { return eight[max(0, min(2 * share.first + i, eights - 1))].grad + of_group; });
-    auto left = static_cast<int32_t>(BoxWalk(params_, tile.split).left);
-    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + layout_.places);
+    const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights) + 2 * share.first;
+    const int32_t last = share.eights - 1;
+    const uint32_t grad_group = static_cast<uint32_t>(share.group * params_.row_channels) * sizeof(T);
+    const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
+    Product product(share.rows, static_cast<uint32_t>(column) * static_cast<uint32_t>(sizeof(T)),
+                    // Of an eight that the warp does not have, that of one that it has.
+                    [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
+    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + layout_.places) + share.k * kGradStep;
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(layout_.stages);
+    const int32_t steps = params_.steps - share.k;
     int32_t stage = 0;
     int32_t in_segment = 0;
     bool first = true;
-    for (; left > 0; --left) {
+    for (int32_t left = share.boxes; left > 0; --left) {
       sync_threads(filled(stage), kGradThreads);
       const uint32_t grad = stages + static_cast<uint32_t>(stage * layout_.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(layout_.input);
-      for (int32_t step = share.k; step < params_.steps; step += params_.warps_k) {
+      for (int32_t step = 0; step < steps; step += params_.warps_k) {
         product.add(places + step * kGradStep, grad, input);
       }
       if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);
@@ -278,40 +297,35 @@ class GradMultiplier {
   }
 
  private:
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. What it knows of the block it finds
-  // out anew, so that nothing of it is in registers while the warp multiplies.
+  __device__ __forceinline__ const GradShare& share_of(int32_t thread) const {
+    return reinterpret_cast<const GradShare*>(shared_ + layout_.shares)[thread / 32];
+  }
+
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
   __device__ __forceinline__ void store(const Product& product, bool first) const {
-    const GradTile tile(params_, hopper::computed_here(static_cast<int>(blockIdx.x)));
-    const auto thread = hopper::computed_here(static_cast<int>(threadIdx.x));
-    const int32_t eights = tile.eights(params_);
-    const GradShare share(params_, eights, thread / 32);
-    const int32_t lane = thread % 32;
-    const int32_t n_first = tile.n_first + share.n * kColumns * 8;
-    const int32_t columns = params_.n_channels - n_first;
-    const int64_t slot = tile.split * params_.warps_k + share.k;
-    const int64_t taps = int64_t{params_.taps[0].taps} * params_.taps[1].taps * params_.taps[2].taps;
-    const auto* const table = reinterpret_cast<const GradEight*>(shared_ + layout_.eights);
-    float* const partial =
-        params_.partial + slot * params_.slot_elements +
-        ((tile.group + share.group) * taps * params_.row_channels + tile.row_first + lane / 4) * params_.n_channels +
-        n_first + lane % 4 * 2;
+    const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
+    const GradShare& share = share_of(thread);
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights) + 2 * share.first;
+    const int32_t row = thread % 32 / 4;
+    const int32_t column = thread % 4 * 2;
+    const int32_t columns = share.columns - column;
+    float* const sums = share.sums + int64_t{row} * params_.n_channels + column;
 #pragma unroll
     for (int m = 0; m < Product::kRows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int32_t eight = 2 * (share.first + m) + half;
-        if (m >= share.rows || eight >= eights) continue;
-        const GradEight at = table[eight];
-        if (lane / 4 >= at.channels) continue;
-        float* const to = partial + int64_t{at.row} * params_.n_channels;
+        if (2 * m + half >= share.eights) continue;
+        const GradEight at = eight[2 * m + half];
+        if (row >= at.channels) continue;
+        float* const to = sums + int64_t{at.row} * params_.n_channels;
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const int column = n * 8 + i;
-            if (column + lane % 4 * 2 >= columns) continue;
+            const int at_column = n * 8 + i;
+            if (at_column >= columns) continue;
             const float sum = product.sum[m][n][2 * half + i];
-            to[column] = first ? sum : to[column] + sum;
+            to[at_column] = first ? sum : to[at_column] + sum;
           }
         }
       }
@@ -331,6 +345,7 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   if (tile.eights(params) == 0) return;
   const GradLayout layout(params.grad.tile, params.input.tile, params.steps, params.stages, params.most_eights);
   fill_places(params, layout, shared);
+  fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + layout.shares));
   fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + layout.eights));
   __syncthreads();
   if (threadIdx.x >= 32 * kGradWarps) {

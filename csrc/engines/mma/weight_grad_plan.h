@@ -19,6 +19,7 @@ constexpr int kLoadingWarps = 4;  // that fill shared memory
 constexpr int kGradThreads = 32 * (kGradWarps + kLoadingWarps);
 constexpr int kGradStep = 16;  // positions that are multiplied at once
 constexpr int kMostGradStages = 4;
+constexpr int kGradShareBytes = 40 * kGradWarps;  // in shared memory
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
@@ -54,6 +55,7 @@ struct TapParts {
 
 // A block's shared memory, in bytes.
 struct GradLayout {
+  int32_t shares;       // of the warps
   int32_t places;       // of the positions of a box: rows of both tiles
   int32_t eights;       // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
   int32_t coordinates;  // of both tiles' rows
@@ -64,7 +66,8 @@ struct GradLayout {
 
   CONVT3D_HOST_DEVICE GradLayout(const StagedTile& grad, const StagedTile& of_input, int32_t steps, int32_t stage_count,
                                  int32_t most_eights) {
-    places = 0;
+    shares = 0;
+    places = shares + kGradShareBytes;
     eights = places + 8 * kGradStep * steps;
     coordinates = eights + 12 * most_eights;
     stages = (coordinates + 4 * (grad.coordinates() + of_input.coordinates()) + 15) / 16 * 16;
