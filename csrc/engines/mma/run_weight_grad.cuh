@@ -13,27 +13,42 @@ namespace convt3d::mma {
 constexpr int kGradSumThreads = 128;
 
 template <typename T>
-TileParams<T> grad_tile_params(const WeightGradPlan& plan, const StagedTile& tile, ConstTensor source, ConstTensor mask,
-                               const Int3& size, int64_t channels) {
-  TileParams<T> params{};
+BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
+                        ConstTensor source, ConstTensor mask, const Int3& size, int64_t channels, int32_t columns,
+                        int32_t pairs) {
+  BoxSource<T> params{};
   params.source = make_source<T>(source, mask, size, channels);
-  params.tile = tile;
-  const bool masked = mask.data != nullptr;
-  const auto pieces = [&](const ConstTensor& tensor) {
-    return has_pieces(tensor, sizeof(T), channels, kPieceChannels<T>);
-  };
-  params.way = pieces(source) && (!masked || pieces(mask)) ? (masked ? LoadWay::kPieces : LoadWay::kCopy)
-               : source.stride[1] == 1                     ? LoadWay::kChannels
-                                                           : LoadWay::kWidth;
-  params.batch = plan.batch;
+  params.way = load_way(source, mask, sizeof(T), channels, size[2]);
   params.rounds = plan.terms == 1;
+  params.batch = plan.batch;
+  for (std::size_t i = 0; i < 3; ++i) params.taps[i] = taps[i];
+  params.images = tile.images;
+  for (std::size_t i = 0; i < 4; ++i) params.row_bytes[i] = tile.stride[i] * tile.pitch;
+  params.pieces = tile.pieces;
+  params.lines = WeightGradPlan::lines(tile);
+  const bool by_pairs = params.way == LoadWay::kWidthPairs;
+  params.columns = by_pairs ? pairs : columns;
+  params.by_pieces = make_divisor(tile.pieces);
+  params.by_columns = make_divisor(by_pairs ? pairs / 2 : columns);
+  for (std::size_t i = 0; i < 2; ++i) {
+    params.by_rows[i] = make_divisor(taps[i].rows());
+    params.by_length[i] = make_divisor(taps[i].length);
+  }
+  params.by_units = make_divisor(taps[2].units);
   return params;
+}
+
+// Of the input: a position reads itself.
+inline std::array<TapParts, 3> itself(const std::array<int32_t, 3>& box) {
+  std::array<TapParts, 3> taps{};
+  for (std::size_t i = 0; i < 3; ++i) taps[i] = {1, 1, 0, 1, 1, 1, 1, 1, box[i]};
+  return taps;
 }
 
 template <typename T, int kTerms>
 void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& params, Stream stream) {
   const auto run = [&](auto kernel) {
-    launch("weight gradient", kernel, plan.tiles() * plan.splits, kGradThreads, stream, params, plan.shared_bytes);
+    launch("weight gradient", kernel, plan.tiles() * plan.splits, kGradThreads, stream, params, plan.layout.bytes);
   };
   switch (plan.columns) {
     case 1:
@@ -49,14 +64,14 @@ template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   WeightGradParams<T> params{};
-  params.grad = grad_tile_params<T>(plan, plan.grad, grad_output, relu_output, problem.output_size(),
-                                    problem.out_channels_per_group());
-  params.input = grad_tile_params<T>(plan, plan.input, input, {}, problem.input_size, problem.in_channels_per_group());
-  for (std::size_t i = 0; i < 3; ++i) {
-    params.taps[i] = plan.taps[i];
-    params.box[i] = plan.box[i];
-  }
-  params.images = plan.images;
+  params.grad = box_source<T>(plan, plan.grad, plan.taps, grad_output, relu_output, problem.output_size(),
+                              problem.out_channels_per_group(), plan.grad_columns(false), plan.grad_columns(true));
+  params.input = box_source<T>(plan, plan.input, itself(plan.box), input, {}, problem.input_size,
+                               problem.in_channels_per_group(), plan.input_columns(false), plan.input_columns(true));
+  params.layout = plan.layout;
+  params.grad_bytes = plan.grad.bytes();
+  params.input_bytes = plan.input.bytes();
+  for (std::size_t i = 0; i < 3; ++i) params.box[i] = plan.box[i];
   for (std::size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
   params.box_count = plan.box_count();
   params.groups = plan.groups;
@@ -72,7 +87,6 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.n_chunks = plan.n_chunks;
   params.group_blocks = plan.group_blocks;
   params.steps = plan.steps;
-  params.most_eights = plan.most_eights();
   params.stages = plan.stages;
   params.tiles = plan.tiles();
   params.split_boxes = plan.split_boxes;

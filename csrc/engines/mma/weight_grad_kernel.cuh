@@ -9,7 +9,6 @@
 
 namespace convt3d::mma {
 
-constexpr int kGradPiecesInFlight = 4;
 constexpr int kLoadingThreads = 32 * kLoadingWarps;
 
 // Barriers: a stage is filled; it may be filled anew; all loading threads.
@@ -45,39 +44,41 @@ struct BoxWalk {
 template <typename T>
 class GradLoader {
  public:
-  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile,
-                                        const GradLayout& layout, unsigned char* shared)
+  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared)
       : params_(params),
         tile_(tile),
-        layout_(layout),
-        shared_(hopper::shared_address(shared)),
-        thread_(static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps),
-        coordinates_(reinterpret_cast<int32_t*>(shared + layout.coordinates)),
-        grad_(params.grad, coordinates_, thread_, kLoadingThreads),
-        input_(params.input, coordinates_ + params.grad.tile.coordinates(), thread_, kLoadingThreads) {}
+        stages_(hopper::shared_address(shared) + static_cast<uint32_t>(params.layout.stages)),
+        grad_(params.grad, tile.part, thread(), shared + params.layout.grad_table),
+        input_(params.input, {}, thread(), shared + params.layout.input_table) {}
 
   __device__ __forceinline__ void run() {
     BoxWalk walk(params_, tile_.split);
+    const auto boxes = static_cast<int32_t>(walk.left);
     const bool copies = params_.grad.way == LoadWay::kCopy || params_.input.way == LoadWay::kCopy;
     const int32_t ahead = copies ? params_.stages - 1 : 1;
-    int64_t begun = 0;
-    for (int64_t done = 0; done < walk.left; ++done) {
-      for (; begun < walk.left && begun - done < ahead; ++begun) {
-        const auto stage = static_cast<int32_t>(begun % params_.stages);
-        if (begun >= params_.stages) sync_threads(emptied(stage), kGradThreads);
-        begin(walk, stage);
+    int32_t begun = 0;
+    int32_t fills = 0;  // the stage that is filled next
+    int32_t full = 0;   // the one that is full next
+    for (int32_t done = 0; done < boxes; ++done) {
+      for (; begun < boxes && begun - done < ahead; ++begun) {
+        if (begun >= params_.stages) sync_threads(emptied(fills), kGradThreads);
+        begin(walk, stages_ + static_cast<uint32_t>(fills * params_.layout.stage_bytes));
         async_commit();
         walk.advance(params_);
+        if (++fills == params_.stages) fills = 0;
       }
-      wait(static_cast<int32_t>(begun - done) - 1);
-      const auto stage = static_cast<int32_t>(done % params_.stages);
-      grad_.round_copied(of_grad(stage, 0));
-      input_.round_copied(of_input(stage, 0));
-      arrive_threads(filled(stage), kGradThreads);
+      wait(begun - done - 1);
+      const uint32_t stage = stages_ + static_cast<uint32_t>(full * params_.layout.stage_bytes);
+      grad_.round_copied(stage);
+      input_.round_copied(stage + static_cast<uint32_t>(params_.layout.input));
+      arrive_threads(filled(full), kGradThreads);
+      if (++full == params_.stages) full = 0;
     }
   }
 
  private:
+  __device__ __forceinline__ static int32_t thread() { return static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps; }
+
   // The thread's last `pending` groups may be on their way.
   __device__ __forceinline__ static void wait(int32_t pending) {
     if (pending <= 0) {
@@ -89,73 +90,39 @@ class GradLoader {
     }
   }
 
-  __device__ __forceinline__ TileStage of_grad(int32_t stage, int32_t image) const {
-    const int64_t channel = tile_.group * params_.row_channels + tile_.row_first;
-    const int32_t count =
-        params_.warps_groups > 1 ? params_.warps_groups * params_.row_channels : params_.row_channels - tile_.row_first;
-    return {image, {}, channel, count, address(stage)};
-  }
-  __device__ __forceinline__ TileStage of_input(int32_t stage, int32_t image) const {
-    const int64_t channel = tile_.group * params_.n_channels + tile_.n_first;
-    const int32_t count =
-        params_.warps_groups > 1 ? params_.warps_groups * params_.n_channels : params_.n_channels - tile_.n_first;
-    return {image, {}, channel, count, address(stage) + static_cast<uint32_t>(layout_.input)};
-  }
-  __device__ __forceinline__ uint32_t address(int32_t stage) const {
-    return shared_ + static_cast<uint32_t>(layout_.stages + stage * layout_.stage_bytes);
-  }
-
-  __device__ __forceinline__ void begin(const BoxWalk& walk, int32_t stage) {
-    sync_threads(kLoaders, kLoadingThreads);  // nobody reads the coordinates of the box before
-    int32_t* table = coordinates_;
-#pragma unroll
-    for (int a = 0; a < 3; ++a) {
-      const TapParts& taps = params_.taps[a];
-      const int32_t first = walk.at[a + 1] * params_.box[a];
-      const int32_t rows = taps.rows();
-      for (int32_t i = thread_; i < rows; i += kLoadingThreads) {
-        const int32_t unit = i / taps.length;
-        const int64_t at =
-            static_cast<int64_t>(first + i - unit * taps.length) * taps.step + taps.offset(tile_.part[a], unit);
-        table[i] = at >= 0 && at < params_.grad.tile.axis[a].source_size ? static_cast<int32_t>(at) : -1;
-      }
-      table += rows;
-    }
-#pragma unroll
-    for (int a = 0; a < 3; ++a) {
-      const int32_t first = walk.at[a + 1] * params_.box[a];
-      for (int32_t i = thread_; i < params_.box[a]; i += kLoadingThreads) {
-        table[i] = first + i < params_.input.tile.axis[a].source_size ? first + i : -1;
-      }
-      table += params_.box[a];
-    }
+  __device__ __forceinline__ void begin(const BoxWalk& walk, uint32_t stage) const {
+    int32_t first[3];
+    for (int a = 0; a < 3; ++a) first[a] = walk.at[a + 1] * params_.box[a];
+    const int32_t image = walk.at[0] * params_.grad.images;
     sync_threads(kLoaders, kLoadingThreads);
-    const int32_t image = walk.at[0] * params_.images;
-    grad_.load(of_grad(stage, image));
-    input_.load(of_input(stage, image));
+    grad_.make_table(image, first);
+    input_.make_table(image, first);
+    sync_threads(kLoaders, kLoadingThreads);
+    // A block of several groups has all of their channels.
+    const bool joined = params_.warps_groups > 1;
+    const int32_t rows = joined ? params_.warps_groups * params_.row_channels : params_.row_channels - tile_.row_first;
+    const int32_t columns = joined ? params_.warps_groups * params_.n_channels : params_.n_channels - tile_.n_first;
+    grad_.load(tile_.group * params_.row_channels + tile_.row_first, rows, stage);
+    input_.load(tile_.group * params_.n_channels + tile_.n_first, columns,
+                stage + static_cast<uint32_t>(params_.layout.input));
   }
 
   const WeightGradParams<T>& params_;
   const GradTile& tile_;
-  const GradLayout& layout_;
-  uint32_t shared_;
-  int32_t thread_;
-  int32_t* coordinates_;
-  TileLoader<T, kGradPiecesInFlight> grad_;
-  TileLoader<T, kGradPiecesInFlight> input_;
+  uint32_t stages_;
+  BoxLoader<T, kLoadingThreads> grad_;
+  BoxLoader<T, kLoadingThreads> input_;
 };
 
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
 template <typename T>
-__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, const GradLayout& layout,
-                                            unsigned char* shared) {
+__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
+  const GradLayout& layout = params.layout;
   auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
-  const StagedTile& grad = params.grad.tile;
-  const StagedTile& input = params.input.tile;
-  const int32_t positions = params.images * params.box[0] * params.box[1] * params.box[2];
+  const int32_t positions = params.grad.images * params.box[0] * params.box[1] * params.box[2];
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
     if (i >= positions) {
-      places[i] = {0, static_cast<uint32_t>(input.bytes())};
+      places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
       continue;
     }
     int32_t at[4];
@@ -165,18 +132,18 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, c
       rest /= params.box[a];
     }
     at[0] = rest;
-    int32_t grad_row = 0;
-    int32_t input_row = 0;
+    int32_t grad = 0;
+    int32_t input = 0;
     for (int a = 0; a < 4; ++a) {
-      grad_row += at[a] * grad.stride[a];
-      input_row += at[a] * input.stride[a];
+      grad += at[a] * params.grad.row_bytes[a];
+      input += at[a] * params.input.row_bytes[a];
     }
-    places[i] = {static_cast<uint32_t>(grad_row * grad.pitch), static_cast<uint32_t>(input_row * input.pitch)};
+    places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
   }
-  const int32_t words = input.pitch / 4;
+  const int32_t words = params.input.row_bytes[3] / 4;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
-    unsigned char* const zeros = shared + layout.stages + i / words * layout.stage_bytes + layout.input + input.bytes();
-    reinterpret_cast<uint32_t*>(zeros)[i % words] = 0;
+    const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
+    reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
   }
 }
 
@@ -219,7 +186,7 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_channels - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
-  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
+  const int64_t taps = int64_t{params.grad.taps[0].taps} * params.grad.taps[1].taps * params.grad.taps[2].taps;
   share.sums = params.partial + slot * params.slot_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
   shares[threadIdx.x] = share;
@@ -239,15 +206,15 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     };
     const int32_t channel = take(params.row_chunk / 8) * 8;
     int32_t tap[3];
-    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
-    int32_t rows = 0;
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.grad.taps[a].count(tile.part[a]));
+    int32_t bytes = 0;
     int32_t number = 0;
     for (int a = 0; a < 3; ++a) {
-      const TapParts& taps = params.taps[a];
-      rows += taps.shift(tap[a]) * params.grad.tile.stride[a + 1];
+      const TapParts& taps = params.grad.taps[a];
+      bytes += taps.shift(tap[a]) * params.grad.row_bytes[a + 1];
       number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
     }
-    eights[i] = {static_cast<uint32_t>(rows * params.grad.tile.pitch + channel * static_cast<int32_t>(sizeof(T))),
+    eights[i] = {static_cast<uint32_t>(bytes + channel * static_cast<int32_t>(sizeof(T))),
                  number * params.row_channels + channel, params.row_channels - tile.row_first - channel};
   }
 }
@@ -259,29 +226,29 @@ class GradMultiplier {
   using Product = GradProduct<T, kTerms, kColumns>;
 
  public:
-  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, const GradLayout& layout,
-                                            unsigned char* shared)
-      : params_(params), layout_(layout), shared_(shared) {}
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
+      : params_(params), shared_(shared) {}
 
   __device__ __forceinline__ void run() const {
     const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
-    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights) + 2 * share.first;
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t last = share.eights - 1;
     const uint32_t grad_group = static_cast<uint32_t>(share.group * params_.row_channels) * sizeof(T);
     const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
     Product product(share.rows, static_cast<uint32_t>(column) * static_cast<uint32_t>(sizeof(T)),
                     // Of an eight that the warp does not have, that of one that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
-    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + layout_.places) + share.k * kGradStep;
-    const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(layout_.stages);
+    const auto* const places =
+        reinterpret_cast<const GradPlace*>(shared_ + params_.layout.places) + share.k * kGradStep;
+    const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
     const int32_t steps = params_.steps - share.k;
     int32_t stage = 0;
     int32_t in_segment = 0;
     bool first = true;
     for (int32_t left = share.boxes; left > 0; --left) {
       sync_threads(filled(stage), kGradThreads);
-      const uint32_t grad = stages + static_cast<uint32_t>(stage * layout_.stage_bytes);
-      const uint32_t input = grad + static_cast<uint32_t>(layout_.input);
+      const uint32_t grad = stages + static_cast<uint32_t>(stage * params_.layout.stage_bytes);
+      const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
       for (int32_t step = 0; step < steps; step += params_.warps_k) {
         product.add(places + step * kGradStep, grad, input);
       }
@@ -298,14 +265,14 @@ class GradMultiplier {
 
  private:
   __device__ __forceinline__ const GradShare& share_of(int32_t thread) const {
-    return reinterpret_cast<const GradShare*>(shared_ + layout_.shares)[thread / 32];
+    return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
 
   // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
   __device__ __forceinline__ void store(const Product& product, bool first) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);
-    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + layout_.eights) + 2 * share.first;
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;
     const int32_t columns = share.columns - column;
@@ -333,7 +300,6 @@ class GradMultiplier {
   }
 
   const WeightGradParams<T>& params_;
-  const GradLayout& layout_;
   unsigned char* shared_;
 };
 
@@ -343,15 +309,14 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
   if (tile.eights(params) == 0) return;
-  const GradLayout layout(params.grad.tile, params.input.tile, params.steps, params.stages, params.most_eights);
-  fill_places(params, layout, shared);
-  fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + layout.shares));
-  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + layout.eights));
+  fill_places(params, shared);
+  fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
+  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights));
   __syncthreads();
   if (threadIdx.x >= 32 * kGradWarps) {
-    GradLoader<T>(params, tile, layout, shared).run();
+    GradLoader<T>(params, tile, shared).run();
   } else {
-    GradMultiplier<T, kTerms, kColumns>(params, layout, shared).run();
+    GradMultiplier<T, kTerms, kColumns>(params, shared).run();
   }
 }
 

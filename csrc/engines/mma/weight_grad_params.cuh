@@ -1,18 +1,19 @@
 // What the kernels of the weight gradient are told.
 #pragma once
 
-#include "engines/mma/load.cuh"
+#include "engines/mma/weight_grad_load.cuh"
 #include "engines/mma/weight_grad_plan.h"
 
 namespace convt3d::mma {
 
 template <typename T>
 struct WeightGradParams {
-  TileParams<T> grad;
-  TileParams<T> input;
-  TapParts taps[3];
+  BoxSource<T> grad;
+  BoxSource<T> input;
+  GradLayout layout;
+  int32_t grad_bytes;  // of a tile
+  int32_t input_bytes;
   int32_t box[3];
-  int32_t images;
   int64_t boxes[4];
   int64_t box_count;
   int64_t groups;
@@ -28,7 +29,6 @@ struct WeightGradParams {
   int32_t n_chunks;
   int32_t group_blocks;
   int32_t steps;
-  int32_t most_eights;
   int32_t stages;
   int64_t tiles;
   int64_t split_boxes;
@@ -55,7 +55,7 @@ struct GradTile {
       return value;
     };
     n_first = take(params.n_chunks) * params.n_chunk;
-    for (int i = 2; i >= 0; --i) part[i] = take(params.taps[i].parts);
+    for (int i = 2; i >= 0; --i) part[i] = take(params.grad.taps[i].parts);
     row_first = take(params.row_chunks) * params.row_chunk;
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }
@@ -63,8 +63,8 @@ struct GradTile {
   // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
   template <typename T>
   __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
-    return params.taps[0].count(part[0]) * params.taps[1].count(part[1]) * params.taps[2].count(part[2]) *
-           (params.row_chunk / 8);
+    return params.grad.taps[0].count(part[0]) * params.grad.taps[1].count(part[1]) *
+           params.grad.taps[2].count(part[2]) * (params.row_chunk / 8);
   }
 };
 

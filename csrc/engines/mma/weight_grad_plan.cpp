@@ -14,6 +14,7 @@ constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
 constexpr int32_t kMostPositions = 512;     // of a box
 constexpr int32_t kMostTileRows = 1 << 14;  // of one tile in shared memory
 constexpr int32_t kMostRowChunk = 128;
+constexpr int32_t kTableEntryBytes = 24;
 constexpr int32_t kMostNChunk = 256;
 // A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
 constexpr int64_t kSegmentPositions = 8192;
@@ -69,6 +70,24 @@ TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t lengt
 int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
   if (element_bytes == 2) return (pieces | 1) * kPieceBytes;
   return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
+}
+
+GradLayout make_layout(const WeightGradPlan& plan) {
+  const auto table_bytes = [](const StagedTile& tile, int32_t columns) {
+    return static_cast<int32_t>(round_up(kTableEntryBytes * (WeightGradPlan::lines(tile) + columns), kPieceBytes));
+  };
+  GradLayout layout{};
+  layout.shares = 0;
+  layout.places = layout.shares + kGradShareBytes;
+  layout.eights = layout.places + 8 * kGradStep * plan.steps;
+  layout.grad_table = static_cast<int32_t>(round_up(layout.eights + 12 * plan.most_eights(), kPieceBytes));
+  layout.input_table =
+      layout.grad_table + table_bytes(plan.grad, std::max(plan.grad_columns(true), plan.grad_columns(false)));
+  layout.stages = layout.input_table + table_bytes(plan.input, plan.input_columns(true));
+  layout.input = plan.grad.bytes();
+  layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
+  layout.bytes = layout.stages + int64_t{plan.stages} * layout.stage_bytes;
+  return layout;
 }
 
 class Search {
@@ -221,8 +240,8 @@ class Search {
     set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
     set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
     for (plan.stages = kMostGradStages; plan.stages >= 2; --plan.stages) {
-      plan.shared_bytes = GradLayout(plan.grad, plan.input, plan.steps, plan.stages, plan.most_eights()).bytes;
-      if (plan.shared_bytes <= limits_.shared_bytes) break;
+      plan.layout = make_layout(plan);
+      if (plan.layout.bytes <= limits_.shared_bytes) break;
     }
     if (plan.stages < 2) return false;
     choose_splits(plan);
@@ -311,7 +330,7 @@ std::string to_string(const WeightGradPlan& plan) {
   three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
   three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
-      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.shared_bytes
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.layout.bytes
       << " workspace_bytes=" << plan.workspace_bytes() << " expected_ms=" << plan.cost_ms;
   return out.str();
 }

@@ -51,30 +51,23 @@ struct TapParts {
     return j % units * length + j / units * units * stride * dilation / step;
   }
   CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
+  // Neighbouring coordinates, from an even one on, among which all that a part reads are; an even number.
+  CONVT3D_HOST_DEVICE int32_t coordinates() const {
+    return ((length - 1) * step + (units - 1) * stride * dilation + 3) / 2 * 2;
+  }
 };
 
 // A block's shared memory, in bytes.
 struct GradLayout {
-  int32_t shares;       // of the warps
-  int32_t places;       // of the positions of a box: rows of both tiles
-  int32_t eights;       // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
-  int32_t coordinates;  // of both tiles' rows
+  int32_t shares;      // of the warps
+  int32_t places;      // of the positions of a box: rows of both tiles
+  int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
+  int32_t grad_table;  // of the loaders
+  int32_t input_table;
   int32_t stages;
   int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it
   int32_t stage_bytes;
   int64_t bytes;
-
-  CONVT3D_HOST_DEVICE GradLayout(const StagedTile& grad, const StagedTile& of_input, int32_t steps, int32_t stage_count,
-                                 int32_t most_eights) {
-    shares = 0;
-    places = shares + kGradShareBytes;
-    eights = places + 8 * kGradStep * steps;
-    coordinates = eights + 12 * most_eights;
-    stages = (coordinates + 4 * (grad.coordinates() + of_input.coordinates()) + 15) / 16 * 16;
-    input = grad.bytes();
-    stage_bytes = input + of_input.bytes() + of_input.pitch;
-    bytes = stages + static_cast<int64_t>(stage_count) * stage_bytes;
-  }
 };
 
 // What strides and addresses make of the operands.
@@ -116,12 +109,16 @@ struct WeightGradPlan {
   int64_t splits;  // blocks that share one tile's boxes
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
-  int64_t shared_bytes;
+  GradLayout layout;
   double cost_ms;  // expected
 
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
+  // Entries of the loaders' tables: along the width either the tile's rows, or pairs of coordinates.
+  static int32_t lines(const StagedTile& tile) { return tile.images * tile.axis[0].staged() * tile.axis[1].staged(); }
+  int32_t grad_columns(bool pairs) const { return pairs ? taps[2].coordinates() : taps[2].rows(); }
+  int32_t input_columns(bool pairs) const { return pairs ? (box[2] + 2) / 2 * 2 : box[2]; }
   // Of a block and group.
   int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
