@@ -24,6 +24,19 @@ constexpr double kClocksPerMs = 1.4e6;
 
 }  // namespace
 
+double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
+                       const WeightGradPlan& plan, const GradLayouts& layouts) {
+  const double words = plan.element_bytes == 4 ? 2 : 1;
+  const double products = fragments * columns * words * kProduct * (plan.terms == 2 ? 3 : 1) / kGradStep;
+  const double reads = words * (512 * fragments + kGradWarps * (256.0 * columns + 256)) / kSharedBytes / kGradStep;
+  const double bytes = (grad_channels + input_channels) * plan.element_bytes;
+  const double loading = plan.element_bytes / double{kPieceBytes} *
+                         (grad_channels * (layouts.grad_pieces ? kCopiedPiece : kGatheredPiece) +
+                          input_channels * (layouts.input_pieces ? kCopiedPiece : kGatheredPiece));
+  return std::max({products, reads + 2 * bytes / kSharedBytes, loading, bytes / kL2Bytes}) +
+         0.1 * (products + reads + loading + bytes / kL2Bytes);
+}
+
 void set_cost(WeightGradPlan& plan, const GradLayouts& layouts, const GradLimits& limits) {
   const double fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
   const double k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));

@@ -18,7 +18,8 @@ constexpr int32_t kTableEntryBytes = 24;
 constexpr int32_t kMostNChunk = 256;
 // A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
 constexpr int64_t kSegmentPositions = 8192;
-constexpr std::size_t kArrangements = 10;  // that are tried with every box
+constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
+constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
 
 // The ways to part an axis' taps: all of them, those of one residue at a time, and smaller parts of both.
 std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
@@ -107,14 +108,34 @@ class Search {
       }
     }
     const auto cheaper = [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; };
-    std::stable_sort(plans_.begin(), plans_.end(), cheaper);
-    if (plans_.size() > kArrangements) plans_.resize(kArrangements);
+    const auto keep_best = [&](std::vector<WeightGradPlan>& plans, std::size_t count) {
+      std::stable_sort(plans.begin(), plans.end(), cheaper);
+      if (plans.size() > count) plans.resize(count);
+    };
+    std::stable_sort(arrangements_.begin(), arrangements_.end(),
+                     [](const Arrangement& a, const Arrangement& b) { return a.clocks < b.clocks; });
+    for (const Arrangement& arrangement : arrangements_) {
+      if (plans_.size() == kGuessedBoxes) break;
+      with_box(plan_of(arrangement));
+    }
+    keep_best(plans_, kTriedBoxes);
     for (WeightGradPlan& plan : plans_) try_boxes(plan);
-    std::stable_sort(plans_.begin(), plans_.end(), cheaper);
+    keep_best(plans_, kTriedBoxes);
     return std::move(plans_);
   }
 
  private:
+  // What a block has of channels and taps, before its box is known.
+  struct Arrangement {
+    int32_t columns;
+    int32_t groups;
+    int32_t warps_n;
+    int32_t warps_m;
+    int32_t row_chunk;
+    std::array<std::size_t, 3> parts;
+    double clocks;  // of a multiprocessor, about, for a position
+  };
+
   // Channels of neighbouring groups share rows where all of them are whole eights.
   bool joins_groups(int32_t groups) const {
     return groups == 1 || (base_.groups % groups == 0 && base_.row_channels % 8 == 0 && base_.n_channels % 8 == 0 &&
@@ -122,47 +143,70 @@ class Search {
   }
 
   void arrange(int32_t columns, int32_t groups, int32_t warps_n, int32_t warps_m) {
-    WeightGradPlan plan = base_;
-    plan.columns = columns;
-    plan.warps_groups = groups;
-    plan.warps_n = warps_n;
-    plan.warps_m = warps_m;
-    plan.warps_k = kGradWarps / (groups * warps_n * warps_m);
-    plan.n_chunk = warps_n * columns * 8;
-    const int64_t n_padded = round_up(plan.n_channels, 8);
-    if (plan.n_chunk > kMostNChunk || (plan.n_chunk > 8 && plan.n_chunk >= 2 * n_padded)) return;
-    if (groups > 1 && plan.n_chunk < plan.n_channels) return;
-    plan.n_chunks = static_cast<int32_t>(ceil_div(plan.n_channels, plan.n_chunk));
-    plan.group_blocks = static_cast<int32_t>(plan.groups / groups);
-    const int64_t rows_padded = round_up(plan.row_channels, 8);
-    const int32_t most_eights = 2 * grad_rows(columns, plan.terms) * warps_m;
-    for (int64_t count = 1; count <= rows_padded / 8; ++count) {
+    const int32_t n_chunk = warps_n * columns * 8;
+    const int64_t n_padded = round_up(base_.n_channels, 8);
+    if (n_chunk > kMostNChunk || (n_chunk > 8 && n_chunk >= 2 * n_padded)) return;
+    if (groups > 1 && n_chunk < base_.n_channels) return;
+    const int64_t rows_padded = round_up(base_.row_channels, 8);
+    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m;
+    int64_t last = 0;
+    for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
       const int64_t chunk = round_up(ceil_div(rows_padded, count), 8);
-      if (groups > 1 && count > 1) break;
-      if (count > 1 && chunk == plan.row_chunk) continue;
-      plan.row_chunk = static_cast<int32_t>(chunk);
+      if (chunk == last || (groups > 1 && count > 1)) break;
+      last = chunk;
       if (chunk > kMostRowChunk || chunk / 8 > most_eights) continue;
-      if (count > 8 && chunk % 32 != 0) continue;
-      plan.row_chunks = static_cast<int32_t>(ceil_div(rows_padded, chunk));
-      with_taps(plan, most_eights / static_cast<int32_t>(chunk / 8));
+      with_taps({columns, groups, warps_n, warps_m, static_cast<int32_t>(chunk), {}, 0},
+                most_eights / static_cast<int32_t>(chunk / 8));
     }
   }
 
-  void with_taps(WeightGradPlan& plan, int32_t most_taps) {
-    for (const TapParts& d : parts_[0]) {
+  void with_taps(Arrangement arrangement, int32_t most_taps) {
+    const auto& parts = arrangement.parts;
+    for (arrangement.parts[0] = 0; parts[0] < parts_[0].size(); ++arrangement.parts[0]) {
+      const TapParts& d = parts_[0][parts[0]];
       if (d.most > most_taps) continue;
-      for (const TapParts& h : parts_[1]) {
+      for (arrangement.parts[1] = 0; parts[1] < parts_[1].size(); ++arrangement.parts[1]) {
+        const TapParts& h = parts_[1][parts[1]];
         if (d.most * h.most > most_taps) continue;
-        for (const TapParts& w : parts_[2]) {
+        for (arrangement.parts[2] = 0; parts[2] < parts_[2].size(); ++arrangement.parts[2]) {
+          const TapParts& w = parts_[2][parts[2]];
           const int32_t taps = d.most * h.most * w.most;
-          if (taps > most_taps) continue;
           // Half of the warps would do.
-          if (2 * taps <= most_taps && plan.warps_m > 1) continue;
-          plan.taps = {d, h, w};
-          with_box(plan);
+          if (taps > most_taps || (2 * taps <= most_taps && arrangement.warps_m > 1)) continue;
+          arrangement.clocks = clocks_of(arrangement, d, h, w);
+          arrangements_.push_back(arrangement);
         }
       }
     }
+  }
+
+  // Of the products and of what is loaded for them.
+  double clocks_of(const Arrangement& of, const TapParts& d, const TapParts& h, const TapParts& w) const {
+    const int32_t n_chunk = of.warps_n * of.columns * 8;
+    const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
+                          ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
+    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8);
+    const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
+    const double grad = static_cast<double>(d.units * h.units * w.units) * of.groups * of.row_chunk;
+    const double input = static_cast<double>(of.groups) * n_chunk;
+    return static_cast<double>(tiles) *
+           position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, layouts_);
+  }
+
+  WeightGradPlan plan_of(const Arrangement& of) const {
+    WeightGradPlan plan = base_;
+    plan.columns = of.columns;
+    plan.warps_groups = of.groups;
+    plan.warps_n = of.warps_n;
+    plan.warps_m = of.warps_m;
+    plan.warps_k = kGradWarps / (of.groups * of.warps_n * of.warps_m);
+    plan.row_chunk = of.row_chunk;
+    plan.n_chunk = of.warps_n * of.columns * 8;
+    plan.row_chunks = static_cast<int32_t>(ceil_div(plan.row_channels, plan.row_chunk));
+    plan.n_chunks = static_cast<int32_t>(ceil_div(plan.n_channels, plan.n_chunk));
+    plan.group_blocks = static_cast<int32_t>(plan.groups / of.groups);
+    for (std::size_t i = 0; i < 3; ++i) plan.taps[i] = parts_[i][of.parts[i]];
+    return plan;
   }
 
   // A first guess of the box.
@@ -193,16 +237,17 @@ class Search {
     const auto extents = [](int64_t size, int32_t most) {
       std::vector<int32_t> result;
       for (int32_t extent = 1; extent < size && extent <= most; extent *= 2) result.push_back(extent);
-      for (const int64_t parts : {1, 2, 3}) {
+      for (const int64_t parts : {1, 2}) {
         const auto extent = static_cast<int32_t>(ceil_div(size, parts));
         if (extent <= most && std::find(result.begin(), result.end(), extent) == result.end()) result.push_back(extent);
       }
       return result;
     };
+    const int64_t positions = problem_.input_size[0] * problem_.input_size[1] * problem_.input_size[2];
     for (const int32_t w : extents(problem_.input_size[2], 64)) {
       for (const int32_t h : extents(problem_.input_size[1], 32)) {
         for (const int32_t d : extents(problem_.input_size[0], 16)) {
-          if (d * h * w > kMostPositions) continue;
+          if (d * h * w > kMostPositions || (d * h * w < 32 && d * h * w < positions)) continue;
           WeightGradPlan plan = base;
           if (finish(plan, {d, h, w}, false) && plan.cost_ms < best.cost_ms) best = plan;
         }
@@ -299,6 +344,7 @@ class Search {
   const GradLimits& limits_;
   WeightGradPlan base_;
   std::array<std::vector<TapParts>, 3> parts_;
+  std::vector<Arrangement> arrangements_;
   std::vector<WeightGradPlan> plans_;
 };
 
