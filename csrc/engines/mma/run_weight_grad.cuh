@@ -64,10 +64,11 @@ template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   WeightGradParams<T> params{};
-  params.grad = box_source<T>(plan, plan.grad, plan.taps, grad_output, relu_output, problem.output_size(),
-                              problem.out_channels_per_group(), plan.grad_columns(false), plan.grad_columns(true));
-  params.input = box_source<T>(plan, plan.input, itself(plan.box), input, {}, problem.input_size,
-                               problem.in_channels_per_group(), plan.input_columns(false), plan.input_columns(true));
+  params.source[0] = box_source<T>(plan, plan.grad, plan.taps, grad_output, relu_output, problem.output_size(),
+                                   problem.out_channels_per_group(), plan.grad_columns(false), plan.grad_columns(true));
+  params.source[1] =
+      box_source<T>(plan, plan.input, itself(plan.box), input, {}, problem.input_size, problem.in_channels_per_group(),
+                    plan.input_columns(false), plan.input_columns(true));
   params.layout = plan.layout;
   params.grad_bytes = plan.grad.bytes();
   params.input_bytes = plan.input.bytes();

@@ -10,17 +10,31 @@ namespace convt3d::mma {
 namespace {
 
 // Clocks of a multiprocessor of compute capability 8.0.
-constexpr double kProduct = 2;          // 16 x 8 x 32 bytes
-constexpr double kSharedBytes = 128;    // a clock
-constexpr double kL2Bytes = 36;         // a clock
-constexpr double kMemoryBytes = 11;     // a clock
-constexpr double kCopiedPiece = 0.36;   // of the loading threads' instructions
-constexpr double kGatheredPiece = 2.2;  // ... and their waits
-constexpr double kBox = 120;            // barriers, tables
-constexpr double kBlock = 3500;         // the first box, and what begins and ends a block
-constexpr double kSumBytes = 1200;      // a clock of the whole device
+constexpr double kProduct = 2;        // 16 x 8 x 32 bytes
+constexpr double kSharedBytes = 128;  // a clock
+constexpr double kL2Bytes = 36;       // a clock
+constexpr double kMemoryBytes = 11;   // a clock
+constexpr double kBox = 120;          // barriers, tables
+constexpr double kBlock = 3500;       // the first box, and what begins and ends a block
+constexpr double kSumBytes = 1200;    // a clock of the whole device
 constexpr double kLaunches = 5000;
 constexpr double kClocksPerMs = 1.4e6;
+
+// Of the loading threads, for 16 bytes: their instructions and, but for copies, their waits.
+double piece_clocks(LoadWay way) {
+  switch (way) {
+    case LoadWay::kCopy:
+      return 0.3;
+    case LoadWay::kPieces:
+      return 1;
+    case LoadWay::kWidthPairs:
+      return 0.8;
+    case LoadWay::kChannels:
+    case LoadWay::kWidth:
+      return 2;
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -31,8 +45,7 @@ double position_clocks(double fragments, int32_t columns, double grad_channels, 
   const double reads = words * (512 * fragments + kGradWarps * (256.0 * columns + 256)) / kSharedBytes / kGradStep;
   const double bytes = (grad_channels + input_channels) * plan.element_bytes;
   const double loading = plan.element_bytes / double{kPieceBytes} *
-                         (grad_channels * (layouts.grad_pieces ? kCopiedPiece : kGatheredPiece) +
-                          input_channels * (layouts.input_pieces ? kCopiedPiece : kGatheredPiece));
+                         (grad_channels * piece_clocks(layouts.grad) + input_channels * piece_clocks(layouts.input));
   return std::max({products, reads + 2 * bytes / kSharedBytes, loading, bytes / kL2Bytes}) +
          0.1 * (products + reads + loading + bytes / kL2Bytes);
 }
@@ -48,8 +61,7 @@ void set_cost(WeightGradPlan& plan, const GradLayouts& layouts, const GradLimits
   const double input_pieces = static_cast<double>(plan.input.staged_rows()) * plan.input.pieces;
   const double pieces = grad_pieces + input_pieces;
   const double writes = pieces * kPieceBytes / kSharedBytes * 2;
-  const double loading = grad_pieces * (layouts.grad_pieces ? kCopiedPiece : kGatheredPiece) +
-                         input_pieces * (layouts.input_pieces ? kCopiedPiece : kGatheredPiece);
+  const double loading = grad_pieces * piece_clocks(layouts.grad) + input_pieces * piece_clocks(layouts.input);
   const double l2 = pieces * kPieceBytes / kL2Bytes;
   const double box =
       std::max({products, reads + writes, loading, l2}) + 0.1 * (products + reads + writes + loading + l2) + kBox;

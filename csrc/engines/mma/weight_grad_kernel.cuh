@@ -40,21 +40,20 @@ struct BoxWalk {
   }
 };
 
-// What the loading warps do.
+// What the loading warps do. Both operands go through the same code, one after the other.
 template <typename T>
 class GradLoader {
  public:
   __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared)
       : params_(params),
         tile_(tile),
-        stages_(hopper::shared_address(shared) + static_cast<uint32_t>(params.layout.stages)),
-        grad_(params.grad, tile.part, thread(), shared + params.layout.grad_table),
-        input_(params.input, {}, thread(), shared + params.layout.input_table) {}
+        shared_(shared),
+        stages_(hopper::shared_address(shared) + static_cast<uint32_t>(params.layout.stages)) {}
 
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run() const {
     BoxWalk walk(params_, tile_.split);
     const auto boxes = static_cast<int32_t>(walk.left);
-    const bool copies = params_.grad.way == LoadWay::kCopy || params_.input.way == LoadWay::kCopy;
+    const bool copies = params_.source[0].way == LoadWay::kCopy || params_.source[1].way == LoadWay::kCopy;
     const int32_t ahead = copies ? params_.stages - 1 : 1;
     int32_t begun = 0;
     int32_t fills = 0;  // the stage that is filled next
@@ -62,23 +61,21 @@ class GradLoader {
     for (int32_t done = 0; done < boxes; ++done) {
       for (; begun < boxes && begun - done < ahead; ++begun) {
         if (begun >= params_.stages) sync_threads(emptied(fills), kGradThreads);
-        begin(walk, stages_ + static_cast<uint32_t>(fills * params_.layout.stage_bytes));
+        begin(walk, stage(fills));
         async_commit();
         walk.advance(params_);
         if (++fills == params_.stages) fills = 0;
       }
       wait(begun - done - 1);
-      const uint32_t stage = stages_ + static_cast<uint32_t>(full * params_.layout.stage_bytes);
-      grad_.round_copied(stage);
-      input_.round_copied(stage + static_cast<uint32_t>(params_.layout.input));
+      if constexpr (sizeof(T) == 4) {
+        for (int o = 0; o < 2; ++o) loader(o).round_copied(stage(full) + operand(o));
+      }
       arrive_threads(filled(full), kGradThreads);
       if (++full == params_.stages) full = 0;
     }
   }
 
  private:
-  __device__ __forceinline__ static int32_t thread() { return static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps; }
-
   // The thread's last `pending` groups may be on their way.
   __device__ __forceinline__ static void wait(int32_t pending) {
     if (pending <= 0) {
@@ -90,28 +87,40 @@ class GradLoader {
     }
   }
 
-  __device__ __forceinline__ void begin(const BoxWalk& walk, uint32_t stage) const {
+  __device__ __forceinline__ BoxLoader<T, kLoadingThreads> loader(int o) const {
+    return {params_.source[o], tile_.part, o == 0, static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
+            shared_ + (o == 0 ? params_.layout.grad_table : params_.layout.input_table)};
+  }
+  __device__ __forceinline__ uint32_t stage(int32_t number) const {
+    return stages_ + static_cast<uint32_t>(number * params_.layout.stage_bytes);
+  }
+  __device__ __forceinline__ uint32_t operand(int o) const {
+    return o == 0 ? 0 : static_cast<uint32_t>(params_.layout.input);
+  }
+
+  __device__ __forceinline__ void begin(const BoxWalk& walk, uint32_t to) const {
     int32_t first[3];
     for (int a = 0; a < 3; ++a) first[a] = walk.at[a + 1] * params_.box[a];
-    const int32_t image = walk.at[0] * params_.grad.images;
+    const int32_t image = walk.at[0] * params_.source[0].images;
     sync_threads(kLoaders, kLoadingThreads);
-    grad_.make_table(image, first);
-    input_.make_table(image, first);
+#pragma unroll 1
+    for (int o = 0; o < 2; ++o) loader(o).make_table(image, first);
     sync_threads(kLoaders, kLoadingThreads);
     // A block of several groups has all of their channels.
     const bool joined = params_.warps_groups > 1;
-    const int32_t rows = joined ? params_.warps_groups * params_.row_channels : params_.row_channels - tile_.row_first;
-    const int32_t columns = joined ? params_.warps_groups * params_.n_channels : params_.n_channels - tile_.n_first;
-    grad_.load(tile_.group * params_.row_channels + tile_.row_first, rows, stage);
-    input_.load(tile_.group * params_.n_channels + tile_.n_first, columns,
-                stage + static_cast<uint32_t>(params_.layout.input));
+#pragma unroll 1
+    for (int o = 0; o < 2; ++o) {
+      const int32_t channels = o == 0 ? params_.row_channels : params_.n_channels;
+      const int32_t from = o == 0 ? tile_.row_first : tile_.n_first;
+      loader(o).load(tile_.group * channels + from, joined ? params_.warps_groups * channels : channels - from,
+                     to + operand(o));
+    }
   }
 
   const WeightGradParams<T>& params_;
   const GradTile& tile_;
+  unsigned char* shared_;
   uint32_t stages_;
-  BoxLoader<T, kLoadingThreads> grad_;
-  BoxLoader<T, kLoadingThreads> input_;
 };
 
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
@@ -119,7 +128,7 @@ template <typename T>
 __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
   const GradLayout& layout = params.layout;
   auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
-  const int32_t positions = params.grad.images * params.box[0] * params.box[1] * params.box[2];
+  const int32_t positions = params.source[0].images * params.box[0] * params.box[1] * params.box[2];
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
     if (i >= positions) {
       places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
@@ -135,12 +144,12 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
     int32_t grad = 0;
     int32_t input = 0;
     for (int a = 0; a < 4; ++a) {
-      grad += at[a] * params.grad.row_bytes[a];
-      input += at[a] * params.input.row_bytes[a];
+      grad += at[a] * params.source[0].row_bytes[a];
+      input += at[a] * params.source[1].row_bytes[a];
     }
     places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
   }
-  const int32_t words = params.input.row_bytes[3] / 4;
+  const int32_t words = params.source[1].row_bytes[3] / 4;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
     const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
     reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
@@ -186,7 +195,8 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_channels - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
-  const int64_t taps = int64_t{params.grad.taps[0].taps} * params.grad.taps[1].taps * params.grad.taps[2].taps;
+  const int64_t taps =
+      int64_t{params.source[0].taps[0].taps} * params.source[0].taps[1].taps * params.source[0].taps[2].taps;
   share.sums = params.partial + slot * params.slot_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
   shares[threadIdx.x] = share;
@@ -206,12 +216,12 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     };
     const int32_t channel = take(params.row_chunk / 8) * 8;
     int32_t tap[3];
-    for (int a = 2; a >= 0; --a) tap[a] = take(params.grad.taps[a].count(tile.part[a]));
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.source[0].taps[a].count(tile.part[a]));
     int32_t bytes = 0;
     int32_t number = 0;
     for (int a = 0; a < 3; ++a) {
-      const TapParts& taps = params.grad.taps[a];
-      bytes += taps.shift(tap[a]) * params.grad.row_bytes[a + 1];
+      const TapParts& taps = params.source[0].taps[a];
+      bytes += taps.shift(tap[a]) * params.source[0].row_bytes[a + 1];
       number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
     }
     eights[i] = {static_cast<uint32_t>(bytes + channel * static_cast<int32_t>(sizeof(T))),
@@ -249,8 +259,11 @@ class GradMultiplier {
       sync_threads(filled(stage), kGradThreads);
       const uint32_t grad = stages + static_cast<uint32_t>(stage * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
+      typename Product::Places next = product.places(places);
       for (int32_t step = 0; step < steps; step += params_.warps_k) {
-        product.add(places + step * kGradStep, grad, input);
+        const typename Product::Places now = next;
+        if (step + params_.warps_k < steps) next = product.places(places + (step + params_.warps_k) * kGradStep);
+        product.add(now, grad, input);
       }
       if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);
       if (++stage == params_.stages) stage = 0;

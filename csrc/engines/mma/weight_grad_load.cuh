@@ -45,15 +45,15 @@ class BoxLoader {
   static constexpr int kInFlight = 32 / kChannels;  // pieces of a thread that are gathered at once: 32 words or fewer
 
  public:
-  __device__ __forceinline__ BoxLoader(const BoxSource<T>& params, const int32_t (&part)[3], int32_t thread,
-                                       unsigned char* table)
+  __device__ __forceinline__ BoxLoader(const BoxSource<T>& params, const int32_t (&part)[3], bool in_parts,
+                                       int32_t thread, unsigned char* table)
       : params_(params),
         thread_(thread),
         lines_(reinterpret_cast<BoxPlace*>(table)),
         columns_(lines_ + params.lines),
         mask_lines_(reinterpret_cast<int64_t*>(columns_ + params.columns)),
         mask_columns_(mask_lines_ + params.lines) {
-    for (int a = 0; a < 3; ++a) base_[a] = params.taps[a].offset(part[a], 0);
+    for (int a = 0; a < 3; ++a) base_[a] = params.taps[a].offset(in_parts ? part[a] : 0, 0);
   }
 
   // Of the box whose first position this is. All threads meet before it is read, and again before it is made anew.

@@ -8,8 +8,7 @@ namespace convt3d::mma {
 
 template <typename T>
 struct WeightGradParams {
-  BoxSource<T> grad;
-  BoxSource<T> input;
+  BoxSource<T> source[2];  // grad_output, and the input
   GradLayout layout;
   int32_t grad_bytes;  // of a tile
   int32_t input_bytes;
@@ -55,7 +54,7 @@ struct GradTile {
       return value;
     };
     n_first = take(params.n_chunks) * params.n_chunk;
-    for (int i = 2; i >= 0; --i) part[i] = take(params.grad.taps[i].parts);
+    for (int i = 2; i >= 0; --i) part[i] = take(params.source[0].taps[i].parts);
     row_first = take(params.row_chunks) * params.row_chunk;
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }
@@ -63,8 +62,8 @@ struct GradTile {
   // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
   template <typename T>
   __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
-    return params.grad.taps[0].count(part[0]) * params.grad.taps[1].count(part[1]) *
-           params.grad.taps[2].count(part[2]) * (params.row_chunk / 8);
+    return params.source[0].taps[0].count(part[0]) * params.source[0].taps[1].count(part[1]) *
+           params.source[0].taps[2].count(part[2]) * (params.row_chunk / 8);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/problem.h"
+#include "engines/mma/layouts.h"
 #include "engines/mma/tile.h"
 
 namespace convt3d::mma {
@@ -72,8 +73,8 @@ struct GradLayout {
 
 // What strides and addresses make of the operands.
 struct GradLayouts {
-  bool grad_pieces;  // 16 bytes of channels are whole and aligned, and there is no mask
-  bool input_pieces;
+  LoadWay grad;
+  LoadWay input;
 };
 
 struct GradLimits {

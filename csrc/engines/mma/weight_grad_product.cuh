@@ -52,15 +52,25 @@ class GradProduct {
     }
   }
 
-  // Sixteen positions, of which `places` has where they are.
-  __device__ __forceinline__ void add(const GradPlace* places, uint32_t grad, uint32_t input) {
+  // Where a lane reads sixteen positions: of 16 bits, its rows of both operands' matrices; else it looks when it reads.
+  struct Places {
+    const GradPlace* at;
+    uint32_t grad;
+    uint32_t input;
+  };
+  __device__ __forceinline__ static Places places(const GradPlace* at) {
+    if constexpr (kWords) return {at, 0, 0};
+    return {nullptr, at[lane() / 16 * 8 + lane() % 8].grad, at[lane() % 16].input};
+  }
+
+  __device__ __forceinline__ void add(const Places& places, uint32_t grad, uint32_t input) {
     if constexpr (!kWords) {
-      add_matrices(places, grad, input);
+      add_matrices(grad + places.grad, input + places.input + columns_);
     } else if constexpr (kTerms == 1) {
-      add_words(places, grad, input);
-      add_words(places + 8, grad, input);
+      add_words(places.at, grad, input);
+      add_words(places.at + 8, grad, input);
     } else {
-      add_two_terms(places, grad, input);
+      add_two_terms(places.at, grad, input);
     }
   }
 
@@ -72,9 +82,7 @@ class GradProduct {
   __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
 
   // 16 bits: matrices of eight positions and eight channels, transposed on their way.
-  __device__ __forceinline__ void add_matrices(const GradPlace* places, uint32_t grad, uint32_t input) {
-    const uint32_t a_row = grad + places[lane() / 16 * 8 + lane() % 8].grad;
-    const uint32_t b_row = input + places[lane() % 16].input + columns_;
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row) {
     uint32_t b[kColumns][2];
     if constexpr (kColumns == 1) {
       load_matrices_transposed<2>(b[0], b_row);

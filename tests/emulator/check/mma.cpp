@@ -92,8 +92,8 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
   const GradLayouts layouts{
       load_way(grad_output, relu_output, bytes, item.problem.out_channels_per_group(), item.problem.output_size(2)),
       load_way(input, {}, bytes, item.problem.in_channels_per_group(), item.problem.input_size[2])};
-  std::vector<WeightGradPlan> plans = weight_grad_candidates(item.problem, item.data_type(),
-                                                             item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
+  std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }

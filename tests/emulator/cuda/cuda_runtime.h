@@ -87,12 +87,6 @@ inline uint32_t __float_as_uint(float value) {
   return bits;
 }
 
-inline uint32_t __float_as_uint(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
 enum cudaError_t {
   cudaSuccess,
   cudaErrorInvalidValue,
