@@ -35,6 +35,7 @@ PLANS = [
     [
         ("plan_test", PLANS),
         ("mma_plan_test", PLANS),
+        ("mma_weight_grad_plan_test", PLANS),
         ("plan_cache_test", [*PLANS, "csrc/planning/forward_plan.cpp", "csrc/planning/forward_plan_cache.cpp"]),
     ],
 )

@@ -14,11 +14,11 @@ constexpr int kGradSumThreads = 128;
 
 template <typename T>
 BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
-                        ConstTensor source, ConstTensor mask, const Int3& size, int64_t channels, int32_t columns,
-                        int32_t pairs) {
+                        LoadWay way, ConstTensor source, ConstTensor mask, const Int3& size, int64_t channels,
+                        int32_t columns) {
   BoxSource<T> params{};
   params.source = make_source<T>(source, mask, size, channels);
-  params.way = load_way(source, mask, sizeof(T), channels, size[2]);
+  params.way = way;
   params.rounds = plan.terms == 1;
   params.batch = plan.batch;
   for (std::size_t i = 0; i < 3; ++i) params.taps[i] = taps[i];
@@ -26,10 +26,9 @@ BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, cons
   for (std::size_t i = 0; i < 4; ++i) params.row_bytes[i] = tile.stride[i] * tile.pitch;
   params.pieces = tile.pieces;
   params.lines = WeightGradPlan::lines(tile);
-  const bool by_pairs = params.way == LoadWay::kWidthPairs;
-  params.columns = by_pairs ? pairs : columns;
+  params.columns = columns;
   params.by_pieces = make_divisor(tile.pieces);
-  params.by_columns = make_divisor(by_pairs ? pairs / 2 : columns);
+  params.by_columns = make_divisor(way == LoadWay::kWidthPairs ? columns / 2 : columns);
   for (std::size_t i = 0; i < 2; ++i) {
     params.by_rows[i] = make_divisor(taps[i].rows());
     params.by_length[i] = make_divisor(taps[i].length);
@@ -64,11 +63,10 @@ template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   WeightGradParams<T> params{};
-  params.source[0] = box_source<T>(plan, plan.grad, plan.taps, grad_output, relu_output, problem.output_size(),
-                                   problem.out_channels_per_group(), plan.grad_columns(false), plan.grad_columns(true));
-  params.source[1] =
-      box_source<T>(plan, plan.input, itself(plan.box), input, {}, problem.input_size, problem.in_channels_per_group(),
-                    plan.input_columns(false), plan.input_columns(true));
+  params.source[0] = box_source<T>(plan, plan.grad, plan.taps, plan.layouts.grad, grad_output, relu_output,
+                                   problem.output_size(), problem.out_channels_per_group(), plan.grad_columns());
+  params.source[1] = box_source<T>(plan, plan.input, itself(plan.box), plan.layouts.input, input, {},
+                                   problem.input_size, problem.in_channels_per_group(), plan.input_columns());
   params.layout = plan.layout;
   params.grad_bytes = plan.grad.bytes();
   params.input_bytes = plan.input.bytes();

@@ -39,18 +39,19 @@ double piece_clocks(LoadWay way) {
 }  // namespace
 
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
-                       const WeightGradPlan& plan, const GradLayouts& layouts) {
+                       const WeightGradPlan& plan) {
   const double words = plan.element_bytes == 4 ? 2 : 1;
   const double products = fragments * columns * words * kProduct * (plan.terms == 2 ? 3 : 1) / kGradStep;
   const double reads = words * (512 * fragments + kGradWarps * (256.0 * columns + 256)) / kSharedBytes / kGradStep;
   const double bytes = (grad_channels + input_channels) * plan.element_bytes;
-  const double loading = plan.element_bytes / double{kPieceBytes} *
-                         (grad_channels * piece_clocks(layouts.grad) + input_channels * piece_clocks(layouts.input));
+  const double loading =
+      plan.element_bytes / double{kPieceBytes} *
+      (grad_channels * piece_clocks(plan.layouts.grad) + input_channels * piece_clocks(plan.layouts.input));
   return std::max({products, reads + 2 * bytes / kSharedBytes, loading, bytes / kL2Bytes}) +
          0.1 * (products + reads + loading + bytes / kL2Bytes);
 }
 
-void set_cost(WeightGradPlan& plan, const GradLayouts& layouts, const GradLimits& limits) {
+void set_cost(WeightGradPlan& plan, const GradLimits& limits) {
   const double fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
   const double k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
   const double words = plan.element_bytes == 4 ? 2 : 1;  // products of a step, one after another
@@ -61,7 +62,8 @@ void set_cost(WeightGradPlan& plan, const GradLayouts& layouts, const GradLimits
   const double input_pieces = static_cast<double>(plan.input.staged_rows()) * plan.input.pieces;
   const double pieces = grad_pieces + input_pieces;
   const double writes = pieces * kPieceBytes / kSharedBytes * 2;
-  const double loading = grad_pieces * piece_clocks(layouts.grad) + input_pieces * piece_clocks(layouts.input);
+  const double loading =
+      grad_pieces * piece_clocks(plan.layouts.grad) + input_pieces * piece_clocks(plan.layouts.input);
   const double l2 = pieces * kPieceBytes / kL2Bytes;
   const double box =
       std::max({products, reads + writes, loading, l2}) + 0.1 * (products + reads + writes + loading + l2) + kBox;

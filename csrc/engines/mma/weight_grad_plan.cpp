@@ -11,8 +11,9 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
-constexpr int32_t kMostPositions = 512;     // of a box
-constexpr int32_t kMostTileRows = 1 << 14;  // of one tile in shared memory
+constexpr int32_t kMostPositions = 512;                 // of a box
+constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
+constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kTableEntryBytes = 24;
 constexpr int32_t kMostNChunk = 256;
@@ -82,9 +83,8 @@ GradLayout make_layout(const WeightGradPlan& plan) {
   layout.places = layout.shares + kGradShareBytes;
   layout.eights = layout.places + 8 * kGradStep * plan.steps;
   layout.grad_table = static_cast<int32_t>(round_up(layout.eights + 12 * plan.most_eights(), kPieceBytes));
-  layout.input_table =
-      layout.grad_table + table_bytes(plan.grad, std::max(plan.grad_columns(true), plan.grad_columns(false)));
-  layout.stages = layout.input_table + table_bytes(plan.input, plan.input_columns(true));
+  layout.input_table = layout.grad_table + table_bytes(plan.grad, plan.grad_columns());
+  layout.stages = layout.input_table + table_bytes(plan.input, plan.input_columns());
   layout.input = plan.grad.bytes();
   layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
   layout.bytes = layout.stages + int64_t{plan.stages} * layout.stage_bytes;
@@ -93,8 +93,8 @@ GradLayout make_layout(const WeightGradPlan& plan) {
 
 class Search {
  public:
-  Search(const Problem& problem, const GradLayouts& layouts, const GradLimits& limits, WeightGradPlan base)
-      : problem_(problem), layouts_(layouts), limits_(limits), base_(base) {
+  Search(const Problem& problem, const GradLimits& limits, const WeightGradPlan& base)
+      : problem_(problem), limits_(limits), base_(base) {
     for (std::size_t i = 0; i < 3; ++i) parts_[i] = tap_parts(problem, i);
   }
 
@@ -189,8 +189,7 @@ class Search {
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
     const double grad = static_cast<double>(d.units * h.units * w.units) * of.groups * of.row_chunk;
     const double input = static_cast<double>(of.groups) * n_chunk;
-    return static_cast<double>(tiles) *
-           position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, layouts_);
+    return static_cast<double>(tiles) * position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_);
   }
 
   WeightGradPlan plan_of(const Arrangement& of) const {
@@ -211,7 +210,7 @@ class Search {
 
   // A first guess of the box.
   void with_box(WeightGradPlan plan) {
-    for (const int32_t most : {256, 128, 64, 32, 16}) {
+    for (const int32_t most : {256, 128, 64, 32, 16, 4, 1}) {
       std::array<int32_t, 3> box{1, 1, 1};
       int32_t positions = 1;
       for (bool grows = true; grows && positions < most;) {
@@ -275,7 +274,7 @@ class Search {
       const int64_t last = (taps.most - 1) / taps.units;
       const int64_t length = box[i] + last * taps.units * taps.stride * taps.dilation / taps.step;
       rows *= taps.units * length;
-      if (rows > kMostTileRows) return false;
+      if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
       taps.length = static_cast<int32_t>(length);
       of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
       of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
@@ -333,14 +332,13 @@ class Search {
           segment *= 2;
       }
       plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
-      set_cost(plan, layouts_, limits_);
+      set_cost(plan, limits_);
       if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;
     }
     plan = best;
   }
 
   const Problem& problem_;
-  const GradLayouts& layouts_;
   const GradLimits& limits_;
   WeightGradPlan base_;
   std::array<std::vector<TapParts>, 3> parts_;
@@ -354,13 +352,14 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
                                                    const GradLayouts& layouts, const GradLimits& limits) {
   if (dtype == DataType::kFloat64) return {};
   WeightGradPlan base{};
+  base.layouts = layouts;
   base.terms = terms;
   base.element_bytes = static_cast<int32_t>(element_size(dtype));
   base.batch = problem.batch;
   base.groups = problem.groups;
   base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
   base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
-  return Search(problem, layouts, limits, base)();
+  return Search(problem, limits, base)();
 }
 
 std::string to_string(const WeightGradPlan& plan) {

@@ -83,6 +83,7 @@ struct GradLimits {
 };
 
 struct WeightGradPlan {
+  GradLayouts layouts;
   int32_t terms;
   int32_t element_bytes;
   int64_t batch;
@@ -118,8 +119,8 @@ struct WeightGradPlan {
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   // Entries of the loaders' tables: along the width either the tile's rows, or pairs of coordinates.
   static int32_t lines(const StagedTile& tile) { return tile.images * tile.axis[0].staged() * tile.axis[1].staged(); }
-  int32_t grad_columns(bool pairs) const { return pairs ? taps[2].coordinates() : taps[2].rows(); }
-  int32_t input_columns(bool pairs) const { return pairs ? (box[2] + 2) / 2 * 2 : box[2]; }
+  int32_t grad_columns() const { return layouts.grad == LoadWay::kWidthPairs ? taps[2].coordinates() : taps[2].rows(); }
+  int32_t input_columns() const { return layouts.input == LoadWay::kWidthPairs ? (box[2] + 2) / 2 * 2 : box[2]; }
   // Of a block and group.
   int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
