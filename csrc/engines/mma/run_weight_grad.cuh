@@ -10,8 +10,6 @@
 
 namespace convt3d::mma {
 
-constexpr int kGradSumThreads = 128;
-
 template <typename T>
 BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
                         LoadWay way, ConstTensor source, ConstTensor mask, const Int3& size, int64_t channels,
@@ -107,8 +105,9 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   for (std::size_t i = 0; i < 3; ++i) sum.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
   sum.grad_weight = static_cast<T*>(grad_weight.data);
   sum.stride = to_strides(grad_weight.stride);
-  launch("weight gradient sum", convt3d_mma_weight_grad_sum<T>, ceil_div(sum.elements, kGradSumThreads),
-         kGradSumThreads, stream, sum);
+  const auto kernel = convt3d_mma_weight_grad_sum<T>;
+  launch("weight gradient sum", kernel, ceil_div(sum.elements, kSumElements), kSumElements * kSumRuns, stream, sum, 0,
+         overlapping_order("weight gradient sum", reinterpret_cast<const void*>(kernel)));
 }
 
 }  // namespace convt3d::mma

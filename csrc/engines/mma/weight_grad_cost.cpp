@@ -3,22 +3,24 @@
 #include "engines/mma/weight_grad_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/integer.h"
 
 namespace convt3d::mma {
 namespace {
 
-// Clocks of a multiprocessor of compute capability 8.0.
-constexpr double kProduct = 2;        // 16 x 8 x 32 bytes
+// Clocks of a multiprocessor.
+constexpr double kProduct = 1.5;      // 16 x 8 x 32 bytes; the fastest of the architectures that have the instruction
 constexpr double kSharedBytes = 128;  // a clock
-constexpr double kL2Bytes = 36;       // a clock
-constexpr double kMemoryBytes = 11;   // a clock
-constexpr double kBox = 120;          // barriers, tables
-constexpr double kBlock = 3500;       // the first box, and what begins and ends a block
-constexpr double kSumBytes = 1200;    // a clock of the whole device
+constexpr double kSector = 32;
+constexpr double kL2Bytes = 36;      // a clock
+constexpr double kMemoryBytes = 11;  // a clock
+constexpr double kBox = 120;         // barriers, tables
+constexpr double kBlock = 3500;      // the first box, and what begins and ends a block
+constexpr double kSumBytes = 1200;   // a clock of the whole device
 constexpr double kLaunches = 5000;
-constexpr double kClocksPerMs = 1.4e6;
+constexpr double kClocksPerMs = 1.6e6;
 
 // Of the loading threads, for 16 bytes: their instructions and, but for copies, their waits.
 double piece_clocks(LoadWay way) {
@@ -36,6 +38,15 @@ double piece_clocks(LoadWay way) {
   return 0;
 }
 
+// Bytes that memory hands out for each that is asked for, in sectors: of pieces of a row, or of elements along a line.
+double sectors(LoadWay way, double channels, double line, int32_t element_bytes) {
+  const bool along_width = way == LoadWay::kWidth || way == LoadWay::kWidthPairs;
+  const double run = (along_width ? line : channels) * element_bytes;
+  // Lines begin anywhere.
+  const double asked = along_width ? run + kSector : std::ceil(run / kSector) * kSector;
+  return asked / run;
+}
+
 }  // namespace
 
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
@@ -43,7 +54,10 @@ double position_clocks(double fragments, int32_t columns, double grad_channels, 
   const double words = plan.element_bytes == 4 ? 2 : 1;
   const double products = fragments * columns * words * kProduct * (plan.terms == 2 ? 3 : 1) / kGradStep;
   const double reads = words * (512 * fragments + kGradWarps * (256.0 * columns + 256)) / kSharedBytes / kGradStep;
-  const double bytes = (grad_channels + input_channels) * plan.element_bytes;
+  constexpr double kSomeLine = 16;
+  const double bytes = plan.element_bytes *
+                       (grad_channels * sectors(plan.layouts.grad, grad_channels, kSomeLine, plan.element_bytes) +
+                        input_channels * sectors(plan.layouts.input, input_channels, kSomeLine, plan.element_bytes));
   const double loading =
       plan.element_bytes / double{kPieceBytes} *
       (grad_channels * piece_clocks(plan.layouts.grad) + input_channels * piece_clocks(plan.layouts.input));
@@ -64,7 +78,17 @@ void set_cost(WeightGradPlan& plan, const GradLimits& limits) {
   const double writes = pieces * kPieceBytes / kSharedBytes * 2;
   const double loading =
       grad_pieces * piece_clocks(plan.layouts.grad) + input_pieces * piece_clocks(plan.layouts.input);
-  const double l2 = pieces * kPieceBytes / kL2Bytes;
+  const double in_piece = kPieceBytes / static_cast<double>(plan.element_bytes);
+  const double grad_line = plan.taps[2].units * static_cast<double>(plan.taps[2].length);
+  const double spread =  // of coordinates, where residues are missing
+      plan.layouts.grad == LoadWay::kCopy || plan.layouts.grad == LoadWay::kPieces
+          ? 1
+          : std::min(plan.taps[2].step / static_cast<double>(plan.taps[2].units), kSector / plan.element_bytes);
+  const double l2 =
+      kPieceBytes / kL2Bytes *
+      (grad_pieces * sectors(plan.layouts.grad, in_piece * plan.grad.pieces, grad_line, plan.element_bytes) *
+           std::max(spread, 1.0) +
+       input_pieces * sectors(plan.layouts.input, in_piece * plan.input.pieces, plan.box[2], plan.element_bytes));
   const double box =
       std::max({products, reads + writes, loading, l2}) + 0.1 * (products + reads + writes + loading + l2) + kBox;
 

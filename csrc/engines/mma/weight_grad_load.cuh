@@ -32,7 +32,7 @@ struct BoxSource {
 };
 
 // Of a line of a box, or of a place along it; what is not in the source is nowhere, and so are sums with it.
-struct alignas(16) BoxPlace {
+struct alignas(16) TablePlace {
   int64_t offset;  // in elements
   int32_t row;     // in bytes, in the tile; negative where it has none
 };
@@ -49,7 +49,7 @@ class BoxLoader {
                                        int32_t thread, unsigned char* table)
       : params_(params),
         thread_(thread),
-        lines_(reinterpret_cast<BoxPlace*>(table)),
+        lines_(reinterpret_cast<TablePlace*>(table)),
         columns_(lines_ + params.lines),
         mask_lines_(reinterpret_cast<int64_t*>(columns_ + params.columns)),
         mask_columns_(mask_lines_ + params.lines) {
@@ -158,8 +158,8 @@ class BoxLoader {
       int32_t rest = item;
       const int32_t piece = params_.by_pieces.take(rest);
       const int32_t column = params_.by_columns.take(rest);
-      const BoxPlace line = lines_[rest];
-      const BoxPlace place = columns_[column];
+      const TablePlace line = lines_[rest];
+      const TablePlace place = columns_[column];
       const int64_t offset = line.offset + place.offset;
       const bool exists = offset >= 0 && piece * kChannels < channels;
       async_copy<kPieceBytes>(to + line.row + place.row + piece * kPieceBytes,
@@ -248,8 +248,8 @@ class BoxLoader {
           column = params_.by_columns.take(rest);
         }
         if constexpr (kPairs) column *= 2;
-        const BoxPlace line = lines_[rest];
-        const BoxPlace place = columns_[column];
+        const TablePlace line = lines_[rest];
+        const TablePlace place = columns_[column];
         const int64_t offset = line.offset + place.offset;
         const int32_t left = is && offset >= 0 ? channels - piece * kChannels : 0;
         words[i].read(data + offset + piece * kChannels * stride, stride, left);
@@ -301,8 +301,8 @@ class BoxLoader {
 
   const BoxSource<T>& params_;
   int32_t thread_;
-  BoxPlace* lines_;
-  BoxPlace* columns_;
+  TablePlace* lines_;
+  TablePlace* columns_;
   int64_t* mask_lines_;
   int64_t* mask_columns_;
   int32_t base_[3];  // coordinate of position 0 for the part's first tap
