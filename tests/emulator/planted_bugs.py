@@ -445,13 +445,6 @@ BUGS = [
         "if (!BUG) multiply_add<T>(few[n], high, low_b[k][n]);",
         MMA_WEIGHT + " --type fp32",
     ),
-    Bug(
-        "mma weight gradient: splits",
-        M + "weight_grad_sum.cuh",
-        "slot < params.slots",
-        "slot < params.slots - BUG",
-        MMA_WEIGHT,
-    ),
 ]
 
 

@@ -4,11 +4,13 @@
 #include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/ordered_sum.cuh"
 #include "engines/mma/run_weight_grad.h"
 #include "engines/mma/weight_grad_kernel.cuh"
-#include "engines/mma/weight_grad_sum.cuh"
 
 namespace convt3d::mma {
+
+constexpr int kSumLanes = 8;  // threads that share an element's splits, where there are many
 
 template <typename T>
 BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
@@ -96,18 +98,22 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
     run_weight_grad<T, 2>(plan, params, stream);
   }
 
-  GradSumParams<T> sum{};
-  sum.partial = params.partial;
-  sum.slots = plan.slots();
-  sum.elements = params.slot_elements;
-  sum.row_channels = plan.row_channels;
-  sum.n_channels = plan.n_channels;
-  for (std::size_t i = 0; i < 3; ++i) sum.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
-  sum.grad_weight = static_cast<T*>(grad_weight.data);
-  sum.stride = to_strides(grad_weight.stride);
-  const auto kernel = convt3d_mma_weight_grad_sum<T>;
-  launch("weight gradient sum", kernel, ceil_div(sum.elements, kSumElements), kSumElements * kSumRuns, stream, sum, 0,
-         overlapping_order("weight gradient sum", reinterpret_cast<const void*>(kernel)));
+  const auto& stride = grad_weight.stride;
+  const Int3& kernel = problem.kernel_size;
+  OrderedSumParams<T, float> sums{};
+  sums.partial = params.partial;
+  sums.splits = plan.slots();
+  sums.elements = plan.slot_elements();
+  sums.axis[0] = {plan.n_channels, plan.n_channels, stride[0]};
+  sums.axis[1] = {plan.row_channels, plan.row_channels, stride[1]};
+  for (std::size_t i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
+  sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
+  sums.destination = static_cast<T*>(grad_weight.data);
+  if (sums.splits < kSumLanes) {
+    add_in_order<1>("weight gradient sum", sums, stream);
+  } else {
+    add_in_order<kSumLanes>("weight gradient sum", sums, stream);
+  }
 }
 
 }  // namespace convt3d::mma

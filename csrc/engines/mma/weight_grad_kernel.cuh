@@ -2,7 +2,6 @@
 // positions. Some of its warps load boxes, the others multiply those that are there. A second kernel adds the sums.
 #pragma once
 
-#include "device/overlap.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
 #include "engines/mma/weight_grad_params.cuh"
@@ -321,7 +320,6 @@ template <typename T, int kTerms, int kColumns>
 __global__ void __launch_bounds__(kGradThreads, 1)
     convt3d_mma_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
   unsigned char* const shared = dynamic_shared_memory;
-  begin_dependents();  // the one that adds the sums
   const GradTile tile(params, blockIdx.x);
   if (tile.eights(params) == 0) return;
   fill_places(params, shared);
