@@ -1,4 +1,5 @@
-// Barriers of some of a block's threads ("barrier.sync", "barrier.arrive"): 16 of them, of which 0 is the whole block's.
+// Barriers of some of a block's threads ("barrier.sync", "barrier.arrive"): 16 of them, of which 0 is the whole
+// block's.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,8 @@ inline uint32_t atomicAdd(uint32_t* word, uint32_t value) {
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   const uint64_t bytes = uint64_t{high} << 32 | low;
   uint32_t result = 0;
-  for (int i = 0; i < 4; ++i) result |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xFF) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xFF) << (8 * i);
   return result;
 }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
