@@ -248,8 +248,8 @@ class GradMultiplier {
     Product product(share.rows, static_cast<uint32_t>(column) * static_cast<uint32_t>(sizeof(T)),
                     // Of an eight that the warp does not have, that of one that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
-    const auto* const places =
-        reinterpret_cast<const GradPlace*>(shared_ + params_.layout.places) + share.k * kGradStep;
+    constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
+    const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
     const int32_t steps = params_.steps - share.k;
     int32_t stage = 0;
@@ -262,7 +262,8 @@ class GradMultiplier {
       typename Product::Places next = product.places(places);
       for (int32_t step = 0; step < steps; step += params_.warps_k) {
         const typename Product::Places now = next;
-        if (step + params_.warps_k < steps) next = product.places(places + (step + params_.warps_k) * kGradStep);
+        if (step + params_.warps_k < steps)
+          next = product.places(places + static_cast<uint32_t>(step + params_.warps_k) * kPlacesBytes);
         product.add(now, grad, input);
       }
       if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);

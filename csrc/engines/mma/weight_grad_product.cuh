@@ -52,15 +52,16 @@ class GradProduct {
     }
   }
 
-  // Where a lane reads sixteen positions: of 16 bits, its rows of both operands' matrices; else it looks when it reads.
+  // Where a lane reads sixteen positions, whose places are at a shared address: of 16 bits, its rows of both operands'
+  // matrices; else it looks when it reads.
   struct Places {
-    const GradPlace* at;
+    uint32_t at;
     uint32_t grad;
     uint32_t input;
   };
-  __device__ __forceinline__ static Places places(const GradPlace* at) {
+  __device__ __forceinline__ static Places places(uint32_t at) {
     if constexpr (kWords) return {at, 0, 0};
-    return {nullptr, at[lane() / 16 * 8 + lane() % 8].grad, at[lane() % 16].input};
+    return {at, place(at, lane() / 16 * 8 + lane() % 8).grad, place(at, lane() % 16).input};
   }
 
   __device__ __forceinline__ void add(const Places& places, uint32_t grad, uint32_t input) {
@@ -68,7 +69,7 @@ class GradProduct {
       add_matrices(grad + places.grad, input + places.input + columns_);
     } else if constexpr (kTerms == 1) {
       add_words(places.at, grad, input);
-      add_words(places.at + 8, grad, input);
+      add_words(places.at + 8 * sizeof(GradPlace), grad, input);
     } else {
       add_two_terms(places.at, grad, input);
     }
@@ -78,6 +79,10 @@ class GradProduct {
   __device__ __forceinline__ static void zero(float (&c)[4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) c[k] = 0;
+  }
+  __device__ __forceinline__ static GradPlace place(uint32_t places, int32_t i) {
+    const uint2 words = hopper::load_shared<uint2>(places + static_cast<uint32_t>(i) * sizeof(GradPlace));
+    return {words.x, words.y};
   }
   __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
 
@@ -122,12 +127,12 @@ class GradProduct {
     uint32_t grad[2];
     uint32_t input[2];
 
-    __device__ __forceinline__ Words(const GradPlace* places, uint32_t to_grad, uint32_t to_input) {
+    __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const GradPlace place = places[lane() % 4 + 4 * i];
-        grad[i] = to_grad + place.grad;
-        input[i] = to_input + place.input;
+        const GradPlace of = place(places, lane() % 4 + 4 * i);
+        grad[i] = to_grad + of.grad;
+        input[i] = to_input + of.input;
       }
     }
   };
@@ -141,7 +146,7 @@ class GradProduct {
       b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n * 32));
   }
 
-  __device__ __forceinline__ void add_words(const GradPlace* places, uint32_t grad, uint32_t input) {
+  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
     const Words at(places, grad, input);
     uint32_t b[kColumns][2];
 #pragma unroll
@@ -165,8 +170,8 @@ class GradProduct {
   }
 
   // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
-  __device__ __forceinline__ void add_two_terms(const GradPlace* places, uint32_t grad, uint32_t input) {
-    const Words at[2] = {Words(places, grad, input), Words(places + 8, grad, input)};
+  __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
+    const Words at[2] = {Words(places, grad, input), Words(places + 8 * sizeof(GradPlace), grad, input)};
     uint32_t high_b[2][kColumns][2];
     uint32_t low_b[2][kColumns][2];
 #pragma unroll
