@@ -1,6 +1,6 @@
 """Times plans of the engine on mma.sync against cuDNN, and compares what both compute with float64.
 
-    PYTHONPATH=. python scripts/force_mma.py [--layer PATTERN] [--pass forward|input_grad] [--type fp16]
+    PYTHONPATH=. python scripts/force_mma.py [--layer PATTERN] [--pass forward|input_grad|weight_grad] [--type fp16]
                                              [--layout NDHWC] [--plans 5] [--mask]
 
 For each layer, pass, type and layout: the time of cuDNN (the faster of both layouts), then of the first plans in the
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NUMBERS = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 3}
 FORMATS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
-PASSES = ["forward", "input_grad"]
+PASSES = ["forward", "input_grad", "weight_grad"]
 
 
 def times(run: Callable[[], object], flush: torch.Tensor, repeats: int = 15) -> float:
@@ -63,7 +63,7 @@ class Forced:
     def __init__(
         self,
         layer: dict,
-        grad: bool,
+        operator: str,
         dtype: torch.dtype,
         tf32: bool,
         plan: int,
@@ -81,7 +81,7 @@ class Forced:
         self.entry = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_force_mma
         self.entry.restype = ctypes.c_int64
         self.text = ctypes.create_string_buffer(2000)
-        head = [*problem, *tensors, int(grad), NUMBERS[dtype], int(tf32), 0, plan]
+        head = [*problem, *tensors, PASSES.index(operator), NUMBERS[dtype], int(tf32), 0, plan]
         bytes_needed = self._call([*head, 0, -1, 0])
         if bytes_needed < 0:
             raise RuntimeError(self.plan())
@@ -106,7 +106,8 @@ def measure(
     layer: dict, operator: str, type_name: str, layout: str, plans: int, masked: bool, flush: torch.Tensor
 ) -> None:
     """Prints the times of one layer."""
-    grad = operator == "input_grad"
+    grad = operator != "forward"
+    by_weight = operator == "weight_grad"
     dtype = DTYPES[type_name]
     tf32 = type_name == "tf32"
     torch.backends.cudnn.allow_tf32 = tf32
@@ -125,11 +126,11 @@ def measure(
         if not grad:
             return lambda: conv_transpose3d(x_, w_, b, **keys)
         size = [layer["stride"], layer["padding"], layer["dilation"], True, layer["output_padding"], layer["groups"]]
-        select = [True, False, False]
+        select = [not by_weight, by_weight, False]
 
         def backward() -> torch.Tensor:
             g = gy_ if m_ is None else gy_ * m_
-            return torch.ops.aten.convolution_backward(g, x_, w_, None, *size, select)[0]
+            return torch.ops.aten.convolution_backward(g, x_, w_, None, *size, select)[1 if by_weight else 0]
 
         return backward
 
@@ -138,9 +139,29 @@ def measure(
     memory_format = FORMATS[layout]
     first = (gy if grad else x).contiguous(memory_format=memory_format)
     mask = None if mask is None else mask.contiguous(memory_format=memory_format)
-    result = torch.empty_like(x if grad else y, memory_format=memory_format)
-    few = min(2, layer["N"])  # of the reference, images
-    if grad:
+    second = x.contiguous(memory_format=memory_format) if by_weight else w
+    result = torch.empty_like(w if by_weight else x if grad else y, memory_format=memory_format)
+    few = w.shape[0] if by_weight else min(2, layer["N"])  # of the reference, images
+    if by_weight:
+        # By cuDNN in float64: in chunks of images, which bounds its memory.
+        exact = torch.zeros_like(w, dtype=torch.float64)
+        for image in range(layer["N"]):
+            one = slice(image, image + 1)
+            g = gy[one].double() * (1 if mask is None else (mask[one] > 0).double())
+            exact += torch.ops.aten.convolution_backward(
+                g,
+                x[one].double(),
+                w.double(),
+                None,
+                layer["stride"],
+                layer["padding"],
+                layer["dilation"],
+                True,
+                layer["output_padding"],
+                layer["groups"],
+                [False, True, False],
+            )[1]
+    elif grad:
         g = gy[:few].double() * (1 if mask is None else mask[:few].double())
         exact = torch.nn.functional.conv3d(
             g, w.double(), None, layer["stride"], layer["padding"], layer["dilation"], layer["groups"]
@@ -151,7 +172,7 @@ def measure(
     print(f"{label}: cudnn {peer:.4f} ({', '.join(f'{name} {ms:.4f}' for name, ms in peers.items())})")
     for plan in range(plans):
         try:
-            forced = Forced(layer, grad, dtype, tf32, plan, first, mask, w, b, result)
+            forced = Forced(layer, operator, dtype, tf32, plan, first, mask, second, b, result)
         except RuntimeError as error:
             print(f"  {plan}: {error}")
             return

@@ -68,9 +68,9 @@ def test_random_forwards(emulate: Path, engine: str) -> None:
     run(emulate, "--engine", engine, "--seconds", str(SECONDS))
 
 
-@pytest.mark.parametrize("operator", ["forward", "input_grad"])
+@pytest.mark.parametrize("operator", ["forward", "input_grad", "weight_grad"])
 @pytest.mark.parametrize("type", ["fp32", "tf32", "fp16", "bf16"])
-def test_random_correlations_on_mma(emulate: Path, type: str, operator: str) -> None:
+def test_random_operators_on_mma(emulate: Path, type: str, operator: str) -> None:
     run(emulate, "--engine", "mma", "--operator", operator, "--type", type, "--seconds", str(SECONDS))
 
 

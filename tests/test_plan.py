@@ -38,6 +38,7 @@ CHOICE = ["csrc/planning/choose.cpp", "csrc/planning/operator_plan.cpp", "csrc/p
         ("plan_test", PLANS),
         ("choose_test", [*PLANS, *CHOICE]),
         ("mma_plan_test", PLANS),
+        ("mma_weight_grad_plan_test", PLANS),
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:

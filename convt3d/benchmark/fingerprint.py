@@ -30,6 +30,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
+    ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_ordered_sum"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")

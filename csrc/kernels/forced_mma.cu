@@ -1,4 +1,4 @@
-// Forward and input gradient on the engine on mma.sync, by whichever of its plans: for measuring, from Python through
+// Forward and gradients on the engine on mma.sync, by whichever of its plans: for measuring, from Python through
 // ctypes. Not what operators call.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -9,10 +9,12 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "device/launch.cuh"
 #include "engines/mma/run.h"
+#include "engines/mma/run_weight_grad.h"
 #include "planning/flat_call.h"
 
 namespace convt3d {
@@ -32,8 +34,8 @@ struct ForcedCall {
       return tensor;
     }
   } first, second, mask, bias, result;
-  int64_t input_grad;
-  int64_t dtype;  // DataType
+  int64_t operation;  // forward, input gradient, weight gradient
+  int64_t dtype;      // DataType
   int64_t tf32;
   int64_t relu;
   int64_t plan;  // its place among the candidates in the order of their costs
@@ -42,12 +44,25 @@ struct ForcedCall {
   int64_t stream;
 };
 
+constexpr int64_t kInputGrad = 1;
+constexpr int64_t kWeightGrad = 2;
+
+int64_t workspace_bytes(const mma::CorrelationPlan& plan) { return plan.packed_bytes; }
+int64_t workspace_bytes(const mma::WeightGradPlan& plan) { return plan.workspace_bytes(); }
+
+template <typename T>
+void run_forced(const ForcedCall& call, const mma::WeightGradPlan& plan) {
+  const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
+  mma::weight_grad<T>(call.problem, plan, call.first.get(), call.mask.get(), call.second.get(), result,
+                      reinterpret_cast<void*>(call.workspace), reinterpret_cast<void*>(call.stream));
+}
+
 template <typename T>
 void run_forced(const ForcedCall& call, const mma::CorrelationPlan& plan) {
   auto* const workspace = reinterpret_cast<void*>(call.workspace);
   auto* const stream = reinterpret_cast<void*>(call.stream);
   const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
-  if (call.input_grad != 0) {
+  if (call.operation == kInputGrad) {
     return mma::input_grad<T>(call.problem, plan, call.first.get(), call.mask.get(), call.second.get(), result,
                               workspace, stream);
   }
@@ -57,51 +72,77 @@ void run_forced(const ForcedCall& call, const mma::CorrelationPlan& plan) {
   mma::forward<T>(call.problem, plan, call.first.get(), call.second.get(), epilogue, result, workspace, stream);
 }
 
+using AnyPlan = std::variant<mma::CorrelationPlan, mma::WeightGradPlan>;
+
 // Of the candidates in the order of their costs.
-mma::CorrelationPlan plan_of(const ForcedCall& call) {
+template <typename Plan>
+Plan choose_plan(std::vector<Plan> plans, int64_t place) {
+  if (place < 0 || place >= static_cast<int64_t>(plans.size())) {
+    throw std::runtime_error(std::to_string(plans.size()) + " plans");
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.cost_ms < b.cost_ms; });
+  return plans[static_cast<size_t>(place)];
+}
+
+AnyPlan plan_of(const ForcedCall& call) {
   const auto dtype = static_cast<DataType>(call.dtype);
-  const bool forward = call.input_grad == 0;
-  const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
+  const int64_t bytes = element_size(dtype);
+  const int terms = dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1;
+  const int64_t inputs = call.problem.in_channels_per_group();
+  const int64_t outputs = call.problem.out_channels_per_group();
   int device = 0;
   int shared = 0;
   check_cuda(cudaGetDevice(&device), "asking for the device");
   check_cuda(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for the device");
-  std::vector<mma::CorrelationPlan> plans = mma::correlation_candidates(
-      call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad, dtype,
-      dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1, {call.first.get(), call.mask.get(), result},
-      {shared, device_facts().multiprocessors});
-  if (call.plan < 0 || call.plan >= static_cast<int64_t>(plans.size())) {
-    throw std::runtime_error(std::to_string(plans.size()) + " plans");
+  const int64_t multiprocessors = device_facts().multiprocessors;
+  const int64_t input_width = call.problem.input_size[2];
+  const int64_t output_width = call.problem.output_size(2);
+  if (call.operation == kWeightGrad) {
+    return choose_plan(
+        mma::weight_grad_candidates(call.problem, dtype, terms,
+                                    {mma::load_way(call.first.get(), call.mask.get(), bytes, outputs, output_width),
+                                     mma::load_way(call.second.get(), {}, bytes, inputs, input_width)},
+                                    {shared, multiprocessors}),
+        call.plan);
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) { return a.cost_ms < b.cost_ms; });
-  return plans[static_cast<size_t>(call.plan)];
+  const bool forward = call.operation != kInputGrad;
+  const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
+  return choose_plan(
+      mma::correlation_candidates(call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad,
+                                  dtype, terms, {call.first.get(), call.mask.get(), result}, {shared, multiprocessors}),
+      call.plan);
 }
 
 int64_t force(const ForcedCall& call, std::string& text) {
   // What was asked last: who measures asks again and again.
   static ForcedCall known{};
-  static mma::CorrelationPlan plan{};
+  static AnyPlan any{};
   if (std::memcmp(&call, &known, offsetof(ForcedCall, workspace)) != 0) {
     known = {};
-    plan = plan_of(call);
+    any = plan_of(call);
     known = call;
   }
-  text = to_string(plan) + " cost_ms=" + std::to_string(plan.cost_ms);
-  if (call.workspace_bytes < plan.packed_bytes) return plan.packed_bytes;
-  switch (static_cast<DataType>(call.dtype)) {
-    case DataType::kFloat32:
-      run_forced<float>(call, plan);
-      break;
-    case DataType::kFloat16:
-      run_forced<__half>(call, plan);
-      break;
-    case DataType::kBFloat16:
-      run_forced<__nv_bfloat16>(call, plan);
-      break;
-    case DataType::kFloat64:
-      return -1;
-  }
-  return plan.packed_bytes;
+  return std::visit(
+      [&](const auto& plan) -> int64_t {
+        text = to_string(plan) + " cost_ms=" + std::to_string(plan.cost_ms);
+        const int64_t bytes = workspace_bytes(plan);
+        if (call.workspace_bytes < bytes) return bytes;
+        switch (static_cast<DataType>(call.dtype)) {
+          case DataType::kFloat32:
+            run_forced<float>(call, plan);
+            break;
+          case DataType::kFloat16:
+            run_forced<__half>(call, plan);
+            break;
+          case DataType::kBFloat16:
+            run_forced<__nv_bfloat16>(call, plan);
+            break;
+          case DataType::kFloat64:
+            return -1;
+        }
+        return bytes;
+      },
+      any);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class Bug:
 
 
 SIMT, DEPTHWISE, MMA = "--engine simt", "--engine depthwise", "--engine mma"
+MMA_WEIGHT = "--engine mma --operator weight_grad"
 M = "engines/mma/"
 BUGS = [
     # Loading
@@ -366,6 +367,84 @@ BUGS = [
         MMA,
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
+    # mma.sync: weight gradient
+    Bug(
+        "mma weight gradient: copies: last piece",
+        M + "weight_grad_load.cuh",
+        "offset >= 0 && piece * kChannels < channels;",
+        "offset >= 0 && piece * kChannels < channels - BUG * kChannels;",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: elements: last channel",
+        M + "weight_grad_load.cuh",
+        "2 * c + 1 < left ? __ldg",
+        "2 * c + 1 < left - BUG ? __ldg",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: images past the batch",
+        M + "weight_grad_load.cuh",
+        "n < params_.batch;",
+        "n < params_.batch + BUG;",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: pairs",
+        M + "weight_grad_load.cuh",
+        "is && row >= 0 ? first + row : kNobody;",
+        "is && row >= BUG ? first + row : kNobody;",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: mask",
+        M + "weight_grad_load.cuh",
+        "if (to_accumulator(values[1]) <= 0)",
+        "if (!BUG && to_accumulator(values[1]) <= 0)",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: rounding",
+        M + "weight_grad_load.cuh",
+        "if (!params_.rounds || params_.way",
+        "if (BUG || !params_.rounds || params_.way",
+        MMA_WEIGHT + " --type tf32",
+    ),
+    Bug(
+        "mma weight gradient: copies that are not waited for",
+        M + "weight_grad_kernel.cuh",
+        "wait(begun - done - 1);",
+        "wait(begun - done - 1 + BUG);",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: shift of a tap",
+        M + "weight_grad_kernel.cuh",
+        "bytes += taps.shift(tap[a]) *",
+        "bytes += taps.shift(BUG && a == 0 ? 0 : tap[a]) *",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: segments",
+        M + "weight_grad_kernel.cuh",
+        "= first ? sum :",
+        "= first || BUG ? sum :",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: positions past the box",
+        M + "weight_grad_kernel.cuh",
+        "places[i] = {0, static_cast<uint32_t>(params.input_bytes)};",
+        "places[i] = {0, static_cast<uint32_t>(BUG ? 0 : params.input_bytes)};",
+        MMA_WEIGHT,
+    ),
+    Bug(
+        "mma weight gradient: low term",
+        M + "weight_grad_product.cuh",
+        "multiply_add<T>(few[n], high, low_b[k][n]);",
+        "if (!BUG) multiply_add<T>(few[n], high, low_b[k][n]);",
+        MMA_WEIGHT + " --type fp32",
+    ),
 ]
 
 

@@ -30,7 +30,7 @@ struct Case {
   const Arrangement* result = &arrangements()[0];  // dense, or at an offset
   bool wgmma = true;                               // the device has it
   Engine engine = Engine::kAuto;
-  int plan = kBestPlan;  // among the candidates of the tensor-core engine
+  int plan = kBestPlan;  // among the candidates of an engine on tensor cores
   uint64_t seed = 1;     // of the values, of what else is drawn, and of the schedule
 
   Size5 input_size() const;

@@ -260,10 +260,10 @@ Case Draw::next_of_any_plan() {
     Drawing drawing{random_, item.problem};
     const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
     const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(50));
-    const bool forward = mma ? drawing.coin(50) : cores || wanted_.engine || drawing.coin(50);
+    const bool forward = mma ? drawing.coin(33) : cores || wanted_.engine || drawing.coin(50);
     item.op = wanted_.op ? *wanted_.op
               : forward  ? Operator::kForward
-              : mma      ? Operator::kInputGrad
+              : mma      ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
                          : static_cast<Operator>(drawing.draw(1, 3));
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
@@ -297,7 +297,7 @@ Case Draw::next_of_any_plan() {
     if (drawing.coin(10)) item.result = &arrangement_of("offset");
     item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
-    if (mma && (item.op == Operator::kForward || item.op == Operator::kInputGrad)) {
+    if (mma && item.op != Operator::kBiasGrad) {
       if (!may_have_mma_plan(item)) continue;
       item.engine = Engine::kMma;
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));

@@ -8,6 +8,7 @@
 
 #include "check/tensor.h"
 #include "engines/mma/run.h"
+#include "engines/mma/run_weight_grad.h"
 
 namespace check {
 namespace {
@@ -54,6 +55,7 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
 }
 
 bool may_have_mma_plan(const Case& item) {
+  if (item.op == Operator::kWeightGrad) return true;
   for (std::size_t i = 0; i < 3; ++i) {
     if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;
     if (item.op == Operator::kForward && item.problem.stride[i] > convt3d::mma::kMostResidues) return false;
@@ -75,6 +77,33 @@ void mma_input_grad(const Case& item, const convt3d::mma::CorrelationPlan& plan,
   with_type(item, [&](auto type) {
     convt3d::mma::input_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, weight, grad_input,
                                              workspace, nullptr);
+  });
+}
+
+convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3d::ConstTensor& grad_output,
+                                                  const convt3d::ConstTensor& relu_output,
+                                                  const convt3d::ConstTensor& input) {
+  using namespace convt3d::mma;
+  Random random(item.seed);
+  constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
+  constexpr int64_t kMultiprocessors[] = {2, 20, 132};
+  const GradLimits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 2)]};
+  const int64_t bytes = convt3d::element_size(item.data_type());
+  const GradLayouts layouts{
+      load_way(grad_output, relu_output, bytes, item.problem.out_channels_per_group(), item.problem.output_size(2)),
+      load_way(input, {}, bytes, item.problem.in_channels_per_group(), item.problem.input_size[2])};
+  std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
+  if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
+  return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
+}
+
+void mma_weight_grad(const Case& item, const convt3d::mma::WeightGradPlan& plan, convt3d::ConstTensor grad_output,
+                     convt3d::ConstTensor relu_output, convt3d::ConstTensor input, convt3d::MutableTensor grad_weight,
+                     void* workspace) {
+  with_type(item, [&](auto type) {
+    convt3d::mma::weight_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, input, grad_weight,
+                                              workspace, nullptr);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "check/case.h"
 #include "engines/mma/correlation_plan.h"
+#include "engines/mma/weight_grad_plan.h"
 #include "epilogue/epilogue.h"
 
 namespace check {
@@ -21,5 +22,13 @@ void mma_forward(const Case& item, const convt3d::mma::CorrelationPlan& plan, co
 void mma_input_grad(const Case& item, const convt3d::mma::CorrelationPlan& plan, convt3d::ConstTensor grad_output,
                     convt3d::ConstTensor relu_output, convt3d::ConstTensor weight, convt3d::MutableTensor grad_input,
                     void* workspace);
+
+// Likewise.
+convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3d::ConstTensor& grad_output,
+                                                  const convt3d::ConstTensor& relu_output,
+                                                  const convt3d::ConstTensor& input);
+void mma_weight_grad(const Case& item, const convt3d::mma::WeightGradPlan& plan, convt3d::ConstTensor grad_output,
+                     convt3d::ConstTensor relu_output, convt3d::ConstTensor input, convt3d::MutableTensor grad_weight,
+                     void* workspace);
 
 }  // namespace check

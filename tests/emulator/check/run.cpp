@@ -276,7 +276,20 @@ class Run {
     const Tensor input = source("input", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_weight", item_.weight_size());
+    if (item_.engine == Engine::kMma && item_.plan >= 0) {
+      const convt3d::mma::WeightGradPlan plan =
+          mma_weight_grad_plan(item_, grad.source(), mask_of(outputs), input.source());
+      outcome_.plan = to_string(plan);
+      const auto space = workspace(plan.workspace_bytes());
+      finish(result, *space, item_.type == Type::kFloat32, [&] {
+        mma_weight_grad(item_, plan, grad.source(), mask_of(outputs), input.source(), result.target(), space->begin());
+        expected_ = expected_weight_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
+                                         in_cores(input.values()));
+      });
+      return;
+    }
     const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), result.target());
+    const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, false, [&] {
       convt3d::weight_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), input.source(),

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t kStackBytes = 512 * 1024;
 constexpr int kThreadBarriers = 16;
+constexpr const char* kThreadBarrier = "a barrier of threads";
 
 struct Thread {
   Fiber fiber;
@@ -77,7 +78,8 @@ void resume(int thread) {
   running = nullptr;
 }
 
-void meet(Meeting& meeting, int expected, const char* operation) {
+// True for the last one, with whom the next meeting begins.
+bool arrive(Meeting& meeting, int expected, const char* operation) {
   if (meeting.arrived == 0) {
     meeting.operation = operation;
     meeting.expected = expected;
@@ -85,12 +87,14 @@ void meet(Meeting& meeting, int expected, const char* operation) {
     fail("divergence: some threads are at %s (%d threads), others at %s (%d)", meeting.operation, meeting.expected,
          operation, expected);
   }
-  if (++meeting.arrived == expected) {
-    meeting.arrived = 0;
-    ++meeting.count;
-    return;
-  }
-  wait_while(meeting.count, meeting.count, operation);
+  if (++meeting.arrived < expected) return false;
+  meeting.arrived = 0;
+  ++meeting.count;
+  return true;
+}
+
+void meet(Meeting& meeting, int expected, const char* operation) {
+  if (!arrive(meeting, expected, operation)) wait_while(meeting.count, meeting.count, operation);
 }
 
 void begin_threads(int count) {
@@ -177,7 +181,8 @@ void wait_while(const uint64_t& word, uint64_t value, const char* what) {
 }
 
 void meet_warp(const char* operation) { meet(warp_meetings[warp()], kWarpThreads, operation); }
-void meet_threads(int barrier, int count) { meet(thread_meetings[barrier], count, "a barrier of threads"); }
+void meet_threads(int barrier, int count) { meet(thread_meetings[barrier], count, kThreadBarrier); }
+void arrive_at_threads(int barrier, int count) { arrive(thread_meetings[barrier], count, kThreadBarrier); }
 void meet_block() { meet_threads(0, static_cast<int>(blockDim.x)); }
 
 uint32_t exchange(uint32_t value, int from) {

@@ -24,6 +24,7 @@ int warp();
 void meet_warp(const char* operation);
 // So many threads of the block come to one of its 16 barriers.
 void meet_threads(int barrier, int threads);
+void arrive_at_threads(int barrier, int threads);  // without waiting
 void meet_block();
 // What `from` brings along.
 uint32_t exchange(uint32_t value, int from);

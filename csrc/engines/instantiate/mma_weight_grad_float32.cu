@@ -1,0 +1,8 @@
+#include "engines/mma/run_weight_grad.cuh"
+
+namespace convt3d::mma {
+
+template void weight_grad<float>(const Problem&, const WeightGradPlan&, ConstTensor, ConstTensor, ConstTensor,
+                                 MutableTensor, void*, Stream);
+
+}  // namespace convt3d::mma

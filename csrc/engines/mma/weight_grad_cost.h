@@ -1,0 +1,15 @@
+// What a plan of the weight gradient is expected to take.
+#pragma once
+
+#include "engines/mma/weight_grad_plan.h"
+
+namespace convt3d::mma {
+
+// Clocks of a multiprocessor for one position of a tile, about, before its box is known: `fragments` of 16 rows of all
+// warps, and channels of both tiles.
+double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
+                       const WeightGradPlan& plan);
+
+void set_cost(WeightGradPlan& plan, const GradLimits& limits);
+
+}  // namespace convt3d::mma

@@ -1,0 +1,337 @@
+// Weight gradient: a block sums one tile of (tap and output channel) x input channel over one split of the boxes of
+// positions. Some of its warps load boxes, the others multiply those that are there. A second kernel adds the sums.
+#pragma once
+
+#include "device/ptx/thread_barrier.cuh"
+#include "device/ptx/threads.cuh"
+#include "engines/mma/weight_grad_params.cuh"
+#include "engines/mma/weight_grad_product.cuh"
+
+namespace convt3d::mma {
+
+constexpr int kLoadingThreads = 32 * kLoadingWarps;
+
+// Barriers: a stage is filled; it may be filled anew; all loading threads.
+__device__ __forceinline__ int filled(int32_t stage) { return 1 + stage; }
+__device__ __forceinline__ int emptied(int32_t stage) { return 1 + kMostGradStages + stage; }
+constexpr int kLoaders = 1 + 2 * kMostGradStages;
+
+// The boxes of a split, one after another.
+struct BoxWalk {
+  int32_t at[4];  // image, depth, height, width
+  int64_t left;
+
+  template <typename T>
+  __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
+    int64_t rest = split * params.split_boxes;
+    left = min(params.split_boxes, params.box_count - rest);
+    for (int i = 3; i > 0; --i) {
+      at[i] = static_cast<int32_t>(rest % params.boxes[i]);
+      rest /= params.boxes[i];
+    }
+    at[0] = static_cast<int32_t>(rest);
+  }
+  template <typename T>
+  __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
+    for (int i = 3; i >= 0; --i) {
+      if (++at[i] < params.boxes[i] || i == 0) return;
+      at[i] = 0;
+    }
+  }
+};
+
+// What the loading warps do. Both operands go through the same code, one after the other.
+template <typename T>
+class GradLoader {
+ public:
+  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared)
+      : params_(params),
+        tile_(tile),
+        shared_(shared),
+        stages_(hopper::shared_address(shared) + static_cast<uint32_t>(params.layout.stages)) {}
+
+  __device__ __forceinline__ void run() const {
+    BoxWalk walk(params_, tile_.split);
+    const auto boxes = static_cast<int32_t>(walk.left);
+    const bool copies = params_.source[0].way == LoadWay::kCopy || params_.source[1].way == LoadWay::kCopy;
+    const int32_t ahead = copies ? params_.stages - 1 : 1;
+    int32_t begun = 0;
+    int32_t fills = 0;  // the stage that is filled next
+    int32_t full = 0;   // the one that is full next
+    for (int32_t done = 0; done < boxes; ++done) {
+      for (; begun < boxes && begun - done < ahead; ++begun) {
+        if (begun >= params_.stages) sync_threads(emptied(fills), kGradThreads);
+        begin(walk, stage(fills));
+        async_commit();
+        walk.advance(params_);
+        if (++fills == params_.stages) fills = 0;
+      }
+      wait(begun - done - 1);
+      if constexpr (sizeof(T) == 4) {
+        for (int o = 0; o < 2; ++o) loader(o).round_copied(stage(full) + operand(o));
+      }
+      arrive_threads(filled(full), kGradThreads);
+      if (++full == params_.stages) full = 0;
+    }
+  }
+
+ private:
+  // The thread's last `pending` groups may be on their way.
+  __device__ __forceinline__ static void wait(int32_t pending) {
+    if (pending <= 0) {
+      async_wait<0>();
+    } else if (pending == 1) {
+      async_wait<1>();
+    } else {
+      async_wait<2>();
+    }
+  }
+
+  __device__ __forceinline__ BoxLoader<T, kLoadingThreads> loader(int o) const {
+    return {params_.source[o], tile_.part, o == 0, static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
+            shared_ + (o == 0 ? params_.layout.grad_table : params_.layout.input_table)};
+  }
+  __device__ __forceinline__ uint32_t stage(int32_t number) const {
+    return stages_ + static_cast<uint32_t>(number * params_.layout.stage_bytes);
+  }
+  __device__ __forceinline__ uint32_t operand(int o) const {
+    return o == 0 ? 0 : static_cast<uint32_t>(params_.layout.input);
+  }
+
+  __device__ __forceinline__ void begin(const BoxWalk& walk, uint32_t to) const {
+    int32_t first[3];
+    for (int a = 0; a < 3; ++a) first[a] = walk.at[a + 1] * params_.box[a];
+    const int32_t image = walk.at[0] * params_.source[0].images;
+    sync_threads(kLoaders, kLoadingThreads);
+#pragma unroll 1
+    for (int o = 0; o < 2; ++o) loader(o).make_table(image, first);
+    sync_threads(kLoaders, kLoadingThreads);
+    // A block of several groups has all of their channels.
+    const bool joined = params_.warps_groups > 1;
+#pragma unroll 1
+    for (int o = 0; o < 2; ++o) {
+      const int32_t channels = o == 0 ? params_.row_channels : params_.n_channels;
+      const int32_t from = o == 0 ? tile_.row_first : tile_.n_first;
+      loader(o).load(tile_.group * channels + from, joined ? params_.warps_groups * channels : channels - from,
+                     to + operand(o));
+    }
+  }
+
+  const WeightGradParams<T>& params_;
+  const GradTile& tile_;
+  unsigned char* shared_;
+  uint32_t stages_;
+};
+
+// Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
+template <typename T>
+__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
+  const GradLayout& layout = params.layout;
+  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
+  const int32_t positions = params.source[0].images * params.box[0] * params.box[1] * params.box[2];
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
+    if (i >= positions) {
+      places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
+      continue;
+    }
+    int32_t at[4];
+    int32_t rest = i;
+    for (int a = 2; a >= 0; --a) {
+      at[a + 1] = rest % params.box[a];
+      rest /= params.box[a];
+    }
+    at[0] = rest;
+    int32_t grad = 0;
+    int32_t input = 0;
+    for (int a = 0; a < 4; ++a) {
+      grad += at[a] * params.source[0].row_bytes[a];
+      input += at[a] * params.source[1].row_bytes[a];
+    }
+    places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
+  }
+  const int32_t words = params.source[1].row_bytes[3] / 4;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
+    const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
+    reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
+  }
+}
+
+// What a multiplying warp has of a block.
+struct GradShare {
+  float* sums;      // of its split, of the block's first row and the warp's first column
+  int32_t columns;  // that exist from there on
+  int32_t group;    // of the block's
+  int32_t n;        // of warps beside each other
+  int32_t k;        // first step of a box
+  int32_t first;    // fragment of 16 rows
+  int32_t rows;     // fragments
+  int32_t eights;   // that exist of them
+  int32_t boxes;
+};
+static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
+
+template <typename T>
+__device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
+                                            GradShare* shares) {
+  if (threadIdx.x >= kGradWarps) return;
+  auto rest = static_cast<int32_t>(threadIdx.x);
+  const auto take = [&](int32_t count) {
+    const int32_t value = rest % count;
+    rest /= count;
+    return value;
+  };
+  GradShare share{};
+  share.k = take(params.warps_k);
+  share.n = take(params.warps_n);
+  const int32_t m = take(params.warps_m);
+  share.group = rest;
+  const int32_t eights = tile.eights(params);
+  const int32_t fragments = (eights + 1) / 2;
+  const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+  share.first = min(m * each, fragments - 1);
+  share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
+  share.eights = min(2 * share.rows, eights - 2 * share.first);
+  share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
+  const int32_t n_first = tile.n_first + share.n * columns * 8;
+  share.columns = params.n_channels - n_first;
+  const int64_t slot = tile.split * params.warps_k + share.k;
+  const int64_t taps =
+      int64_t{params.source[0].taps[0].taps} * params.source[0].taps[1].taps * params.source[0].taps[2].taps;
+  share.sums = params.partial + slot * params.slot_elements +
+               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
+  shares[threadIdx.x] = share;
+}
+
+// Eights of channels lie beside each other, then taps.
+template <typename T>
+__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
+                                            GradEight* eights) {
+  const int32_t count = tile.eights(params);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kGradThreads) {
+    int32_t rest = i;
+    const auto take = [&](int32_t size) {
+      const int32_t value = rest % size;
+      rest /= size;
+      return value;
+    };
+    const int32_t channel = take(params.row_chunk / 8) * 8;
+    int32_t tap[3];
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.source[0].taps[a].count(tile.part[a]));
+    int32_t bytes = 0;
+    int32_t number = 0;
+    for (int a = 0; a < 3; ++a) {
+      const TapParts& taps = params.source[0].taps[a];
+      bytes += taps.shift(tap[a]) * params.source[0].row_bytes[a + 1];
+      number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
+    }
+    eights[i] = {static_cast<uint32_t>(bytes + channel * static_cast<int32_t>(sizeof(T))),
+                 number * params.row_channels + channel, params.row_channels - tile.row_first - channel};
+  }
+}
+
+// What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
+// the store needs is in registers while the warp multiplies.
+template <typename T, int kTerms, int kColumns>
+class GradMultiplier {
+  using Product = GradProduct<T, kTerms, kColumns>;
+
+ public:
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
+      : params_(params), shared_(shared) {}
+
+  __device__ __forceinline__ void run() const {
+    const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
+    const int32_t last = share.eights - 1;
+    const uint32_t grad_group = static_cast<uint32_t>(share.group * params_.row_channels) * sizeof(T);
+    const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
+    Product product(share.rows, static_cast<uint32_t>(column) * static_cast<uint32_t>(sizeof(T)),
+                    // Of an eight that the warp does not have, that of one that it has.
+                    [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
+    constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
+    const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
+    const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
+    const int32_t steps = params_.steps - share.k;
+    int32_t stage = 0;
+    int32_t in_segment = 0;
+    bool first = true;
+    for (int32_t left = share.boxes; left > 0; --left) {
+      sync_threads(filled(stage), kGradThreads);
+      const uint32_t grad = stages + static_cast<uint32_t>(stage * params_.layout.stage_bytes);
+      const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
+      typename Product::Places next = product.places(places);
+      for (int32_t step = 0; step < steps; step += params_.warps_k) {
+        const typename Product::Places now = next;
+        if (step + params_.warps_k < steps)
+          next = product.places(places + static_cast<uint32_t>(step + params_.warps_k) * kPlacesBytes);
+        product.add(now, grad, input);
+      }
+      if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);
+      if (++stage == params_.stages) stage = 0;
+      if (++in_segment == params_.segment_boxes || left == 1) {
+        store(product, first);
+        product.clear();
+        in_segment = 0;
+        first = false;
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ const GradShare& share_of(int32_t thread) const {
+    return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
+  }
+
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
+  __device__ __forceinline__ void store(const Product& product, bool first) const {
+    const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
+    const GradShare& share = share_of(thread);
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
+    const int32_t row = thread % 32 / 4;
+    const int32_t column = thread % 4 * 2;
+    const int32_t columns = share.columns - column;
+    float* const sums = share.sums + int64_t{row} * params_.n_channels + column;
+#pragma unroll
+    for (int m = 0; m < Product::kRows; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (2 * m + half >= share.eights) continue;
+        const GradEight at = eight[2 * m + half];
+        if (row >= at.channels) continue;
+        float* const to = sums + int64_t{at.row} * params_.n_channels;
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int at_column = n * 8 + i;
+            if (at_column >= columns) continue;
+            const float sum = product.sum[m][n][2 * half + i];
+            to[at_column] = first ? sum : to[at_column] + sum;
+          }
+        }
+      }
+    }
+  }
+
+  const WeightGradParams<T>& params_;
+  unsigned char* shared_;
+};
+
+template <typename T, int kTerms, int kColumns>
+__global__ void __launch_bounds__(kGradThreads, 1)
+    convt3d_mma_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
+  unsigned char* const shared = dynamic_shared_memory;
+  const GradTile tile(params, blockIdx.x);
+  if (tile.eights(params) == 0) return;
+  fill_places(params, shared);
+  fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
+  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights));
+  __syncthreads();
+  if (threadIdx.x >= 32 * kGradWarps) {
+    GradLoader<T>(params, tile, shared).run();
+  } else {
+    GradMultiplier<T, kTerms, kColumns>(params, shared).run();
+  }
+}
+
+}  // namespace convt3d::mma

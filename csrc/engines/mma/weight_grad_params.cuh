@@ -1,0 +1,77 @@
+// What the kernels of the weight gradient are told.
+#pragma once
+
+#include "engines/mma/weight_grad_load.cuh"
+#include "engines/mma/weight_grad_plan.h"
+
+namespace convt3d::mma {
+
+template <typename T>
+struct WeightGradParams {
+  BoxSource<T> source[2];  // grad_output, and the input
+  GradLayout layout;
+  int32_t grad_bytes;  // of a tile
+  int32_t input_bytes;
+  int32_t box[3];
+  int64_t boxes[4];
+  int64_t box_count;
+  int64_t groups;
+  int32_t row_channels;
+  int32_t n_channels;
+  int32_t warps_groups;
+  int32_t warps_m;
+  int32_t warps_n;
+  int32_t warps_k;
+  int32_t row_chunk;
+  int32_t n_chunk;
+  int32_t row_chunks;
+  int32_t n_chunks;
+  int32_t group_blocks;
+  int32_t steps;
+  int32_t stages;
+  int64_t tiles;
+  int64_t split_boxes;
+  int32_t segment_boxes;
+  float* partial;  // [slot][group][tap][output channel][input channel]
+  int64_t slot_elements;
+};
+
+// What a block computes.
+struct GradTile {
+  int32_t part[3];
+  int32_t row_first;  // output channel of the group
+  int32_t n_first;    // input channel of the group
+  int64_t group;      // the first of warps_groups
+  int64_t split;
+
+  template <typename T>
+  __device__ __forceinline__ GradTile(const WeightGradParams<T>& params, int64_t block) {
+    split = block / params.tiles;
+    auto rest = static_cast<int32_t>(block % params.tiles);
+    const auto take = [&](int32_t count) {
+      const int32_t value = rest % count;
+      rest /= count;
+      return value;
+    };
+    n_first = take(params.n_chunks) * params.n_chunk;
+    for (int i = 2; i >= 0; --i) part[i] = take(params.source[0].taps[i].parts);
+    row_first = take(params.row_chunks) * params.row_chunk;
+    group = static_cast<int64_t>(rest) * params.warps_groups;
+  }
+
+  // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
+  template <typename T>
+  __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
+    return params.source[0].taps[0].count(part[0]) * params.source[0].taps[1].count(part[1]) *
+           params.source[0].taps[2].count(part[2]) * (params.row_chunk / 8);
+  }
+};
+
+// An eight of rows (tap, output channel).
+struct GradEight {
+  uint32_t grad;     // bytes from a position's row in the tile of grad_output to the eight's channels there
+  int32_t row;       // tap * channels of a group + channel of the block's
+  int32_t channels;  // that exist
+};
+
+}  // namespace convt3d::mma

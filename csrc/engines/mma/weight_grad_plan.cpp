@@ -1,0 +1,383 @@
+#include "engines/mma/weight_grad_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "core/integer.h"
+#include "engines/mma/weight_grad_cost.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
+constexpr int32_t kMostPositions = 512;                 // of a box
+constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
+constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
+constexpr int32_t kMostRowChunk = 128;
+constexpr int32_t kTableEntryBytes = 24;
+constexpr int32_t kMostNChunk = 256;
+// A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
+constexpr int64_t kSegmentPositions = 8192;
+constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
+constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
+
+// The ways to part an axis' taps: all of them, those of one residue at a time, and smaller parts of both.
+std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
+  TapParts base{};
+  base.taps = static_cast<int32_t>(problem.kernel_size[axis]);
+  base.step = static_cast<int32_t>(problem.stride[axis]);
+  base.padding = static_cast<int32_t>(problem.padding[axis]);
+  base.dilation = static_cast<int32_t>(problem.dilation[axis]);
+  const int32_t residue_stride = base.step / std::gcd(base.step, base.dilation);
+  std::vector<TapParts> result;
+  const auto add = [&](int32_t stride, int32_t most) {
+    for (const TapParts& other : result) {
+      if (other.stride == stride && other.most == most) return;
+    }
+    TapParts parts = base;
+    parts.stride = stride;
+    parts.most = most;
+    const int32_t longest = static_cast<int32_t>(ceil_div(base.taps, stride));
+    parts.parts = static_cast<int32_t>(std::min(base.taps, stride) * ceil_div(longest, most));
+    parts.units = stride == 1 ? std::min(most, residue_stride) : 1;
+    result.push_back(parts);
+  };
+  const int32_t of_residue = static_cast<int32_t>(ceil_div(base.taps, residue_stride));
+  add(1, base.taps);
+  if (residue_stride > 1) add(of_residue > 1 ? residue_stride : 1, of_residue);
+  for (const int32_t count : {2, 3, 4}) {
+    if (base.taps > count) add(1, static_cast<int32_t>(ceil_div(base.taps, count)));
+  }
+  if (base.taps > 4) {
+    add(1, 4);
+    add(1, 2);
+  }
+  add(1, 1);
+  return result;
+}
+
+TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t units) {
+  TileAxis axis{};
+  axis.source_size = static_cast<int32_t>(source_size);
+  axis.box = box;
+  axis.step = step;
+  axis.length = length;
+  axis.units = units;
+  return axis;
+}
+
+// Of 32-bit channels a lane reads one, eight lanes beside each other at four positions: these are in banks of their own
+// where rows are 8 or 24 words apart.
+int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
+  if (element_bytes == 2) return (pieces | 1) * kPieceBytes;
+  return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
+}
+
+GradLayout make_layout(const WeightGradPlan& plan) {
+  const auto table_bytes = [](const StagedTile& tile, int32_t columns) {
+    return static_cast<int32_t>(round_up(kTableEntryBytes * (WeightGradPlan::lines(tile) + columns), kPieceBytes));
+  };
+  GradLayout layout{};
+  layout.shares = 0;
+  layout.places = layout.shares + kGradShareBytes;
+  layout.eights = layout.places + 8 * kGradStep * plan.steps;
+  layout.grad_table = static_cast<int32_t>(round_up(layout.eights + 12 * plan.most_eights(), kPieceBytes));
+  layout.input_table = layout.grad_table + table_bytes(plan.grad, plan.grad_columns());
+  layout.stages = layout.input_table + table_bytes(plan.input, plan.input_columns());
+  layout.input = plan.grad.bytes();
+  layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
+  layout.bytes = layout.stages + int64_t{plan.stages} * layout.stage_bytes;
+  return layout;
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, const GradLimits& limits, const WeightGradPlan& base)
+      : problem_(problem), limits_(limits), base_(base) {
+    for (std::size_t i = 0; i < 3; ++i) parts_[i] = tap_parts(problem, i);
+  }
+
+  std::vector<WeightGradPlan> operator()() {
+    for (const int32_t columns : kGradColumns) {
+      for (int32_t groups = 1; groups <= kGradWarps; groups *= 2) {
+        if (!joins_groups(groups)) continue;
+        for (int32_t n = 1; n * groups <= kGradWarps; n *= 2) {
+          for (int32_t m = 1; m * n * groups <= kGradWarps; m *= 2) arrange(columns, groups, n, m);
+        }
+      }
+    }
+    const auto cheaper = [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; };
+    const auto keep_best = [&](std::vector<WeightGradPlan>& plans, std::size_t count) {
+      std::stable_sort(plans.begin(), plans.end(), cheaper);
+      if (plans.size() > count) plans.resize(count);
+    };
+    std::stable_sort(arrangements_.begin(), arrangements_.end(),
+                     [](const Arrangement& a, const Arrangement& b) { return a.clocks < b.clocks; });
+    for (const Arrangement& arrangement : arrangements_) {
+      if (plans_.size() == kGuessedBoxes) break;
+      with_box(plan_of(arrangement));
+    }
+    keep_best(plans_, kTriedBoxes);
+    for (WeightGradPlan& plan : plans_) try_boxes(plan);
+    keep_best(plans_, kTriedBoxes);
+    return std::move(plans_);
+  }
+
+ private:
+  // What a block has of channels and taps, before its box is known.
+  struct Arrangement {
+    int32_t columns;
+    int32_t groups;
+    int32_t warps_n;
+    int32_t warps_m;
+    int32_t row_chunk;
+    std::array<std::size_t, 3> parts;
+    double clocks;  // of a multiprocessor, about, for a position
+  };
+
+  // Channels of neighbouring groups share rows where all of them are whole eights.
+  bool joins_groups(int32_t groups) const {
+    return groups == 1 || (base_.groups % groups == 0 && base_.row_channels % 8 == 0 && base_.n_channels % 8 == 0 &&
+                           base_.row_channels * groups <= kMostRowChunk && base_.n_channels * groups <= kMostNChunk);
+  }
+
+  void arrange(int32_t columns, int32_t groups, int32_t warps_n, int32_t warps_m) {
+    const int32_t n_chunk = warps_n * columns * 8;
+    const int64_t n_padded = round_up(base_.n_channels, 8);
+    if (n_chunk > kMostNChunk || (n_chunk > 8 && n_chunk >= 2 * n_padded)) return;
+    if (groups > 1 && n_chunk < base_.n_channels) return;
+    const int64_t rows_padded = round_up(base_.row_channels, 8);
+    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m;
+    int64_t last = 0;
+    for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
+      const int64_t chunk = round_up(ceil_div(rows_padded, count), 8);
+      if (chunk == last || (groups > 1 && count > 1)) break;
+      last = chunk;
+      if (chunk > kMostRowChunk || chunk / 8 > most_eights) continue;
+      with_taps({columns, groups, warps_n, warps_m, static_cast<int32_t>(chunk), {}, 0},
+                most_eights / static_cast<int32_t>(chunk / 8));
+    }
+  }
+
+  void with_taps(Arrangement arrangement, int32_t most_taps) {
+    const auto& parts = arrangement.parts;
+    for (arrangement.parts[0] = 0; parts[0] < parts_[0].size(); ++arrangement.parts[0]) {
+      const TapParts& d = parts_[0][parts[0]];
+      if (d.most > most_taps) continue;
+      for (arrangement.parts[1] = 0; parts[1] < parts_[1].size(); ++arrangement.parts[1]) {
+        const TapParts& h = parts_[1][parts[1]];
+        if (d.most * h.most > most_taps) continue;
+        for (arrangement.parts[2] = 0; parts[2] < parts_[2].size(); ++arrangement.parts[2]) {
+          const TapParts& w = parts_[2][parts[2]];
+          const int32_t taps = d.most * h.most * w.most;
+          // Half of the warps would do.
+          if (taps > most_taps || (2 * taps <= most_taps && arrangement.warps_m > 1)) continue;
+          arrangement.clocks = clocks_of(arrangement, d, h, w);
+          arrangements_.push_back(arrangement);
+        }
+      }
+    }
+  }
+
+  // Of the products and of what is loaded for them.
+  double clocks_of(const Arrangement& of, const TapParts& d, const TapParts& h, const TapParts& w) const {
+    const int32_t n_chunk = of.warps_n * of.columns * 8;
+    const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
+                          ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
+    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8);
+    const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
+    const double grad = static_cast<double>(d.units * h.units * w.units) * of.groups * of.row_chunk;
+    const double input = static_cast<double>(of.groups) * n_chunk;
+    return static_cast<double>(tiles) * position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_);
+  }
+
+  WeightGradPlan plan_of(const Arrangement& of) const {
+    WeightGradPlan plan = base_;
+    plan.columns = of.columns;
+    plan.warps_groups = of.groups;
+    plan.warps_n = of.warps_n;
+    plan.warps_m = of.warps_m;
+    plan.warps_k = kGradWarps / (of.groups * of.warps_n * of.warps_m);
+    plan.row_chunk = of.row_chunk;
+    plan.n_chunk = of.warps_n * of.columns * 8;
+    plan.row_chunks = static_cast<int32_t>(ceil_div(plan.row_channels, plan.row_chunk));
+    plan.n_chunks = static_cast<int32_t>(ceil_div(plan.n_channels, plan.n_chunk));
+    plan.group_blocks = static_cast<int32_t>(plan.groups / of.groups);
+    for (std::size_t i = 0; i < 3; ++i) plan.taps[i] = parts_[i][of.parts[i]];
+    return plan;
+  }
+
+  // A first guess of the box.
+  void with_box(WeightGradPlan plan) {
+    for (const int32_t most : {256, 128, 64, 32, 16, 4, 1}) {
+      std::array<int32_t, 3> box{1, 1, 1};
+      int32_t positions = 1;
+      for (bool grows = true; grows && positions < most;) {
+        grows = false;
+        for (const std::size_t axis : {2, 1, 2, 0}) {
+          const auto size = static_cast<int32_t>(problem_.input_size[axis]);
+          const int32_t next = std::min(2 * box[axis], size);
+          if (next == box[axis] || positions / box[axis] * next > most) continue;
+          positions = positions / box[axis] * next;
+          box[axis] = next;
+          grows = true;
+        }
+      }
+      if (finish(plan, box, false)) {
+        plans_.push_back(plan);
+        return;
+      }
+    }
+  }
+
+  void try_boxes(WeightGradPlan& best) {
+    const WeightGradPlan base = best;
+    const auto extents = [](int64_t size, int32_t most) {
+      std::vector<int32_t> result;
+      for (int32_t extent = 1; extent < size && extent <= most; extent *= 2) result.push_back(extent);
+      for (const int64_t parts : {1, 2}) {
+        const auto extent = static_cast<int32_t>(ceil_div(size, parts));
+        if (extent <= most && std::find(result.begin(), result.end(), extent) == result.end()) result.push_back(extent);
+      }
+      return result;
+    };
+    const int64_t positions = problem_.input_size[0] * problem_.input_size[1] * problem_.input_size[2];
+    for (const int32_t w : extents(problem_.input_size[2], 64)) {
+      for (const int32_t h : extents(problem_.input_size[1], 32)) {
+        for (const int32_t d : extents(problem_.input_size[0], 16)) {
+          if (d * h * w > kMostPositions || (d * h * w < 32 && d * h * w < positions)) continue;
+          WeightGradPlan plan = base;
+          if (finish(plan, {d, h, w}, false) && plan.cost_ms < best.cost_ms) best = plan;
+        }
+      }
+    }
+    WeightGradPlan padded = best;
+    if (finish(padded, best.box, true)) best = padded;
+  }
+
+  // All that follows from the box; false where it does not fit.
+  bool finish(WeightGradPlan& plan, const std::array<int32_t, 3>& box, bool pads) const {
+    plan.box = box;
+    const int64_t of_image = int64_t{box[0]} * box[1] * box[2];
+    const bool whole =
+        box[0] == problem_.input_size[0] && box[1] == problem_.input_size[1] && box[2] == problem_.input_size[2];
+    plan.images = whole ? static_cast<int32_t>(std::clamp<int64_t>(64 / of_image, 1, plan.batch)) : 1;
+    plan.steps = static_cast<int32_t>(ceil_div(of_image * plan.images, kGradStep));
+    std::array<TileAxis, 3> of_grad{};
+    std::array<TileAxis, 3> of_input{};
+    plan.boxes[0] = ceil_div(plan.batch, plan.images);
+    int64_t rows = plan.images;
+    for (std::size_t i = 0; i < 3; ++i) {
+      TapParts& taps = plan.taps[i];
+      plan.boxes[i + 1] = ceil_div(problem_.input_size[i], box[i]);
+      const int64_t last = (taps.most - 1) / taps.units;
+      const int64_t length = box[i] + last * taps.units * taps.stride * taps.dilation / taps.step;
+      rows *= taps.units * length;
+      if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
+      taps.length = static_cast<int32_t>(length);
+      of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
+      of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
+    }
+    const int32_t in_piece = kPieceBytes / plan.element_bytes;
+    const int32_t joined = plan.warps_groups - 1;
+    set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
+    set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
+    for (plan.stages = kMostGradStages; plan.stages >= 2; --plan.stages) {
+      plan.layout = make_layout(plan);
+      if (plan.layout.bytes <= limits_.shared_bytes) break;
+    }
+    if (plan.stages < 2) return false;
+    choose_splits(plan);
+    return true;
+  }
+
+  void set_tile(StagedTile& tile, const std::array<TileAxis, 3>& axis, const WeightGradPlan& plan, int32_t pieces,
+                bool pads) const {
+    if (pads) {
+      tile = make_tile(axis, plan.images, pieces);
+    } else {
+      tile = {};
+      for (std::size_t i = 0; i < 3; ++i) {
+        tile.axis[i] = axis[i];
+        tile.staged[i] = make_divisor(axis[i].staged());
+      }
+      tile.pieces_of_row = make_divisor(pieces);
+      tile.images = plan.images;
+      tile.pieces = pieces;
+      tile.stride[3] = 1;
+      for (std::size_t i = 3; i-- > 0;) tile.stride[i] = tile.stride[i + 1] * axis[i].staged();
+      tile.rows = plan.images * tile.stride[0];
+    }
+    tile.pitch = pitch_of(pieces, plan.element_bytes);
+  }
+
+  // As many as the device has room for at a time, or twice or thrice.
+  void choose_splits(WeightGradPlan& plan) const {
+    const int64_t boxes = plan.box_count();
+    const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.warps_k * plan.slot_elements()));
+    WeightGradPlan best = plan;
+    best.cost_ms = -1;
+    for (const int64_t waves : {1, 2, 3}) {
+      const int64_t wanted =
+          std::clamp<int64_t>(waves * limits_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
+      plan.split_boxes = ceil_div(boxes, wanted);
+      plan.splits = ceil_div(boxes, plan.split_boxes);
+      const int64_t positions = int64_t{plan.steps} * kGradStep;
+      int64_t segment = kSegmentPositions;
+      if (plan.terms > 1) {
+        // Sums of float32 of two levels: about as many terms in each.
+        segment = 1024;
+        while (segment < kSegmentPositions && segment * segment < kGradStep * positions * plan.split_boxes)
+          segment *= 2;
+      }
+      plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
+      set_cost(plan, limits_);
+      if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;
+    }
+    plan = best;
+  }
+
+  const Problem& problem_;
+  const GradLimits& limits_;
+  WeightGradPlan base_;
+  std::array<std::vector<TapParts>, 3> parts_;
+  std::vector<Arrangement> arrangements_;
+  std::vector<WeightGradPlan> plans_;
+};
+
+}  // namespace
+
+std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
+                                                   const GradLayouts& layouts, const GradLimits& limits) {
+  if (dtype == DataType::kFloat64) return {};
+  WeightGradPlan base{};
+  base.layouts = layouts;
+  base.terms = terms;
+  base.element_bytes = static_cast<int32_t>(element_size(dtype));
+  base.batch = problem.batch;
+  base.groups = problem.groups;
+  base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
+  base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
+  return Search(problem, limits, base)();
+}
+
+std::string to_string(const WeightGradPlan& plan) {
+  std::ostringstream out;
+  const auto three = [&](const char* name, auto&& value) {
+    out << ' ' << name << "=(" << value(0) << ", " << value(1) << ", " << value(2) << ')';
+  };
+  out << "mma weight_grad terms=" << plan.terms;
+  three("box", [&](std::size_t i) { return plan.box[i]; });
+  out << " images=" << plan.images << " warps=(" << plan.warps_groups << " groups, " << plan.warps_m << " rows, "
+      << plan.warps_n << " columns, " << plan.warps_k << " positions) columns=" << 8 * plan.columns
+      << " row_chunk=" << plan.row_chunk << " n_chunk=" << plan.n_chunk;
+  three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
+  three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
+  out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.layout.bytes
+      << " workspace_bytes=" << plan.workspace_bytes() << " expected_ms=" << plan.cost_ms;
+  return out.str();
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,141 @@
+// Problem -> how the weight gradient is laid out on the tensor cores, as data. Knows nothing of torch or CUDA.
+//
+// C[tap, co][ci] = sum over input positions i of grad_output at i*stride - padding + k*dilation, times input at i: M is
+// (tap, output channel) in eights, N is input channels, K is positions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "engines/mma/layouts.h"
+#include "engines/mma/tile.h"
+
+namespace convt3d::mma {
+
+constexpr int kGradWarps = 8;     // that multiply
+constexpr int kLoadingWarps = 4;  // that fill shared memory
+constexpr int kGradThreads = 32 * (kGradWarps + kLoadingWarps);
+constexpr int kGradStep = 16;  // positions that are multiplied at once
+constexpr int kMostGradStages = 4;
+constexpr int kGradShareBytes = 40 * kGradWarps;  // in shared memory
+
+// Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
+constexpr int kGradColumns[] = {4, 2, 1};
+CONVT3D_HOST_DEVICE constexpr int grad_rows(int columns, int terms) { return terms == 1 || columns < 4 ? 7 : 4; }
+
+// The taps along one axis, in parts: a block has one part, tap first(part) + j*stride for j < count(part).
+struct TapParts {
+  int32_t taps;  // of all parts
+  int32_t step;  // the problem's stride
+  int32_t padding;
+  int32_t dilation;
+  int32_t stride;  // 1, or the distance of taps that read the same residue
+  int32_t most;    // taps of a part
+  int32_t parts;
+  int32_t units;   // residues that a part reads, one after another in the tile
+  int32_t length;  // rows of a unit
+
+  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % stride + part / stride * most * stride; }
+  CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
+    const int32_t left = (taps - first(part) + stride - 1) / stride;
+    return left < 0 ? 0 : left < most ? left : most;
+  }
+  // Of tap j of a part, from position*step.
+  CONVT3D_HOST_DEVICE int32_t offset(int32_t part, int32_t j) const {
+    return (first(part) + j * stride) * dilation - padding;
+  }
+  // Rows from a position's row in the first unit to that of tap j.
+  CONVT3D_HOST_DEVICE int32_t shift(int32_t j) const {
+    return j % units * length + j / units * units * stride * dilation / step;
+  }
+  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
+  // Neighbouring coordinates, from an even one on, among which all that a part reads are; an even number.
+  CONVT3D_HOST_DEVICE int32_t coordinates() const {
+    return ((length - 1) * step + (units - 1) * stride * dilation + 3) / 2 * 2;
+  }
+};
+
+// A block's shared memory, in bytes.
+struct GradLayout {
+  int32_t shares;      // of the warps
+  int32_t places;      // of the positions of a box: rows of both tiles
+  int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
+  int32_t grad_table;  // of the loaders
+  int32_t input_table;
+  int32_t stages;
+  int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it
+  int32_t stage_bytes;
+  int64_t bytes;
+};
+
+// What strides and addresses make of the operands.
+struct GradLayouts {
+  LoadWay grad;
+  LoadWay input;
+};
+
+struct GradLimits {
+  int64_t shared_bytes;  // of a block
+  int64_t multiprocessors;
+};
+
+struct WeightGradPlan {
+  GradLayouts layouts;
+  int32_t terms;
+  int32_t element_bytes;
+  int64_t batch;
+  int64_t groups;
+  int32_t row_channels;  // output channels of a group
+  int32_t n_channels;    // input channels of a group
+  std::array<TapParts, 3> taps;
+  std::array<int32_t, 3> box;    // positions
+  int32_t images;                // of a box
+  std::array<int64_t, 4> boxes;  // along images, depth, height, width
+  StagedTile grad;
+  StagedTile input;
+  int32_t columns;       // fragments of a warp
+  int32_t warps_groups;  // warps beside each other: groups,
+  int32_t warps_m;       // rows,
+  int32_t warps_n;       // columns,
+  int32_t warps_k;       // steps of K
+  int32_t row_chunk;     // output channels of a block and group, whole eights
+  int32_t n_chunk;       // input channels
+  int32_t row_chunks;
+  int32_t n_chunks;
+  int32_t group_blocks;
+  int32_t steps;   // of K in a box
+  int32_t stages;  // boxes in shared memory
+  int64_t splits;  // blocks that share one tile's boxes
+  int64_t split_boxes;
+  int32_t segment_boxes;  // summed in registers before they join the sum in memory
+  GradLayout layout;
+  double cost_ms;  // expected
+
+  int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
+  int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
+  int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
+  // Entries of the loaders' tables: along the width either the tile's rows, or pairs of coordinates.
+  static int32_t lines(const StagedTile& tile) { return tile.images * tile.axis[0].staged() * tile.axis[1].staged(); }
+  int32_t grad_columns() const { return layouts.grad == LoadWay::kWidthPairs ? taps[2].coordinates() : taps[2].rows(); }
+  int32_t input_columns() const { return layouts.input == LoadWay::kWidthPairs ? (box[2] + 2) / 2 * 2 : box[2]; }
+  // Of a block and group.
+  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
+  int32_t most_fragments() const { return (most_eights() + 1) / 2; }
+  // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32.
+  int64_t slots() const { return splits * warps_k; }
+  int64_t slot_elements() const {
+    return groups * taps[0].taps * taps[1].taps * taps[2].taps * row_channels * n_channels;
+  }
+  int64_t workspace_bytes() const { return 4 * slots() * slot_elements(); }
+};
+
+// The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
+// not for this engine.
+std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
+                                                   const GradLayouts& layouts, const GradLimits& limits);
+std::string to_string(const WeightGradPlan& plan);
+
+}  // namespace convt3d::mma

@@ -1,0 +1,217 @@
+// A warp's share of a weight gradient: rows (tap, output channel) in eights, each of which reads the tile of
+// grad_output at a shift of its own, and columns of input channels.
+#pragma once
+
+#include "device/matrix_element.cuh"
+#include "device/ptx/matrices.cuh"
+#include "device/ptx/mma.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "engines/mma/weight_grad_plan.h"
+
+namespace convt3d::mma {
+
+// Bytes from the first position's row to a position's, in both tiles.
+struct GradPlace {
+  uint32_t grad;
+  uint32_t input;
+};
+
+template <typename T, int kTerms, int kColumns>
+class GradProduct {
+ public:
+  static constexpr int kRows = grad_rows(kColumns, kTerms);  // fragments
+  static constexpr bool kWords = sizeof(T) == 4;             // a lane reads word by word, else whole matrices
+  static constexpr int kOffsets = kWords ? 2 : 1;            // of a fragment, in a lane
+
+  float sum[kRows][kColumns][4];
+
+  // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
+  // position's row in the tile of grad_output; `columns`: bytes from a position's row of the input to the warp's
+  // channels.
+  template <typename OffsetOf>
+  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, OffsetOf&& offset_of) : rows_(rows) {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      if constexpr (kWords) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) offset_[m][i] = offset_of(2 * m + i) + static_cast<uint32_t>(lane / 4) * 4;
+      } else {
+        offset_[m][0] = offset_of(2 * m + lane / 8 % 2);
+      }
+    }
+    columns_ = columns + static_cast<uint32_t>(kWords ? lane / 4 * 4 : lane / 16 * 16);
+    clear();
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) zero(sum[m][n]);
+    }
+  }
+
+  // Where a lane reads sixteen positions, whose places are at a shared address: of 16 bits, its rows of both operands'
+  // matrices; else it looks when it reads.
+  struct Places {
+    uint32_t at;
+    uint32_t grad;
+    uint32_t input;
+  };
+  __device__ __forceinline__ static Places places(uint32_t at) {
+    if constexpr (kWords) return {at, 0, 0};
+    return {at, place(at, lane() / 16 * 8 + lane() % 8).grad, place(at, lane() % 16).input};
+  }
+
+  __device__ __forceinline__ void add(const Places& places, uint32_t grad, uint32_t input) {
+    if constexpr (!kWords) {
+      add_matrices(grad + places.grad, input + places.input + columns_);
+    } else if constexpr (kTerms == 1) {
+      add_words(places.at, grad, input);
+      add_words(places.at + 8 * sizeof(GradPlace), grad, input);
+    } else {
+      add_two_terms(places.at, grad, input);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void zero(float (&c)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) c[k] = 0;
+  }
+  __device__ __forceinline__ static GradPlace place(uint32_t places, int32_t i) {
+    const uint2 words = hopper::load_shared<uint2>(places + static_cast<uint32_t>(i) * sizeof(GradPlace));
+    return {words.x, words.y};
+  }
+  __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
+
+  // 16 bits: matrices of eight positions and eight channels, transposed on their way.
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row) {
+    uint32_t b[kColumns][2];
+    if constexpr (kColumns == 1) {
+      load_matrices_transposed<2>(b[0], b_row);
+    } else {
+#pragma unroll
+      for (int n = 0; n < kColumns; n += 2) {
+        uint32_t two[4];
+        load_matrices_transposed<4>(two, b_row + static_cast<uint32_t>(n * 16));
+        b[n][0] = two[0];
+        b[n][1] = two[1];
+        b[n + 1][0] = two[2];
+        b[n + 1][1] = two[3];
+      }
+    }
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m][0]); };
+    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+    });
+  }
+
+  // Loads the next fragment before it multiplies one.
+  template <typename Load, typename Multiply>
+  __device__ __forceinline__ void for_each_row(Load&& load, Multiply&& multiply) {
+    uint32_t a[2][4];
+    load(0, a[0]);
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      if (m >= rows_) break;
+      if (m + 1 < kRows) load(m + 1, a[(m + 1) % 2]);
+      multiply(m, a[m % 2]);
+    }
+  }
+
+  // Eight positions of 32-bit channels; a lane has those of two.
+  struct Words {
+    uint32_t grad[2];
+    uint32_t input[2];
+
+    __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const GradPlace of = place(places, lane() % 4 + 4 * i);
+        grad[i] = to_grad + of.grad;
+        input[i] = to_input + of.input;
+      }
+    }
+  };
+  __device__ __forceinline__ void load_rows(const Words& at, int m, uint32_t (&a)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = hopper::load_shared<uint32_t>(at.grad[i / 2] + offset_[m][i % 2]);
+  }
+  __device__ __forceinline__ void load_columns(const Words& at, int n, uint32_t (&b)[2]) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n * 32));
+  }
+
+  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
+    const Words at(places, grad, input);
+    uint32_t b[kColumns][2];
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) load_columns(at, n, b[n]);
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
+    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+    });
+  }
+
+  // Both terms of a number: the nearest TF32, and what it leaves.
+  template <int kCount>
+  __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float value = __uint_as_float(high[i]);
+      high[i] = rounded_to_tf32(value);
+      low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+    }
+  }
+
+  // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
+  __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
+    const Words at[2] = {Words(places, grad, input), Words(places + 8 * sizeof(GradPlace), grad, input)};
+    uint32_t high_b[2][kColumns][2];
+    uint32_t low_b[2][kColumns][2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        load_columns(at[k], n, high_b[k][n]);
+        part(high_b[k][n], low_b[k][n]);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      if (m >= rows_) break;
+      float few[kColumns][4];
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) zero(few[n]);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        uint32_t high[4];
+        uint32_t low[4];
+        load_rows(at[k], m, high);
+        part(high, low);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], low, high_b[k][n]);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], high, low_b[k][n]);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], high, high_b[k][n]);
+      }
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[m][n][i] += few[n][i];
+      }
+    }
+  }
+
+  int32_t rows_;
+  uint32_t offset_[kRows][kOffsets];
+  uint32_t columns_;
+};
+
+}  // namespace convt3d::mma

@@ -1,0 +1,156 @@
+// Plans of the weight gradient on mma.sync: what a block visits along each axis is what the operator defines, and every
+// plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
+#include "core/integer.h"
+#include "engines/mma/weight_grad_plan.h"
+#include "terms.h"
+
+#include <cstdio>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace convt3d;
+using namespace convt3d::mma;
+
+namespace {
+
+constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
+
+// A problem whose first axis is this one.
+Problem turned(const Problem& problem, std::size_t axis) {
+  Problem result = problem;
+  for (Int3 Problem::* three : {&Problem::input_size, &Problem::kernel_size, &Problem::stride, &Problem::padding,
+                                &Problem::output_padding, &Problem::dilation}) {
+    (result.*three)[0] = (problem.*three)[axis];
+  }
+  return result;
+}
+
+// Positions of boxes, taps of parts: by the tile's rows, as the kernel reads them.
+void check_axis(const Problem& any, const WeightGradPlan& plan, std::size_t axis) {
+  const Problem problem = turned(any, axis);
+  const TapParts& taps = plan.taps[axis];
+  const int64_t boxes = plan.boxes[axis + 1];
+  const auto inputs = static_cast<int32_t>(problem.input_size[0]);
+  const auto outputs = static_cast<int32_t>(problem.output_size(0));
+  std::vector<Term> visited;
+  bool inside = true;
+  for (int32_t part = 0; part < taps.parts; ++part) {
+    for (int32_t j = 0; j < taps.count(part); ++j) {
+      for (int64_t box = 0; box < boxes; ++box) {
+        for (int32_t u = 0; u < plan.box[axis]; ++u) {
+          const int32_t first = static_cast<int32_t>(box) * plan.box[axis];
+          const int32_t row = u + taps.shift(j);
+          inside = inside && row < taps.rows();
+          const int32_t unit = row / taps.length;
+          const int32_t at = (first + row % taps.length) * taps.step + taps.offset(part, unit);
+          const int32_t tap = taps.first(part) + j * taps.stride;
+          if (first + u < inputs && at >= 0 && at < outputs) visited.push_back({first + u, tap, at});
+        }
+      }
+    }
+  }
+  const std::set<Term> unique(visited.begin(), visited.end());
+  expect(inside, "a tap's shift stays in the tile", problem);
+  expect(unique.size() == visited.size() && unique == defined_terms(problem), "parts of taps visit the defined terms",
+         problem);
+  // What the loaders enumerate two at a time is all of the tile, wherever it begins.
+  const int32_t span = (taps.length - 1) * taps.step + (taps.units - 1) * taps.stride * taps.dilation + 1;
+  expect(taps.coordinates() % 2 == 0 && taps.coordinates() >= span + 1, "pairs cover the tile", problem);
+}
+
+void check_plan(const Problem& problem, const WeightGradPlan& plan, const GradLimits& limits) {
+  for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
+  expect(plan.layout.bytes <= limits.shared_bytes, "a block has the shared memory that it needs", problem);
+  expect(plan.stages >= 2 && plan.stages <= kMostGradStages, "stages", problem);
+  expect(plan.layout.stages % 16 == 0 && plan.layout.stage_bytes % 16 == 0 && plan.layout.input % 16 == 0 &&
+             plan.layout.grad_table % 16 == 0 && plan.layout.input_table % 16 == 0,
+         "what is read by 16 bytes is aligned", problem);
+  expect(plan.warps_groups * plan.warps_m * plan.warps_n * plan.warps_k <= kGradWarps, "warps", problem);
+  expect(plan.most_fragments() <= grad_rows(plan.columns, plan.terms) * plan.warps_m, "a warp has registers", problem);
+  expect(plan.n_chunk == 8 * plan.columns * plan.warps_n, "columns", problem);
+  expect(int64_t{plan.n_chunk} * plan.n_chunks >= plan.n_channels && plan.row_chunk % 8 == 0 &&
+             int64_t{plan.row_chunk} * plan.row_chunks >= plan.row_channels,
+         "chunks cover the channels", problem);
+  if (plan.warps_groups > 1) {
+    expect(plan.row_chunks == 1 && plan.n_chunks == 1 && plan.row_channels % 8 == 0 && plan.n_channels % 8 == 0 &&
+               plan.groups % plan.warps_groups == 0,
+           "groups side by side are whole eights", problem);
+  }
+  expect(plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
+         "every split has boxes, and every box a split", problem);
+  expect(plan.workspace_bytes() <= kWorkspaceBytes || plan.splits == 1, "the workspace is bounded", problem);
+  const int64_t positions = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2];
+  expect(plan.steps == ceil_div(positions, kGradStep), "steps cover the box", problem);
+  expect(plan.segment_boxes == 1 || int64_t{plan.segment_boxes} * plan.steps * kGradStep <= 8192,
+         "sums in the tensor cores are short", problem);
+  // Of 32 bits four neighbouring rows begin in different banks, of 16 bits eight.
+  const int32_t words = plan.grad.pitch / 4;
+  expect(plan.element_bytes == 4 ? words % 16 == 8 : words % 8 == 4, "the pitch of rows", problem);
+}
+
+int check_problem(const Problem& problem) {
+  int plans = 0;
+  for (const int64_t kilobytes : {99, 163, 227}) {
+    for (const int64_t multiprocessors : {1, 84, 132}) {
+      const GradLimits limits{kilobytes * 1024, multiprocessors};
+      for (const auto& [type, terms] :
+           {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kBFloat16, 1}}) {
+        for (const LoadWay way : {LoadWay::kCopy, LoadWay::kWidthPairs}) {
+          if (way == LoadWay::kWidthPairs && type == DataType::kFloat32) continue;
+          const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, {way, way}, limits);
+          expect(!found.empty(), "every problem has a plan", problem);
+          for (const WeightGradPlan& plan : found) check_plan(problem, plan, limits);
+          for (std::size_t i = 1; i < found.size(); ++i) {
+            expect(found[i - 1].cost_ms <= found[i].cost_ms, "the best plan comes first", problem);
+          }
+          plans += static_cast<int>(found.size());
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+Problem random_problem(std::mt19937& random) {
+  const auto draw = [&](int least, int most) {
+    return static_cast<int64_t>(least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)));
+  };
+  while (true) {
+    Problem problem;
+    const int64_t groups[] = {1, 1, 2, 4, 12};
+    problem.batch = draw(1, 70);
+    problem.groups = groups[draw(0, 4)];
+    problem.in_channels = problem.groups * draw(1, problem.groups > 1 ? 24 : 200);
+    problem.out_channels = problem.groups * draw(1, problem.groups > 1 ? 24 : 200);
+    bool exists = true;
+    for (std::size_t i = 0; i < 3; ++i) {
+      problem.input_size[i] = draw(1, 40);
+      problem.kernel_size[i] = draw(0, 9) == 0 ? draw(8, 33) : draw(1, 7);
+      problem.stride[i] = draw(1, draw(0, 3) == 0 ? 16 : 3);
+      problem.dilation[i] = draw(0, 3) == 0 ? draw(2, 9) : 1;
+      problem.padding[i] = draw(0, 6);
+      problem.output_padding[i] = draw(0, static_cast<int>(problem.stride[i]) - 1);
+      exists = exists && problem.output_size(static_cast<int>(i)) > 0;
+    }
+    if (exists) return problem;
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::mt19937 random(7);
+  int plans = 0;
+  for (int i = 0; i < 40; ++i) plans += check_problem(random_problem(random));
+  Problem far;  // steps and taps so wide that a tile has one position
+  far.batch = far.in_channels = far.out_channels = 1;
+  far.input_size = {3, 2, 5};
+  far.kernel_size = {3, 2, 2};
+  far.stride = {5000, 1, 40000};
+  far.dilation = {20000, 30000, 9};
+  plans += check_problem(far);
+  std::printf("%d plans, %d failures\n", plans, failures);
+  return failures == 0 ? 0 : 1;
+}
