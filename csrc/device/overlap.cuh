@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "device/current_device.h"
 #include "device/launch.cuh"
 #include "device/ptx/threads.cuh"
 
@@ -36,7 +37,7 @@ inline LaunchOrder overlapping_order(const char* name, const void* function) {
   if (found != known->end()) return found->second;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, function), name);
-  const bool waits = device_facts().capability_major >= 9 && attributes.ptxVersion >= 90;
+  const bool waits = current_device().traits.capability_major >= 9 && attributes.ptxVersion >= 90;
   return (*known)[{function, device}] = waits ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
 }
 

@@ -12,6 +12,8 @@
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
+#include "engines/mma/run.h"
+#include "engines/mma/run_weight_grad.h"
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
 #include "planning/flat_call.h"
@@ -67,6 +69,9 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
       if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
         return wgmma::forward<T>(problem, *halo, input, weight, epilogue, output, workspace, stream);
       }
+      if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
+        return mma::forward<T>(problem, *correlation, input, weight, epilogue, output, workspace, stream);
+      }
     }
     simt::forward<T>(problem, std::get<CorrelationPlan>(plan.plan), input, weight, epilogue, output, workspace, stream);
   });
@@ -75,8 +80,15 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
 void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
                 ConstTensor relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   with_type(dtype, [&](auto tag) {
-    simt::input_grad<typename decltype(tag)::Type>(problem, std::get<CorrelationPlan>(plan.plan), grad_output,
-                                                   relu_output, weight, grad_input, workspace, stream);
+    using T = typename decltype(tag)::Type;
+    if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
+        return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
+                                  stream);
+      }
+    }
+    simt::input_grad<T>(problem, std::get<CorrelationPlan>(plan.plan), grad_output, relu_output, weight, grad_input,
+                        workspace, stream);
   });
 }
 
@@ -84,8 +96,14 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
                  ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
                  Stream stream) {
   with_type(dtype, [&](auto tag) {
-    simt::weight_grad<typename decltype(tag)::Type>(problem, std::get<WeightGradPlan>(plan.plan), grad_output,
-                                                    relu_output, input, grad_weight, workspace, stream);
+    using T = typename decltype(tag)::Type;
+    if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
+        return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, grad_weight, workspace, stream);
+      }
+    }
+    simt::weight_grad<T>(problem, std::get<WeightGradPlan>(plan.plan), grad_output, relu_output, input, grad_weight,
+                         workspace, stream);
   });
 }
 

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/operands.h"
+#include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/mma/run.h"
 #include "engines/mma/run_weight_grad.h"
@@ -86,30 +88,22 @@ Plan choose_plan(std::vector<Plan> plans, int64_t place) {
 
 AnyPlan plan_of(const ForcedCall& call) {
   const auto dtype = static_cast<DataType>(call.dtype);
-  const int64_t bytes = element_size(dtype);
   const int terms = dtype == DataType::kFloat32 && call.tf32 == 0 ? 2 : 1;
-  const int64_t inputs = call.problem.in_channels_per_group();
-  const int64_t outputs = call.problem.out_channels_per_group();
-  int device = 0;
-  int shared = 0;
-  check_cuda(cudaGetDevice(&device), "asking for the device");
-  check_cuda(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for the device");
-  const int64_t multiprocessors = device_facts().multiprocessors;
-  const int64_t input_width = call.problem.input_size[2];
-  const int64_t output_width = call.problem.output_size(2);
+  const DeviceTraits& device = current_device().traits;
+  const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
+  const Operands operands{operand_traits(call.first.get()), operand_traits(call.second.get()),
+                          operand_traits(call.mask.get()), operand_traits(result)};
   if (call.operation == kWeightGrad) {
     return choose_plan(
-        mma::weight_grad_candidates(call.problem, dtype, terms,
-                                    {mma::load_way(call.first.get(), call.mask.get(), bytes, outputs, output_width),
-                                     mma::load_way(call.second.get(), {}, bytes, inputs, input_width)},
-                                    {shared, multiprocessors}),
+        mma::weight_grad_candidates(call.problem, dtype, terms, mma::grad_layouts(call.problem, dtype, operands),
+                                    {device.shared_bytes, device.multiprocessors}),
         call.plan);
   }
   const bool forward = call.operation != kInputGrad;
-  const MutableTensor result{reinterpret_cast<void*>(call.result.address), call.result.get().stride};
   return choose_plan(
       mma::correlation_candidates(call.problem, forward ? mma::Correlation::kForward : mma::Correlation::kInputGrad,
-                                  dtype, terms, {call.first.get(), call.mask.get(), result}, {shared, multiprocessors}),
+                                  dtype, terms, {operands.first, operands.mask, operands.result},
+                                  {device.shared_bytes, device.multiprocessors}),
       call.plan);
 }
 

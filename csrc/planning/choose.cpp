@@ -44,13 +44,32 @@ Offer depthwise_offer(const PlanQuery& query) {
   return OperatorPlan{*plan, 0, depthwise_cost(query.problem, query.dtype, query.device)};
 }
 
+// Numbers that stand for one of float32 in the tensor cores: TF32, or float32 proper as a high and a low one.
+int terms_of(const PlanQuery& query) {
+  return query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
+}
+
 Offer wgmma_offer(const PlanQuery& query) {
   if (query.op != Operator::kForward || query.dtype == DataType::kFloat64) return std::nullopt;
-  const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
-  const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
+  const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
   const auto plan = plan_halo_forward(query.problem, element, query.operands, query.device);
   if (!plan) return std::nullopt;
   return OperatorPlan{*plan, plan->workspace_bytes(), {plan->cost / query.device.clocks_per_ms, true}};
+}
+
+Offer mma_offer(const PlanQuery& query) {
+  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
+  if (op == Operator::kBiasGrad || dtype == DataType::kFloat64) return std::nullopt;
+  if (op == Operator::kWeightGrad) {
+    const auto plan = mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device);
+    if (!plan) return std::nullopt;
+    return OperatorPlan{*plan, plan->workspace_bytes(), {plan->cost_ms, false}};
+  }
+  const auto plan = mma::plan_correlation(
+      problem, op == Operator::kForward ? mma::Correlation::kForward : mma::Correlation::kInputGrad, dtype,
+      terms_of(query), {operands.first, operands.mask, operands.result}, mma::limits_of(device));
+  if (!plan) return std::nullopt;
+  return OperatorPlan{*plan, plan->packed_bytes, {plan->cost_ms, false}};
 }
 
 struct OfferingEngine {
@@ -62,14 +81,14 @@ struct OfferingEngine {
 constexpr OfferingEngine kEngines[] = {
     {Engine::kDepthwise, depthwise_offer},
     {Engine::kWgmma, wgmma_offer},
+    {Engine::kMma, mma_offer},
     {Engine::kSimt, simt_offer},
 };
 
-// Whether a plan of the first engine is taken whatever one of the other costs. Between the forward's three engines
-// costs do not decide: they were fitted to measured times each, never against one another.
+// Whether a plan of the first engine is taken whatever one of the other costs: of these costs do not decide, as they
+// were fitted to measured times each, or are a model's, and never compared with one another.
 bool settles(Engine first, Engine other) {
-  return (first == Engine::kDepthwise && (other == Engine::kWgmma || other == Engine::kSimt)) ||
-         (first == Engine::kWgmma && other == Engine::kSimt);
+  return first == Engine::kDepthwise || (first == Engine::kWgmma && other != Engine::kDepthwise);
 }
 
 bool is_settled(const std::vector<OperatorPlan>& offers, Engine other) {

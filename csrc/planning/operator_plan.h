@@ -8,13 +8,16 @@
 #include "core/cost.h"
 #include "core/device_traits.h"
 #include "engines/depthwise/plan.h"
+#include "engines/mma/correlation_plan.h"
+#include "engines/mma/weight_grad_plan.h"
 #include "engines/simt/plan.h"
 #include "engines/wgmma/plan/plan.h"
 
 namespace convt3d {
 
 // The first three are of the general engine.
-using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, HaloPlan>;
+using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, HaloPlan,
+                                mma::CorrelationPlan, mma::WeightGradPlan>;
 
 struct OperatorPlan {
   EnginePlan plan;

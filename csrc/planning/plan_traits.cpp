@@ -1,6 +1,7 @@
 #include "planning/plan_traits.h"
 
 #include "engines/depthwise/traits.h"
+#include "engines/mma/traits.h"
 #include "engines/simt/traits.h"
 #include "engines/wgmma/plan/traits.h"
 
@@ -18,6 +19,13 @@ struct TraitsOf {
   Traits operator()(const WeightGradPlan& plan) const { return weight_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const BiasGradPlan& plan) const { return bias_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const DepthwiseForwardPlan& plan) const { return depthwise_traits(query.problem, plan, arguments); }
+  Traits operator()(const mma::CorrelationPlan& plan) const {
+    return query.op == Operator::kForward ? mma::forward_traits(query.problem, plan, arguments)
+                                          : mma::input_grad_traits(query.problem, plan, arguments);
+  }
+  Traits operator()(const mma::WeightGradPlan& plan) const {
+    return mma::weight_grad_traits(query.problem, plan, arguments);
+  }
   Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments, query.device); }
 };
 

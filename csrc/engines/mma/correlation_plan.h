@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_traits.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
@@ -33,6 +34,8 @@ struct Limits {
   int64_t shared_bytes;  // of a block
   int64_t multiprocessors;
 };
+
+inline Limits limits_of(const DeviceTraits& device) { return {device.shared_bytes, device.multiprocessors}; }
 
 struct CorrelationPlan {
   std::array<AxisMap, 3> axis;

@@ -11,34 +11,34 @@ namespace convt3d::mma {
 enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs };
 
 // `channels`: of a group. `width`: of the source.
-inline LoadWay load_way(const ConstTensor& source, const ConstTensor& mask, int64_t element_bytes, int64_t channels,
+inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
                         int64_t width) {
   const int64_t piece = 16 / element_bytes;
   const bool pieces = has_pieces(source, element_bytes, channels, piece);
-  if (mask.data == nullptr) {
+  if (!mask.present) {
     if (pieces) return LoadWay::kCopy;
   } else if (pieces && has_pieces(mask, element_bytes, channels, piece)) {
     return LoadWay::kPieces;
   }
-  const auto has_pairs = [&](const ConstTensor& tensor) {
+  const auto has_pairs = [&](const OperandTraits& tensor) {
     return element_bytes == 2 && has_row_pieces(tensor, element_bytes, width, 2);
   };
-  if (has_pairs(source) && (mask.data == nullptr || has_pairs(mask))) return LoadWay::kWidthPairs;
+  if (has_pairs(source) && (!mask.present || has_pairs(mask))) return LoadWay::kWidthPairs;
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
 // The operands of a correlation, as far as a plan looks at them.
 struct Tensors {
-  ConstTensor source;
-  ConstTensor mask;  // may be absent
-  MutableTensor destination;
+  OperandTraits source;
+  OperandTraits mask;  // may be absent
+  OperandTraits destination;
 };
 
 // Neighbouring channels of the destination that a thread can store at once; 1: they are not contiguous. `channels`: of
 // a group.
-inline int32_t stored_channels(const MutableTensor& destination, int64_t element_bytes, int64_t channels) {
+inline int32_t stored_channels(const OperandTraits& destination, int64_t element_bytes, int64_t channels) {
   auto count = static_cast<int32_t>(16 / element_bytes);
-  while (count > 1 && !has_pieces(as_const(destination), element_bytes, channels, count)) count /= 2;
+  while (count > 1 && !has_pieces(destination, element_bytes, channels, count)) count /= 2;
   return count;
 }
 

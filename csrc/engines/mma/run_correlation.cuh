@@ -66,7 +66,7 @@ template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
   CorrelationParams<T> params{};
-  params.tile.source = make_source<T>(source, mask, source_size, plan.k_channels);
+  params.tile.source = make_source<T>(source, mask, source_size, {});
   params.tile.tile = plan.tile;
   params.tile.way = plan.way;
   params.tile.batch = plan.batch;
@@ -100,7 +100,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   if (plan.joins_width || plan.residues[2].count == 1) {
     for (int32_t vector = 16 / sizeof(T); vector > 1 && params.row_vector == 1; vector /= 2) {
       if (params.row_length % vector == 0 &&
-          has_row_pieces(as_const(destination), sizeof(T), plan.residues[2].size, vector)) {
+          has_row_pieces(operand_traits(destination), sizeof(T), plan.residues[2].size, vector)) {
         params.row_vector = vector;
       }
     }

@@ -14,10 +14,9 @@ constexpr int kSumLanes = 8;  // threads that share an element's splits, where t
 
 template <typename T>
 BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
-                        LoadWay way, ConstTensor source, ConstTensor mask, const Int3& size, int64_t channels,
-                        int32_t columns) {
+                        LoadWay way, ConstTensor source, ConstTensor mask, const Int3& size, int32_t columns) {
   BoxSource<T> params{};
-  params.source = make_source<T>(source, mask, size, channels);
+  params.source = make_source<T>(source, mask, size, {});
   params.way = way;
   params.rounds = plan.terms == 1;
   params.batch = plan.batch;
@@ -64,9 +63,9 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   WeightGradParams<T> params{};
   params.source[0] = box_source<T>(plan, plan.grad, plan.taps, plan.layouts.grad, grad_output, relu_output,
-                                   problem.output_size(), problem.out_channels_per_group(), plan.grad_columns());
+                                   problem.output_size(), plan.grad_columns());
   params.source[1] = box_source<T>(plan, plan.input, itself(plan.box), plan.layouts.input, input, {},
-                                   problem.input_size, problem.in_channels_per_group(), plan.input_columns());
+                                   problem.input_size, plan.input_columns());
   params.layout = plan.layout;
   params.grad_bytes = plan.grad.bytes();
   params.input_bytes = plan.input.bytes();

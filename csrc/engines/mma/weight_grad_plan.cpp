@@ -362,6 +362,20 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   return Search(problem, limits, base)();
 }
 
+GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {
+  const int64_t bytes = element_size(dtype);
+  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), problem.output_size(2)),
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), problem.input_size[2])};
+}
+
+std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
+                                               const Operands& operands, const DeviceTraits& device) {
+  const std::vector<WeightGradPlan> plans = weight_grad_candidates(
+      problem, dtype, terms, grad_layouts(problem, dtype, operands), {device.shared_bytes, device.multiprocessors});
+  if (plans.empty()) return std::nullopt;
+  return plans.front();
+}
+
 std::string to_string(const WeightGradPlan& plan) {
   std::ostringstream out;
   const auto three = [&](const char* name, auto&& value) {

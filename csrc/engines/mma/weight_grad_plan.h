@@ -6,9 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/device_traits.h"
+#include "core/operands.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/tile.h"
@@ -136,6 +139,10 @@ struct WeightGradPlan {
 // not for this engine.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const GradLayouts& layouts, const GradLimits& limits);
+// The best of them for a device.
+std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
+                                               const Operands& operands, const DeviceTraits& device);
+GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands);
 std::string to_string(const WeightGradPlan& plan);
 
 }  // namespace convt3d::mma

@@ -42,7 +42,8 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   const bool forward = item.op == Operator::kForward;
   std::vector<CorrelationPlan> plans =
       correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
-                             item.type == Type::kFloat32 ? 2 : 1, {source, mask, destination}, limits);
+                             item.type == Type::kFloat32 ? 2 : 1,
+                             {operand_traits(source), operand_traits(mask), operand_traits(destination)}, limits);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   const auto best =
       *std::min_element(plans.begin(), plans.end(),
@@ -88,10 +89,9 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
   constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
   constexpr int64_t kMultiprocessors[] = {2, 20, 132};
   const GradLimits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 2)]};
-  const int64_t bytes = convt3d::element_size(item.data_type());
-  const GradLayouts layouts{
-      load_way(grad_output, relu_output, bytes, item.problem.out_channels_per_group(), item.problem.output_size(2)),
-      load_way(input, {}, bytes, item.problem.in_channels_per_group(), item.problem.input_size[2])};
+  const GradLayouts layouts =
+      grad_layouts(item.problem, item.data_type(),
+                   {operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}});
   std::vector<WeightGradPlan> plans =
       weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");

@@ -55,7 +55,8 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.mode = item.float32_mode();
   query.operands = operands;
   query.device = device_of(item);
-  if (item.engine != Engine::kAuto && item.op == Operator::kForward) query.engine = engine_of(item.engine);
+  const bool asks = item.op == Operator::kForward || (item.engine == Engine::kMma && item.op != Operator::kBiasGrad);
+  if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
   return query;
 }
 
@@ -69,6 +70,10 @@ OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
   }
   const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(item.plan)];
   return {plan, plan.workspace_bytes(), {}};
+}
+
+bool on_tensor_cores(const OperatorPlan& plan) {
+  return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
 }
 
 // What an element may be off: its rounding, and what a sum of so many terms accumulates at random (as in
@@ -264,10 +269,12 @@ class Run {
     const OperatorPlan plan = planned(grad.source(), weight.source(), mask_of(outputs), result.target());
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
-    finish(result, *space, false, [&] {
+    finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
       convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
                           result.target(), space->begin(), nullptr);
-      expected_ = expected_input_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), weight.values());
+      const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
+      expected_ = cores ? expected_input_grad(item_, in_cores(gy), in_cores(weight.values()))
+                        : expected_input_grad(item_, gy, weight.values());
     });
   }
 
@@ -291,10 +298,12 @@ class Run {
     const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), result.target());
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
-    finish(result, *space, false, [&] {
+    finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
       convt3d::weight_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
                            result.target(), space->begin(), nullptr);
-      expected_ = expected_weight_grad(item_, masked(grad, item_.relu ? &outputs : nullptr), input.values());
+      const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
+      expected_ = cores ? expected_weight_grad(item_, in_cores(gy), in_cores(input.values()))
+                        : expected_weight_grad(item_, gy, input.values());
     });
   }
 

@@ -1,0 +1,114 @@
+#include "engines/mma/traits.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/integer.h"
+#include "core/trait_values.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr const char* kSplitNames[] = {"split_d", "split_h", "split_w"};
+constexpr const char* kPartNames[] = {"parts_d", "parts_h", "parts_w"};
+
+const char* way_name(LoadWay way) {
+  switch (way) {
+    case LoadWay::kCopy:
+      return "copy";
+    case LoadWay::kPieces:
+      return "pieces";
+    case LoadWay::kChannels:
+      return "channels";
+    case LoadWay::kWidth:
+      return "width";
+    case LoadWay::kWidthPairs:
+      return "width_pairs";
+  }
+  return "unknown";
+}
+
+const char* order_name(BoxOrder order) {
+  switch (order) {
+    case BoxOrder::kHeight:
+      return "height";
+    case BoxOrder::kDepth:
+      return "depth";
+    case BoxOrder::kImages:
+      return "images";
+  }
+  return "unknown";
+}
+
+void add_correlation(const CorrelationPlan& plan, Traits& traits) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  const int64_t positions = plan.tile.images * int64_t{plan.box[0]} * plan.box[1] * plan.box[2];
+  traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
+  traits.push_back({"load", way_name(plan.way)});
+  traits.push_back({"store", plan.joins_width ? "widths" : plan.stores_channels ? "channels" : "rows"});
+  traits.push_back({"staged_rows", yes_no(plan.staging_bytes > 0)});
+  traits.push_back({"joined", one_or_many(plan.joined)});
+  traits.push_back({"groups", one_or_many(plan.groups)});
+  traits.push_back({"order", order_name(plan.order)});
+  traits.push_back({"images", one_or_many(plan.tile.images)});
+  traits.push_back({"boxes", one_or_many(plan.boxes[0] * plan.boxes[1] * plan.boxes[2] * plan.boxes[3])});
+  traits.push_back({"m_tail", yes_no(positions < extent.m())});
+  traits.push_back({"n_blocks", one_or_many(plan.n_blocks)});
+  traits.push_back({"n_tail", yes_no(plan.n_channels % extent.n() != 0)});
+  traits.push_back({"chunks", one_or_many(plan.chunks)});
+  traits.push_back({"chunk_steps", one_or_many(plan.chunk_steps)});
+  traits.push_back({"buffers", std::to_string(plan.buffers)});
+  traits.push_back({"stages", one_or_many(plan.stages())});
+  traits.push_back({"phases", plan.phases() == 1                   ? "1"
+                              : plan.block_phases == 1             ? "apart"
+                              : plan.block_phases == plan.phases() ? "together"
+                                                                   : "some"});
+  for (int i = 0; i < 3; ++i) traits.push_back({kSplitNames[i], yes_no(plan.tile.axis[i].split)});
+}
+
+}  // namespace
+
+Traits forward_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments) {
+  Traits traits = engine_traits("mma", "forward", type_name(arguments.dtype, arguments.mode));
+  traits.push_back({"bias", yes_no(arguments.bias)});
+  traits.push_back({"relu", yes_no(arguments.relu)});
+  add_correlation(plan, traits);
+  add_parameters(problem, traits);
+  return traits;
+}
+
+Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments) {
+  Traits traits = engine_traits("mma", "input_grad", type_name(arguments.dtype, arguments.mode));
+  traits.push_back({"masked", yes_no(arguments.relu)});
+  add_correlation(plan, traits);
+  add_parameters(problem, traits);
+  return traits;
+}
+
+Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, const ForwardArguments& arguments) {
+  Traits traits = engine_traits("mma", "weight_grad", type_name(arguments.dtype, arguments.mode));
+  traits.push_back({"masked", yes_no(arguments.relu)});
+  traits.push_back({"grad_output", way_name(plan.layouts.grad)});
+  traits.push_back({"input", way_name(plan.layouts.input)});
+  traits.push_back({"columns", std::to_string(plan.columns)});
+  traits.push_back({"warps_groups", one_or_many(plan.warps_groups)});
+  traits.push_back({"warps_m", one_or_many(plan.warps_m)});
+  traits.push_back({"warps_n", one_or_many(plan.warps_n)});
+  traits.push_back({"warps_k", one_or_many(plan.warps_k)});
+  traits.push_back({"row_chunks", one_or_many(plan.row_chunks)});
+  traits.push_back({"n_chunks", one_or_many(plan.n_chunks)});
+  traits.push_back({"row_tail", yes_no(plan.row_channels % plan.row_chunk != 0)});
+  traits.push_back({"n_tail", yes_no(plan.n_channels % plan.n_chunk != 0)});
+  traits.push_back({"group_blocks", one_or_many(plan.group_blocks)});
+  traits.push_back({"images", one_or_many(plan.images)});
+  traits.push_back({"stages", one_or_many(plan.stages)});
+  traits.push_back({"steps", one_or_many(plan.steps)});
+  traits.push_back({"splits", one_or_many(plan.splits)});
+  traits.push_back({"split_boxes", one_or_many(plan.split_boxes)});
+  traits.push_back({"segments", yes_no(plan.segment_boxes < plan.split_boxes)});
+  for (int i = 0; i < 3; ++i) traits.push_back({kPartNames[i], one_or_many(plan.taps[i].parts)});
+  add_parameters(problem, traits);
+  return traits;
+}
+
+}  // namespace convt3d::mma

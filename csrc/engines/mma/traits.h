@@ -1,0 +1,14 @@
+// The traits of the engine's plans (core/traits.h).
+#pragma once
+
+#include "core/traits.h"
+#include "engines/mma/correlation_plan.h"
+#include "engines/mma/weight_grad_plan.h"
+
+namespace convt3d::mma {
+
+Traits forward_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments);
+Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments);
+Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, const ForwardArguments& arguments);
+
+}  // namespace convt3d::mma
