@@ -308,8 +308,8 @@ BUGS = [
     Bug(
         "mma: a tile is written while it is read",
         M + "correlation_kernel.cuh",
-        "if (s > 0 || p > 0) __syncthreads();",
-        "if (!BUG && (s > 0 || p > 0)) __syncthreads();",
+        "} else if (arrives && turn > 0) {",
+        "} else if (!BUG && arrives && turn > 0) {",
         MMA,
     ),
     Bug(

@@ -152,56 +152,65 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   BlockStore<T, kTerms, kShape> store(params, share, offsets, staging);
   const int32_t stages = params.chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages();
   const bool resident = stages == 1;  // and serves all phases
-  int32_t to_load = resident ? 1 : stages * params.block_phases;
+  const int32_t turns = stages * params.block_phases;
+  const int32_t ahead = params.buffers - 1;  // stages that are on their way while one is read
+  int32_t to_load = resident ? 1 : turns;
   StageCursor loading;
   StageCursor computing;
-  const auto load = [&] {
+  const auto receive = [&] {
+    if (ahead > 1) {
+      async_wait<1>();
+    } else {
+      async_wait<0>();
+    }
+    loader.round_copied(computing.stage(params, share, tiles));
+    __syncthreads();
+  };
+  Residue residue{};
+  int32_t phase = first_phase;
+  int32_t stage = 0;  // of the phase
+  for (int32_t turn = -ahead; turn < turns; ++turn) {
+    const bool arrives = turn >= 0 && (!resident || turn == 0);
+    if (arrives && ahead > 0) {
+      receive();
+    } else if (arrives && turn > 0) {
+      __syncthreads();  // the only buffer is read
+    }
     if (to_load > 0) {
       --to_load;
       loader.load(loading.stage(params, share, tiles));
       loading.advance(params);
     }
     async_commit();
-  };
-  // Fewer than buffers are on their way while one is read.
-  for (int32_t i = 1; i < params.buffers; ++i) load();
-  wait_for_kernel_before();  // which packs the weight
-  product.begin();
-  for (int32_t p = 0; p < params.block_phases; ++p) {
-    const Residue residue = residue_of(params, first_phase + p);
-    product.clear();
+    if (arrives && ahead == 0) receive();
+    if (turn < 0) continue;
+    if (turn == 0) {
+      wait_for_kernel_before();  // which packs the weight
+      product.begin();
+    }
+
+    if (stage == 0) {
+      residue = residue_of(params, phase++);
+      product.clear();
+    }
+    // The taps of this stage.
     int32_t counts[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) counts[i] = params.residues[i].tap_count[residue.at[i]];
     const int32_t phase_steps = counts[0] * counts[1] * counts[2] * params.chunk_steps;
-    for (int32_t s = 0; s < stages; ++s) {
-      if (!resident || p == 0) {
-        if (params.buffers == 1) {
-          if (s > 0 || p > 0) __syncthreads();  // the tile is read
-          load();
-          async_wait<0>();
-        } else if (params.buffers == 2) {
-          async_wait<0>();
-        } else {
-          async_wait<1>();
-        }
-        loader.round_copied(computing.stage(params, share, tiles));
-        __syncthreads();
-        if (params.buffers > 1) load();
-      }
-      // The taps of this stage.
-      int32_t first = 0;
-      int32_t count = phase_steps;
+    int32_t first = 0;
+    int32_t count = phase_steps;
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        if (!tile.axis[i].split) continue;
-        const bool has_tap = computing.unit[i] < counts[i];
-        count = has_tap ? count / counts[i] : 0;
-        first += has_tap ? computing.unit[i] * count : 0;
-      }
-      product.add(steps + first, count, tiles + static_cast<uint32_t>(computing.buffer * tile.bytes()));
-      if (!resident) computing.advance(params);
+    for (int i = 0; i < 3; ++i) {
+      if (!tile.axis[i].split) continue;
+      const bool has_tap = computing.unit[i] < counts[i];
+      count = has_tap ? count / counts[i] : 0;
+      first += has_tap ? computing.unit[i] * count : 0;
     }
+    product.add(steps + first, count, tiles + static_cast<uint32_t>(computing.buffer * tile.bytes()));
+    if (!resident) computing.advance(params);
+    if (++stage < stages) continue;
+    stage = 0;
     store(residue, product.sum);
     steps += phase_steps;
   }
