@@ -252,10 +252,10 @@ class BoxLoader {
         const TablePlace place = columns_[column];
         const int64_t offset = line.offset + place.offset;
         const int32_t left = is && offset >= 0 ? channels - piece * kChannels : 0;
-        words[i].read(data + offset + piece * kChannels * stride, stride, left);
+        words[i].read(left > 0 ? data + offset + piece * kChannels * stride : data, stride, left);
         if constexpr (kMasked) {
-          masks[i].read(mask + mask_lines_[rest] + mask_columns_[column] + piece * kChannels * mask_stride, mask_stride,
-                        left);
+          const int64_t mask_offset = mask_lines_[rest] + mask_columns_[column] + piece * kChannels * mask_stride;
+          masks[i].read(left > 0 ? mask + mask_offset : mask, mask_stride, left);
         }
         const uint32_t first = to + line.row + piece * kPieceBytes;
         at[i] = is && place.row >= 0 ? first + place.row : kNobody;
