@@ -4,13 +4,10 @@
 #include "device/matrix_element.cuh"
 #include "device/ptx/matrices.cuh"
 #include "device/ptx/mma.cuh"
+#include "device/two_terms.cuh"
 #include "engines/mma/shape.h"
 
 namespace convt3d::mma {
-
-// Steps whose products are summed in the tensor cores, which cut their sums, before they join float32 sums in
-// registers; of two terms.
-constexpr int kChainedSteps = 4;
 
 template <typename T, int kTerms, int kWarpM, int kWarpN>
 class WarpProduct {
@@ -53,15 +50,15 @@ class WarpProduct {
         step(sum, tile + static_cast<uint32_t>(offset));
       }
     } else {
-      for (int32_t first = 0; first < count; first += kChainedSteps) {
-        const int32_t last = min(first + kChainedSteps, count);
+      // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
+      for (int32_t s = 0; s < count; ++s) {
         float part[kRows][kColumns][4];
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
 #pragma unroll
           for (int j = 0; j < kColumns; ++j) zero(part[i][j]);
         }
-        for (int32_t s = first; s < last; ++s) step(part, tile + static_cast<uint32_t>(table[s]));
+        step(part, tile + static_cast<uint32_t>(table[s]));
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
 #pragma unroll
@@ -120,7 +117,11 @@ class WarpProduct {
       } else {
         uint32_t low[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) low[k] = low_term(a[i][k]);
+        for (int k = 0; k < 4; ++k) {
+          const TwoTerms terms = two_terms(__uint_as_float(a[i][k]));
+          a[i][k] = terms.high;
+          low[k] = terms.low;
+        }
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
           multiply_add<T>(c[i][j], low, now.b[0][j]);
@@ -129,11 +130,6 @@ class WarpProduct {
         }
       }
     }
-  }
-
-  // What the tensor cores leave out of a float32; they cut this, too.
-  __device__ __forceinline__ static uint32_t low_term(uint32_t bits) {
-    return __float_as_uint(__uint_as_float(bits) - __uint_as_float(bits & 0xFFFFE000));
   }
 
   uint32_t rows_[kRows];

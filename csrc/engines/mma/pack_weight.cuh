@@ -6,6 +6,7 @@
 
 #include "device/matrix_element.cuh"
 #include "device/overlap.cuh"
+#include "device/two_terms.cuh"
 #include "engines/mma/correlation_plan.h"
 
 namespace convt3d::mma {
@@ -116,8 +117,9 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
         uint32_t word = *reinterpret_cast<const uint32_t*>(values);
         if constexpr (sizeof(T) == 4) {
           if (params.terms == 2) {
-            const float high = __uint_as_float(word & 0xFFFFE000);
-            words[1][f * 2 + half] = rounded_to_tf32(to_accumulator(values[0]) - high);
+            const TwoTerms terms = two_terms(to_accumulator(values[0]));
+            word = terms.high;
+            words[1][f * 2 + half] = rounded_to_tf32(__uint_as_float(terms.low));
           } else if (params.rounds) {
             word = rounded_to_tf32(to_accumulator(values[0]));
           }

@@ -6,6 +6,7 @@
 #include "device/ptx/matrices.cuh"
 #include "device/ptx/mma.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/two_terms.cuh"
 #include "engines/mma/weight_grad_plan.h"
 
 namespace convt3d::mma {
@@ -163,9 +164,9 @@ class GradProduct {
   __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const float value = __uint_as_float(high[i]);
-      high[i] = rounded_to_tf32(value);
-      low[i] = __float_as_uint(value - __uint_as_float(high[i]));
+      const TwoTerms terms = two_terms(__uint_as_float(high[i]));
+      high[i] = terms.high;
+      low[i] = terms.low;
     }
   }
 
