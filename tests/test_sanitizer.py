@@ -59,15 +59,15 @@ def test_folded_positions(dtype: torch.dtype, layout: str) -> None:
 
 @pytest.fixture(scope="module")
 def claiming() -> dict[str, Case]:
-    """By the way of loading, the smallest call of the covering set whose blocks claim items one after another."""
+    """By the way of loading, the smallest call of the covering set whose blocks claim work tiles one after another."""
     smallest: dict[str, Case] = {}
     for case in sorted(read(), key=lambda case: case.products):
         traits = case.traits()
-        if traits.get("items") == "claimed":
+        if traits.get("work_tiles") == "claimed":
             smallest.setdefault(traits["load"], case)
     return smallest
 
 
 @pytest.mark.parametrize("load", ["threads", "threads_pieces", "copy", "copy_n_major", "transpose", "transpose_planes"])
-def test_items_that_blocks_claim(load: str, claiming: dict[str, Case]) -> None:
+def test_work_tiles_that_blocks_claim(load: str, claiming: dict[str, Case]) -> None:
     check(claiming[load], "cuda")
