@@ -66,7 +66,7 @@ def test_engine_of_an_assumed_h200(device: str) -> None:
 
 
 def test_engine_of_a_given_capability() -> None:
-    assert convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 0)).engine == "simt"
+    assert convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 0)).engine == "mma"
     hopper = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(9, 0))
     assert hopper.engine == convt3d.explain(*tensors(), **PARAMETERS).engine
     assert hopper.device == "compute capability 9.0 (given)"
@@ -116,7 +116,7 @@ GRADIENTS = ("input_grad", "weight_grad", "bias_grad")
 def test_gradients_have_a_plan(operator: Any, relu: bool) -> None:
     explained = convt3d.explain(*tensors(), None, **PARAMETERS, operator=operator, relu=relu)
     kind = {"input_grad": "correlation", "weight_grad": "weight_grad", "bias_grad": "bias_grad"}[operator]
-    assert (explained.operator, explained.engine) == (operator, "simt")
+    assert (explained.operator, explained.engine) == (operator, "simt" if operator == "bias_grad" else "mma")
     assert explained.plan.split()[0] == kind
     assert (" masked" in explained.plan) == relu
     assert explained.workspace_bytes > 0
@@ -136,8 +136,8 @@ def test_strides_of_the_outputs_gradient_count() -> None:
     dense = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad")
     expanded = torch.empty((), dtype=torch.float16, device="meta").expand(shape)
     other = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad", grad_output=expanded)
-    assert " load=quads,quads" in dense.plan
-    assert " load=elements,quads" in other.plan
+    assert " load=channels,copy" in dense.plan
+    assert " load=width,copy" in other.plan
     contiguous = torch.empty(shape, dtype=torch.float16, device="meta")
     bias = [
         convt3d.explain(input, weight, **PARAMETERS, operator="bias_grad", grad_output=g).plan
@@ -169,7 +169,8 @@ def test_times_of_other_gpus_are_said_to_be_a_models() -> None:
 @pytest.mark.parametrize("operator", ["forward", *GRADIENTS])
 def test_every_gpu_has_a_plan(capability: tuple[int, int], operator: Any) -> None:
     explained = convt3d.explain(*tensors(), **PARAMETERS, operator=operator, device_capability=capability)
-    assert explained.engine == ("halo_wgmma" if capability == (9, 0) and operator == "forward" else "simt")
+    of_forward = "halo_wgmma" if capability == (9, 0) else "mma"
+    assert explained.engine == {"forward": of_forward, "bias_grad": "simt"}.get(operator, "mma")
     assert explained.expected_ms > 0
 
 
@@ -235,8 +236,7 @@ def test_text_shows_everything() -> None:
 def test_device_of_cuda_tensors_is_their_own() -> None:
     explained = convt3d.explain(*tensors(device="cuda"), **PARAMETERS)
     assert explained.device == torch.cuda.get_device_name()
-    is_hopper = torch.cuda.get_device_capability() == (9, 0)
-    assert (explained.engine != "simt") == is_hopper
+    assert explained.engine == ("halo_wgmma" if torch.cuda.get_device_capability() == (9, 0) else "mma")
 
 
 @pytest.mark.cuda
@@ -246,7 +246,7 @@ def test_one_engine_alone_computes_the_same() -> None:
     parameters: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 4}
     chosen = convt3d.conv_transpose3d(input, weight, **parameters)
     hopper = torch.cuda.get_device_capability() == (9, 0)
-    for engine in ("simt", "depthwise", "halo_wgmma")[: 3 if hopper else 2]:
+    for engine in ("simt", "depthwise", "mma", "halo_wgmma")[: 4 if hopper else 3]:
         with only_engine(engine):
             assert torch.equal(convt3d.conv_transpose3d(input, weight, **parameters), chosen)
     with only_engine("depthwise"), pytest.raises((RuntimeError, ValueError), match="engine depthwise has no plan"):

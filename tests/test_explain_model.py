@@ -176,7 +176,7 @@ def test_given_capability() -> None:
     model = nn.ConvTranspose3d(16, 16, 3)
     (call,) = explained(model, torch.randn(1, 16, 4, 4, 4), device_capability=(8, 0)).calls
     assert call.explanation is not None
-    assert call.explanation.engine == "simt"
+    assert call.explanation.engine == "mma"
 
 
 def test_backward_is_what_explain_shows_for_its_gradients() -> None:
@@ -196,9 +196,10 @@ def test_backward_is_what_explain_shows_for_its_gradients() -> None:
 
 def test_another_gpu_s_times_are_said_to_be_a_model_s() -> None:
     model, x = nn.ConvTranspose3d(64, 64, 3, bias=False), torch.randn(1, 64, 4, 4, 4)
-    said = "expected by a model, not measured on this GPU: forward (simt), input_grad (simt), weight_grad (simt)"
+    said = "expected by a model, not measured on this GPU: forward (mma), input_grad (mma), weight_grad (mma)"
     assert said in str(explained(model, x, device_capability=(8, 0))).splitlines()
-    assert "by a model" not in str(explained(model, x))
+    unmeasured = "expected by a model, not measured on this GPU: input_grad (mma), weight_grad (mma)"
+    assert unmeasured in str(explained(model, x)).splitlines()
 
 
 def test_misaligned_operands_are_planned_as_they_run() -> None:
@@ -319,7 +320,9 @@ def test_table() -> None:
         assert cells[0] == call.name
         for value in ("x".join(map(str, call.explanation.output_shape)), call.explanation.engine, "fp32", "NCDHW"):
             assert value in cells
-        assert cells[-2:] == [f"{sum(one.expected_ms for one in call.backward):.3g}", "simt"]
+        engines = ["mma", "+", "simt"] if len(call.backward) == 3 else ["mma"]  # the bias gradient is simt's
+        backward_ms = f"{sum(one.expected_ms for one in call.backward):.3g}"
+        assert cells[-1 - len(engines) :] == [backward_ms, *engines]
     explanations = [call.explanation for call in result.calls if call.explanation]
     assert lines[5].split() == [
         "sum",
@@ -333,7 +336,7 @@ def test_table() -> None:
     ]
     assert lines[6:] == [
         "device: NVIDIA H200 (assumed)",
-        "expected by a model, not measured on this GPU: bias_grad (simt)",
+        "expected by a model, not measured on this GPU: input_grad (mma), weight_grad (mma), bias_grad (simt)",
         *(f"{name}: not measured: it is on the device cpu" for name in ("up.0", "same", "last")),
     ]
     assert str(explained(Decoder(), inputs())).endswith("4 of 4 calls computed by torch; see convt3d.convert")
@@ -343,7 +346,7 @@ def test_sums_are_of_all_calls_or_not_shown() -> None:
     (call,) = explained(nn.ConvTranspose3d(2, 2, 2), torch.randn(1, 2, 3, 3, 3)).calls
     measured = dataclasses.replace(call, convt3d_ms=0.25, cudnn_ms=1.5)
     both = str(convt3d.ModelExplanation((measured, measured))).splitlines()
-    assert both[1].split()[-4:-2] == ["0.25", "1.5"]
+    assert both[1].split()[-6:-4] == ["0.25", "1.5"]  # then: backward ms, mma + simt
     assert both[3].split()[-3:-1] == ["0.5", "3"]
     partly = str(convt3d.ModelExplanation((measured, dataclasses.replace(measured, cudnn_ms=None)))).splitlines()
     assert partly[3].split()[-3:-1] == ["0.5", "-"]

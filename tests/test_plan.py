@@ -58,8 +58,8 @@ def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
         ("fp32", True, "halo_wgmma"),
         ("tf32", True, "halo_wgmma"),
         ("bf16", True, "halo_wgmma"),
-        ("fp32", False, "simt"),
-        ("bf16", False, "simt"),
+        ("fp32", False, "mma"),
+        ("bf16", False, "mma"),
     ],
 )
 def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> None:
@@ -73,7 +73,7 @@ def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> 
 
 def test_engine_of_a_large_stride() -> None:
     layer = Layer("", 1, 16, 16, (3, 3, 3), (3, 3, 3), (3, 1, 1))
-    assert forward_plan(layer, "bf16", "NDHWC", has_wgmma=True).engine == "simt"
+    assert forward_plan(layer, "bf16", "NDHWC", has_wgmma=True).engine == "mma"
 
 
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
@@ -90,7 +90,7 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
 
 @pytest.mark.parametrize(
     ("in_channels", "out_channels", "stride", "engine"),
-    [(12, 24, 5, "depthwise"), (24, 24, 8, "depthwise"), (12, 60, 1, "simt"), (36, 24, 1, "simt"), (12, 12, 9, "simt")],
+    [(12, 24, 5, "depthwise"), (24, 24, 8, "depthwise"), (12, 60, 1, "mma"), (36, 24, 1, "mma"), (12, 12, 9, "mma")],
 )
 def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
     layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)

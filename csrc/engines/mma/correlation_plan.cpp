@@ -200,6 +200,7 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
   const auto inputs = static_cast<int32_t>(problem.in_channels_per_group());
   const auto outputs = static_cast<int32_t>(problem.out_channels_per_group());
   plan.terms = terms;
+  plan.masked = tensors.mask.present;
   plan.batch = problem.batch;
   const auto bytes = static_cast<int32_t>(element_size(dtype));
   std::vector<CorrelationPlan> plans;
@@ -238,10 +239,11 @@ std::string to_string(const CorrelationPlan& plan) {
       << " stages=" << plan.stages() << " buffers=" << plan.buffers << " phases=" << plan.block_phases << '/'
       << plan.phases() << " n_blocks=" << plan.n_blocks << " groups=" << plan.groups
       << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "") << " blocks=" << plan.blocks()
-      << " shared=" << plan.shared_bytes
+      << " shared=" << plan.shared_bytes << " load=" << to_string(plan.way)
       << (plan.stores_channels ? " store=channels"
           : plan.joins_width   ? " store=rows"
-                               : " store=elements");
+                               : " store=elements")
+      << (plan.masked ? " masked" : "");
   return out.str();
 }
 

@@ -45,6 +45,7 @@ struct CorrelationPlan {
   int32_t terms;
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
   LoadWay way;
+  bool masked;  // the source counts only where the mask is not <= 0
   int64_t batch;
   int64_t groups;
   int32_t k_channels;  // of a group, summed

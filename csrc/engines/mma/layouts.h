@@ -10,6 +10,22 @@ namespace convt3d::mma {
 // at a time, neighbours along the width.
 enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs };
 
+inline const char* to_string(LoadWay way) {
+  switch (way) {
+    case LoadWay::kCopy:
+      return "copy";
+    case LoadWay::kPieces:
+      return "pieces";
+    case LoadWay::kChannels:
+      return "channels";
+    case LoadWay::kWidth:
+      return "width";
+    case LoadWay::kWidthPairs:
+      return "width_pairs";
+  }
+  return "unknown";
+}
+
 // `channels`: of a group. `width`: of the source.
 inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
                         int64_t width) {

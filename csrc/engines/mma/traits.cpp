@@ -12,22 +12,6 @@ namespace {
 constexpr const char* kSplitNames[] = {"split_d", "split_h", "split_w"};
 constexpr const char* kPartNames[] = {"parts_d", "parts_h", "parts_w"};
 
-const char* way_name(LoadWay way) {
-  switch (way) {
-    case LoadWay::kCopy:
-      return "copy";
-    case LoadWay::kPieces:
-      return "pieces";
-    case LoadWay::kChannels:
-      return "channels";
-    case LoadWay::kWidth:
-      return "width";
-    case LoadWay::kWidthPairs:
-      return "width_pairs";
-  }
-  return "unknown";
-}
-
 const char* order_name(BoxOrder order) {
   switch (order) {
     case BoxOrder::kHeight:
@@ -44,7 +28,7 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int64_t positions = plan.tile.images * int64_t{plan.box[0]} * plan.box[1] * plan.box[2];
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
-  traits.push_back({"load", way_name(plan.way)});
+  traits.push_back({"load", to_string(plan.way)});
   traits.push_back({"store", plan.joins_width ? "widths" : plan.stores_channels ? "channels" : "rows"});
   traits.push_back({"staged_rows", yes_no(plan.staging_bytes > 0)});
   traits.push_back({"joined", one_or_many(plan.joined)});
@@ -79,7 +63,7 @@ Traits forward_traits(const Problem& problem, const CorrelationPlan& plan, const
 
 Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments) {
   Traits traits = engine_traits("mma", "input_grad", type_name(arguments.dtype, arguments.mode));
-  traits.push_back({"masked", yes_no(arguments.relu)});
+  traits.push_back({"masked", yes_no(plan.masked)});
   add_correlation(plan, traits);
   add_parameters(problem, traits);
   return traits;
@@ -87,9 +71,9 @@ Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, co
 
 Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, const ForwardArguments& arguments) {
   Traits traits = engine_traits("mma", "weight_grad", type_name(arguments.dtype, arguments.mode));
-  traits.push_back({"masked", yes_no(arguments.relu)});
-  traits.push_back({"grad_output", way_name(plan.layouts.grad)});
-  traits.push_back({"input", way_name(plan.layouts.input)});
+  traits.push_back({"masked", yes_no(plan.layouts.masked)});
+  traits.push_back({"grad_output", to_string(plan.layouts.grad)});
+  traits.push_back({"input", to_string(plan.layouts.input)});
   traits.push_back({"columns", std::to_string(plan.columns)});
   traits.push_back({"warps_groups", one_or_many(plan.warps_groups)});
   traits.push_back({"warps_m", one_or_many(plan.warps_m)});

@@ -365,7 +365,8 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {
   const int64_t bytes = element_size(dtype);
   return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), problem.output_size(2)),
-          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), problem.input_size[2])};
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), problem.input_size[2]),
+          operands.mask.present};
 }
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
@@ -381,7 +382,7 @@ std::string to_string(const WeightGradPlan& plan) {
   const auto three = [&](const char* name, auto&& value) {
     out << ' ' << name << "=(" << value(0) << ", " << value(1) << ", " << value(2) << ')';
   };
-  out << "mma weight_grad terms=" << plan.terms;
+  out << "weight_grad terms=" << plan.terms;
   three("box", [&](std::size_t i) { return plan.box[i]; });
   out << " images=" << plan.images << " warps=(" << plan.warps_groups << " groups, " << plan.warps_m << " rows, "
       << plan.warps_n << " columns, " << plan.warps_k << " positions) columns=" << 8 * plan.columns
@@ -390,7 +391,8 @@ std::string to_string(const WeightGradPlan& plan) {
   three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
       << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.layout.bytes
-      << " workspace_bytes=" << plan.workspace_bytes() << " expected_ms=" << plan.cost_ms;
+      << " load=" << to_string(plan.layouts.grad) << ',' << to_string(plan.layouts.input)
+      << (plan.layouts.masked ? " masked" : "");
   return out.str();
 }
 

@@ -78,6 +78,7 @@ struct GradLayout {
 struct GradLayouts {
   LoadWay grad;
   LoadWay input;
+  bool masked;  // grad_output counts only where the mask is not <= 0
 };
 
 struct GradLimits {
