@@ -29,16 +29,17 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 // architecture does not wait, whatever the device.
 inline LaunchOrder overlapping_order(const char* name, const void* function) {
   static std::mutex mutex;
-  static auto* const known = new std::map<std::pair<const void*, int>, LaunchOrder>;  // other threads may outlive exit
+  static auto* const known = new std::map<std::pair<const void*, int>, bool>;  // other threads may outlive exit
   int device = 0;
   check_cuda(cudaGetDevice(&device), name);
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = known->find({function, device});
-  if (found != known->end()) return found->second;
+  if (found != known->end()) return found->second ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, function), name);
   const bool waits = current_device().traits.capability_major >= 9 && attributes.ptxVersion >= 90;
-  return (*known)[{function, device}] = waits ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
+  (*known)[{function, device}] = waits;
+  return waits ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
 }
 
 }  // namespace convt3d

@@ -152,7 +152,7 @@ void test_order_of_the_forwards_engines() {
   const PlanQuery query = query_of_few_channels();
   expect(engine_of(query, {Engine::kSimt, Engine::kWgmma, Engine::kDepthwise}) == Engine::kDepthwise,
          "few channels go to the depthwise engine");
-  expect(engine_of(query, {Engine::kSimt, Engine::kWgmma}) == Engine::kWgmma, "the tensor cores are next");
+  expect(engine_of(query, {Engine::kSimt, Engine::kMma, Engine::kWgmma}) == Engine::kWgmma, "Hopper's own are next");
   expect(engine_of(query, {Engine::kSimt}) == Engine::kSimt, "an engine that is not compiled is not chosen");
   PlanQuery small = some_query();
   small.problem.in_channels = small.problem.out_channels = 16;
@@ -164,18 +164,24 @@ void test_order_of_the_forwards_engines() {
   const double ms = choose(small).cost.ms;
   small.engine = Engine::kSimt;
   expect(choose(small).cost.ms < ms, "... also where the costs, which were not fitted to one another, say otherwise");
-  PlanQuery gradient = query;
-  gradient.op = Operator::kInputGrad;
-  expect(choose(gradient).engine() == Engine::kSimt, "gradients are the general engine's");
+  PlanQuery gradient = some_query();
+  for (const Operator op : {Operator::kInputGrad, Operator::kWeightGrad}) {
+    gradient.op = op;
+    expect(choose(gradient).engine() == Engine::kMma, "costs give gradients to the tensor cores");
+    gradient.dtype = DataType::kFloat64;
+    expect(choose(gradient).engine() == Engine::kSimt, "float64 is the general engine's");
+    gradient.dtype = DataType::kFloat16;
+  }
 }
 
 void test_an_engine_that_is_asked_alone() {
   PlanQuery query = query_of_few_channels();
-  for (const Engine engine : {Engine::kSimt, Engine::kWgmma, Engine::kDepthwise}) {
+  for (const Engine engine : {Engine::kSimt, Engine::kMma, Engine::kWgmma, Engine::kDepthwise}) {
     query.engine = engine;
     const OperatorPlan plan = choose(query);
     expect(plan.engine() == engine && plan.cost.ms > 0, "the engine that is asked computes it");
   }
+  query.engine = Engine::kDepthwise;
   query.op = Operator::kWeightGrad;
   try {
     choose(query);

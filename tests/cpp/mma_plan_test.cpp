@@ -53,18 +53,9 @@ void check_mma(const Problem& problem) {
         const DataType dtype = terms == 2 ? DataType::kFloat32 : DataType::kFloat16;
         const auto element_bytes = static_cast<int32_t>(element_size(dtype));
         const bool channels_last = kilobytes == 227;
-        const auto dense = [&](int64_t channels, const Int3& size) {
-          ConstTensor tensor;
-          const int64_t positions = size[0] * size[1] * size[2];
-          tensor.stride = channels_last
-                              ? std::array<int64_t, 5>{channels * positions, 1, channels * size[1] * size[2],
-                                                       channels * size[2], channels}
-                              : std::array<int64_t, 5>{channels * positions, positions, size[1] * size[2], size[2], 1};
-          return tensor;
-        };
-        const ConstTensor input = dense(problem.in_channels, problem.input_size);
-        const ConstTensor output = dense(problem.out_channels, problem.output_size());
-        const Tensors tensors{forward ? input : output, {}, {nullptr, forward ? output.stride : input.stride}};
+        const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, channels_last);
+        const OperandTraits output = dense_operand(problem.out_channels, problem.output_size(), channels_last);
+        const Tensors tensors{forward ? input : output, {}, forward ? output : input};
         const Limits limits{kilobytes * 1024, 100};
         const Correlation correlation = forward ? Correlation::kForward : Correlation::kInputGrad;
         const std::vector<CorrelationPlan> plans =

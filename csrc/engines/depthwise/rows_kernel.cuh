@@ -103,7 +103,9 @@ struct DepthwiseRowStage {
 
 template <typename T, typename Taps, int kPair>
 __global__ __launch_bounds__(kDepthwiseThreads,
-                             sizeof(T) == 2 && (kPair == 2 || Taps::kStride == 1)
+                             sizeof(T) > 2 ? 8
+                             : kPair == 2  ? 5
+                             : Taps::kStride == 1
                                  ? 6
                                  : 8) void convt3d_depthwise_rows(const __grid_constant__ DepthwiseParams<T> params) {
   using Acc = Accumulator<T>;
