@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")  # csrc/core/operator.h
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
-_DEVICE_NUMBERS = 8
+_DEVICE_NUMBERS = 11
 _ABSENT = (0, 0, 0, 0, 0, -1)
 _TEXT_BYTES = 8192
 

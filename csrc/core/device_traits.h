@@ -11,6 +11,13 @@ enum class Engine : int { kSimt, kDepthwise, kWgmma, kMma };
 
 constexpr uint32_t engine_bit(Engine engine) { return uint32_t{1} << static_cast<int>(engine); }
 
+// What a multiprocessor does at most, on all its tensor cores, in clocks of its own.
+struct MultiprocessorRates {
+  double product_clocks = 0;  // of a mma.sync of 16 x 8 x 32 bytes that adds in float32: m16n8k16, or m16n8k8 in TF32
+  double l2_bytes = 0;        // in a clock, read from L2 while all multiprocessors do so
+  double shared_bytes = 0;    // in a clock, of its shared memory
+};
+
 struct DeviceTraits {
   int32_t capability_major = 0;
   int32_t capability_minor = 0;
@@ -19,7 +26,8 @@ struct DeviceTraits {
   int64_t l2_bytes = 0;
   double bytes_per_ms = 0;   // of the device's memory, at its peak
   double clocks_per_ms = 0;  // of a multiprocessor
-  uint32_t engines = 0;      // engine_bit() of those whose machine code the library has for this device
+  MultiprocessorRates rates;
+  uint32_t engines = 0;  // engine_bit() of those whose machine code the library has for this device
 
   bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
 };

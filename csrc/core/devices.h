@@ -1,4 +1,4 @@
-// The table of GPUs: what is publicly known of them and what was measured. The only place with a number of one GPU;
+// The tables of GPUs: what is publicly known of them and what was measured. The only place with a number of one GPU;
 // everything else asks the traits of the device that a plan is for. Knows nothing of torch or CUDA.
 #pragma once
 
@@ -18,6 +18,8 @@ struct KnownDevice {
 const KnownDevice* find_device(const std::string& driver_name);
 // One of that compute capability or, where the table has none, of the nearest before it.
 const KnownDevice& device_of_capability(int major, int minor);
+// Of any device, in the table or not: by its compute capability and the driver's name of it.
+MultiprocessorRates multiprocessor_rates(int major, int minor, const std::string& driver_name);
 // Where the costs that are in clocks were fitted.
 const DeviceTraits& fitted_device();
 

@@ -28,6 +28,7 @@ CurrentDevice ask_driver(int device) {
   traits.engines = compiled_engines(traits.capability_major, traits.capability_minor, compiled_architectures());
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, device), "asking for the device's name");
+  traits.rates = multiprocessor_rates(traits.capability_major, traits.capability_minor, properties.name);
   if (const KnownDevice* known = find_device(properties.name)) {
     traits.bytes_per_ms = known->traits.bytes_per_ms;
     traits.clocks_per_ms = known->traits.clocks_per_ms;

@@ -24,8 +24,8 @@ inline Problem flat_problem(const int64_t* sizes) {
 }
 
 // `numbers`: compute capability (major, minor), multiprocessors, shared memory of a block, L2, bytes and clocks per ms,
-// engines, as DeviceTraits has them.
-constexpr int kDeviceNumbers = 8;
+// a multiprocessor's rates, engines, as DeviceTraits has them.
+constexpr int kDeviceNumbers = 11;
 
 inline DeviceTraits flat_device(const double* numbers) {
   DeviceTraits device;
@@ -36,7 +36,8 @@ inline DeviceTraits flat_device(const double* numbers) {
   device.l2_bytes = static_cast<int64_t>(numbers[4]);
   device.bytes_per_ms = numbers[5];
   device.clocks_per_ms = numbers[6];
-  device.engines = static_cast<uint32_t>(numbers[7]);
+  device.rates = {numbers[7], numbers[8], numbers[9]};
+  device.engines = static_cast<uint32_t>(numbers[10]);
   return device;
 }
 
@@ -48,6 +49,9 @@ inline void flatten(const DeviceTraits& device, double* numbers) {
                                          static_cast<double>(device.l2_bytes),
                                          device.bytes_per_ms,
                                          device.clocks_per_ms,
+                                         device.rates.product_clocks,
+                                         device.rates.l2_bytes,
+                                         device.rates.shared_bytes,
                                          static_cast<double>(device.engines)};
   for (int i = 0; i < kDeviceNumbers; ++i) numbers[i] = values[i];
 }

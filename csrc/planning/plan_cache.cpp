@@ -17,7 +17,7 @@ int64_t bits_of(double value) {
 }  // namespace
 
 static_assert(sizeof(Problem) == 22 * sizeof(int64_t), "a problem is 22 numbers without gaps: its bytes are its value");
-static_assert(sizeof(DeviceTraits) == 6 * sizeof(int64_t), "the key holds every trait of a device");
+static_assert(sizeof(DeviceTraits) == 9 * sizeof(int64_t), "the key holds every trait of a device");
 
 PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   Key key;
@@ -37,6 +37,9 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   *next++ = device.l2_bytes;
   *next++ = bits_of(device.bytes_per_ms);
   *next++ = bits_of(device.clocks_per_ms);
+  *next++ = bits_of(device.rates.product_clocks);
+  *next++ = bits_of(device.rates.l2_bytes);
+  *next++ = bits_of(device.rates.shared_bytes);
   *next++ = device.engines;
   return key;
 }

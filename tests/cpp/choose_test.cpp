@@ -1,4 +1,5 @@
 // The choice of plans and their cache, without torch or a GPU; run by tests/test_plan.py.
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <initializer_list>
@@ -86,6 +87,9 @@ void test_every_part_of_a_query_counts() {
   add([](PlanQuery& query) { query.device.l2_bytes /= 2; });
   add([](PlanQuery& query) { query.device.bytes_per_ms /= 2; });
   add([](PlanQuery& query) { query.device.clocks_per_ms /= 2; });
+  add([](PlanQuery& query) { query.device.rates.product_clocks *= 2; });
+  add([](PlanQuery& query) { query.device.rates.l2_bytes /= 2; });
+  add([](PlanQuery& query) { query.device.rates.shared_bytes /= 2; });
   add([](PlanQuery& query) { query.device.engines = engine_bit(Engine::kSimt); });
   add([](PlanQuery& query) { query.device = device_of_capability(8, 0).traits; });
 
@@ -222,7 +226,8 @@ void test_table_of_devices() {
     const KnownDevice* const known = find_device(driver_name);
     return std::string(known == nullptr ? "unknown" : known->name);
   };
-  expect(name_of("NVIDIA H200") == "H200" && name_of("NVIDIA GeForce RTX 4090") == "RTX 4090", "names are found");
+  expect(name_of("NVIDIA H200") == "H200" && name_of("NVIDIA GeForce RTX 4090") == "GeForce RTX 4090",
+         "names are found");
   expect(name_of("NVIDIA A100-SXM4-40GB") == "A100" && name_of("NVIDIA A100-SXM4-80GB") == "A100-SXM4-80GB" &&
              name_of("NVIDIA A10") == "A10" && name_of("NVIDIA L40S") == "L40S" && name_of("NVIDIA L40") == "unknown" &&
              name_of("NVIDIA H200 NVL") == "H200 NVL" && name_of("NVIDIA GH200 480GB") == "unknown" &&
@@ -234,6 +239,29 @@ void test_table_of_devices() {
              device_of_capability(10, 3).traits.capability_major == 10 &&
              device_of_capability(13, 0).traits.capability_major == 12,
          "an unknown capability is the nearest before it");
+  for (const char* const driver_name : {"NVIDIA A100-SXM4-80GB", "NVIDIA A40", "NVIDIA GeForce RTX 3090", "NVIDIA L40S",
+                                        "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 5090"}) {
+    const KnownDevice* const known = find_device(driver_name);
+    const DeviceTraits& traits = known->traits;
+    const double tflops =
+        2.0 * 16 * 8 * 16 / traits.rates.product_clocks * traits.multiprocessors * traits.clocks_per_ms / 1e9;
+    const std::string name = known->name;
+    const double peak = name == "A40"                ? 149.7
+                        : name == "GeForce RTX 3090" ? 71
+                        : name == "L40S"             ? 362.05
+                        : name == "GeForce RTX 4090" ? 165.2
+                        : name == "GeForce RTX 5090" ? 209.5
+                                                     : 312;
+    expect(std::abs(tflops / peak - 1) < 0.02, ("products at their rate are the data sheet's peak of " + name).c_str());
+  }
+  for (const int capability : {75, 80, 86, 87, 89, 90, 100, 103, 120, 121, 130}) {
+    const int major = capability / 10, minor = capability % 10;
+    const MultiprocessorRates rates = multiprocessor_rates(major, minor, "NVIDIA Graphics Device");
+    const MultiprocessorRates table = device_of_capability(major, minor).traits.rates;
+    expect(rates.product_clocks > 1 && rates.product_clocks <= table.product_clocks && rates.l2_bytes > 1 &&
+               rates.l2_bytes == table.l2_bytes && rates.shared_bytes == 128,
+           "a device that the table lacks has rates");
+  }
   expect(compiled_engines(9, 0, "sm_80 sm_90a") & engine_bit(Engine::kWgmma), "Hopper has its engine");
   expect(!(compiled_engines(9, 0, "sm_80") & engine_bit(Engine::kWgmma)) &&
              !(compiled_engines(10, 0, "sm_90a") & engine_bit(Engine::kWgmma)),
