@@ -4,16 +4,16 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "core/build.h"
 #include "core/call.h"
+#include "device/kernel_memo.h"
 #include "device/ptx/launch.cuh"
 
 namespace convt3d {
@@ -35,19 +35,20 @@ inline void check_cuda(cudaError_t error, const char* what) {
   throw std::runtime_error(text);
 }
 
-// Lets `function` have `bytes` of dynamic shared memory on the current device. The driver takes its time with each
-// attribute, so what it was told is remembered.
+// Lets `function` have `bytes` of dynamic shared memory on the current device.
 inline void allow_shared_memory(const char* name, const void* function, int64_t bytes) {
-  static std::mutex mutex;
-  static auto* const allowed = new std::map<std::pair<const void*, int>, int64_t>;  // other threads may outlive exit
+  static KernelMemo allowed;
   int device = 0;
   check_cuda(cudaGetDevice(&device), name);
+  std::atomic<int64_t>& known = allowed.of(function, device);
+  if (bytes <= known.load(std::memory_order_acquire)) return;
+  // One thread at a time, so that the driver is never told less than before.
+  static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  int64_t& known = (*allowed)[{function, device}];
-  if (bytes <= known) return;
+  if (bytes <= known.load(std::memory_order_relaxed)) return;
   check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
              name);
-  known = bytes;
+  known.store(bytes, std::memory_order_release);
 }
 
 // When a kernel begins: after all earlier work of its stream or, if that kernel allows it (griddepcontrol), while the

@@ -2,11 +2,11 @@
 // have that: compute capability 9.0 and later. Elsewhere they follow each other.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <utility>
+#include <atomic>
+#include <cstdint>
 
 #include "device/current_device.h"
+#include "device/kernel_memo.h"
 #include "device/launch.cuh"
 #include "device/ptx/threads.cuh"
 
@@ -28,18 +28,20 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 // How a kernel is launched that waits for the one before it by itself. Machine code that was made for an older
 // architecture does not wait, whatever the device.
 inline LaunchOrder overlapping_order(const char* name, const void* function) {
-  static std::mutex mutex;
-  static auto* const known = new std::map<std::pair<const void*, int>, bool>;  // other threads may outlive exit
+  enum : int64_t { kUnknown, kWaits, kDoesNotWait };
+  static KernelMemo memo;
   int device = 0;
   check_cuda(cudaGetDevice(&device), name);
-  const std::lock_guard<std::mutex> lock(mutex);
-  const auto found = known->find({function, device});
-  if (found != known->end()) return found->second ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
-  cudaFuncAttributes attributes{};
-  check_cuda(cudaFuncGetAttributes(&attributes, function), name);
-  const bool waits = current_device().traits.capability_major >= 9 && attributes.ptxVersion >= 90;
-  (*known)[{function, device}] = waits;
-  return waits ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
+  std::atomic<int64_t>& known = memo.of(function, device);
+  int64_t answer = known.load(std::memory_order_relaxed);
+  if (answer == kUnknown) {  // of several threads, each may ask
+    cudaFuncAttributes attributes{};
+    check_cuda(cudaFuncGetAttributes(&attributes, function), name);
+    const bool waits = current_device().traits.capability_major >= 9 && attributes.ptxVersion >= 90;
+    answer = waits ? kWaits : kDoesNotWait;
+    known.store(answer, std::memory_order_relaxed);
+  }
+  return answer == kWaits ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
 }
 
 }  // namespace convt3d
