@@ -1,4 +1,4 @@
-// Barriers of shared memory that threads and copies complete ("mbarrier"), and barriers of a part of a block.
+// Barriers of shared memory that threads and copies complete ("mbarrier").
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,6 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
-}
-
-// Of so many threads of a block, which all come here; barrier 0 is that of the whole block.
-template <int kBarrier, int kThreads>
-__device__ __forceinline__ void sync_threads() {
-  asm volatile("barrier.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
 }  // namespace convt3d::hopper

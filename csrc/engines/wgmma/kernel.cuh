@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "device/hopper.cuh"
+#include "device/ptx/thread_barrier.cuh"
 #include "engines/wgmma/load/loader.cuh"
 #include "engines/wgmma/load/transposer.cuh"
 #include "engines/wgmma/mainloop.cuh"
@@ -87,7 +88,7 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
     if constexpr (kImages) {
       if (plan.load.plane_boxes()) {
         fill_sources<T>(plan, thread, shared.sources);
-        hopper::sync_threads<kTileProducersBarrier, kHaloTileProducerThreads>();
+        sync_threads(kTileProducersBarrier, kHaloTileProducerThreads);
         return load_boxes<T, kTerms, true>(params, shared);
       }
     }
@@ -261,7 +262,7 @@ __global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __
     // While the first tile and its weights are on their way.
     fill_staging_tables(params, kHaloConsumerThreads, shared.columns, shared.segments);
     fill_shifts<kNMajor>(params.plan, shared.shifts);
-    hopper::sync_threads<kConsumersBarrier, kHaloConsumerThreads>();
+    sync_threads(kConsumersBarrier, kHaloConsumerThreads);
     multiply_and_store<T, kN, kSets, kTerms, kNMajor>(params, shared);
   }
 #endif

@@ -11,9 +11,4 @@ inline void barrier_arrive(uint64_t* barrier) { emulator::arrive(barrier, 0); }
 inline void barrier_arrive_expect(uint64_t* barrier, uint32_t bytes) { emulator::arrive(barrier, bytes); }
 inline void barrier_wait(uint64_t* barrier, uint32_t parity) { emulator::wait(barrier, parity); }
 
-template <int kBarrier, int kThreads>
-inline void sync_threads() {
-  emulator::meet_threads(kBarrier, kThreads);
-}
-
 }  // namespace convt3d::hopper
