@@ -26,7 +26,7 @@ struct TraitsOf {
   Traits operator()(const mma::WeightGradPlan& plan) const {
     return mma::weight_grad_traits(query.problem, plan, arguments);
   }
-  Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments, query.device); }
+  Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments); }
 };
 
 }  // namespace

@@ -97,10 +97,11 @@ void check_plans(const Problem& problem) {
 void check_grid(const Problem& problem, const HaloPlan& plan) {
   const int64_t classes = plan.product.groups * plan.tile.splits;  // which count fastest in a work tile's index
   for (const int multiprocessors : {1, 20, 132}) {
-    const HaloGrid grid = halo_grid(plan, multiprocessors);
-    const int64_t most = std::min<int64_t>(plan.work_tiles(), multiprocessors);
-    expect(grid.blocks >= 1 && grid.blocks <= most && plan.work_tiles() % classes == 0, "every block has a work tile",
-           problem);
+    const HaloGrid grid = make_grid(plan.product, plan.tile, plan.pipelines, multiprocessors);
+    const int64_t most = std::min<int64_t>(grid.work_tiles, multiprocessors);
+    expect(grid.blocks >= 1 && grid.blocks <= most && grid.work_tiles % classes == 0 &&
+               grid.work_tiles == plan.tile.work_tiles(plan.product),
+           "every block has a work tile", problem);
     if (grid.weight_classes > 0) {
       expect(plan.pipelines.resident_weights && grid.weight_classes == classes && grid.blocks % classes == 0 &&
                  most - grid.blocks < classes && classes <= kHaloMaxClasses,

@@ -42,7 +42,7 @@ template <HaloWalker kWalker, typename T, typename Load>
 __device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, const HaloShared& shared, Load&& load) {
   const HaloPlan& plan = params.plan;
   HaloPipelineState state;
-  HaloLoadCursor<kWalker> cursor(plan, HaloWorkWalk<kWalker>(shared.barriers->work, params.work_tiles));
+  HaloLoadCursor<kWalker> cursor(plan, HaloWorkWalk<kWalker>(shared.barriers->work, params.plan.grid.work_tiles));
   for (; !cursor.ended(); cursor.advance()) {
     const HaloWorkTile work(plan, cursor.index());
     const int phase = cursor.phase(plan, work);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const Ha
   HaloBarriers& barriers = *shared.barriers;
   const int warp = hopper::warp_index() - kHaloConsumerWarps;
   HaloTransposer<T, kTerms, kPlanes> transposer(
-      params, warp, HaloWorkWalk<HaloWalker::kWarpAhead>(barriers.work, params.work_tiles),
+      params, warp, HaloWorkWalk<HaloWalker::kWarpAhead>(barriers.work, params.plan.grid.work_tiles),
       shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes, shared.sources, barriers.box_full[warp]);
   for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
     barriers.enter_tile(state);
@@ -124,10 +124,10 @@ template <typename T>
 __device__ __forceinline__ void load_weights(const HaloParams<T>& params, const HaloShared& shared) {
   const HaloPlan& plan = params.plan;
   HaloBarriers& barriers = *shared.barriers;
-  const bool keeps = params.weight_classes > 0;
+  const bool keeps = params.plan.grid.weight_classes > 0;
   HaloPipelineState state;
-  HaloWorkClaims claims(barriers.work, params.counters, keeps ? params.weight_classes : 1);
-  HaloWorkWalk<HaloWalker::kThread> walk(barriers.work, params.work_tiles);
+  HaloWorkClaims claims(barriers.work, params.counters, keeps ? params.plan.grid.weight_classes : 1);
+  HaloWorkWalk<HaloWalker::kThread> walk(barriers.work, params.plan.grid.work_tiles);
   for (bool first = true; !walk.ended(); walk.advance(), first = false) {
     if (!first) claims.claim();
     if (!first && keeps) continue;
@@ -161,8 +161,8 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
                                       shared.staging + warp * plan.store.warp_bytes);
   HaloPipelineState tile;
   uint32_t ping_pong_parity = second ? 0 : 1;  // the first warpgroup begins
-  uint32_t lag = second ? params.lag_clocks : 0;
-  HaloWorkWalk<HaloWalker::kWarp> walk(shared.barriers->work, params.work_tiles);
+  uint32_t lag = second ? plan.pipelines.lag_clocks : 0;
+  HaloWorkWalk<HaloWalker::kWarp> walk(shared.barriers->work, params.plan.grid.work_tiles);
   while (!walk.ended()) {
     const HaloWorkTile work(plan, walk.index());
     int m_tile = work.split * passes;
@@ -214,7 +214,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         for (int set = 0; set < kSets; ++set) fence_registers(c[set]);
       }
       consumer.release_all();
-      if (last) consumer.end_work_tile(params.weight_classes > 0);
+      if (last) consumer.end_work_tile(params.plan.grid.weight_classes > 0);
       epilogue.store(c);
       if (++phase_index == plan.arrangement.phases) {
         phase_index = 0;

@@ -27,10 +27,7 @@ struct HaloParams {
   HaloPlan plan;
   Source<T> source;
   const unsigned char* weight;  // packed, see pack_weight.cuh
-  uint32_t work_tiles;
-  uint32_t weight_classes;  // see HaloGrid
-  uint32_t lag_clocks;      // how much later the second warpgroup begins
-  uint32_t* counters;       // of work tiles, see scheduler.cuh
+  uint32_t* counters;           // of work tiles, see scheduler.cuh
   T* destination;
   Strides destination_stride;
   Epilogue epilogue;

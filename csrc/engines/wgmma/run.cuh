@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "core/integer.h"
-#include "device/current_device.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/tensor_map.h"
@@ -46,12 +45,12 @@ HaloKernel<T> halo_forward_kernel(const HaloPlan& plan) {
 }
 
 template <typename T>
-void run_halo_forward(const HaloParams<T>& params, int64_t blocks, Stream stream) {
+void run_halo_forward(const HaloParams<T>& params, Stream stream) {
   const HaloPlan& plan = params.plan;
   // Without a weight to pack, the kernel before this one is not ours.
   const LaunchOrder order = plan.packed_bytes() > 0 ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
-  launch("tensor-core forward", halo_forward_kernel<T>(plan), blocks, kHaloThreads, stream, params, plan.memory.bytes,
-         order);
+  launch("tensor-core forward", halo_forward_kernel<T>(plan), plan.grid.blocks, kHaloThreads, stream, params,
+         plan.memory.bytes, order);
 }
 
 // As the tensor cores and TMA take elements; TF32 is rounded to nearest.
@@ -84,10 +83,6 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   params.plan = plan;
   params.source = make_source<T>(input, {}, problem.input_size, {});  // the plan says how it is read
   params.weight = pack.packed;
-  params.work_tiles = static_cast<uint32_t>(plan.work_tiles());
-  const HaloGrid grid = halo_grid(plan, current_device().traits.multiprocessors);
-  params.weight_classes = grid.weight_classes;
-  params.lag_clocks = lag_clocks(plan);
   params.counters = pack.counters;
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
@@ -105,7 +100,7 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
     encode_planned(box, "output", params.out[i]);
   }
   if (plan.packed_bytes() > 0) run_halo_packing(pack, stream);
-  run_halo_forward(params, grid.blocks, stream);
+  run_halo_forward(params, stream);
 }
 
 }  // namespace convt3d::wgmma

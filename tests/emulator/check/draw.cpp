@@ -221,7 +221,7 @@ void Draw::choose_plan(Case& item) {
   for (int i = 0; i < kTries; ++i) {
     const auto index = static_cast<int>(between(random_, 0, static_cast<int64_t>(plans.size()) - 1));
     const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(index)];
-    if (plan.work_tiles() > kMostItems) continue;
+    if (plan.grid.work_tiles > kMostItems) continue;
     int least = kNeverDrawn;
     for (const uint64_t trait : traits_of(item, plan)) least = std::min(least, seen_[trait]);
     if (least >= rarity_) continue;

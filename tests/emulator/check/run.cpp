@@ -4,6 +4,7 @@
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
+#include <variant>
 
 #include "check/mma.h"
 #include "check/reference.h"
@@ -28,7 +29,7 @@ bool channels_are_contiguous(const Case& item) {
   return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
 }
 
-// That plans are for, however many multiprocessors then run them.
+// That plans are for, however many multiprocessors then run them; those are the grid's alone.
 const convt3d::DeviceTraits& device_of(const Case& item) {
   const bool hopper = item.wgmma || item.engine == Engine::kHalo;
   return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
@@ -125,7 +126,7 @@ class Run {
     integers_ = chance(random_, 50);
     constexpr int kMultiprocessors[] = {1, 2, 5, 132};
     emulator::Device device;
-    device.multiprocessors = kMultiprocessors[between(random_, 0, 3)];
+    device.multiprocessors = multiprocessors_ = kMultiprocessors[between(random_, 0, 3)];
     device.has_wgmma = item.wgmma;
     emulator::set_device(device);
     emulator::begin_run(random_());
@@ -198,6 +199,9 @@ class Run {
                        const convt3d::ConstTensor& mask, const convt3d::MutableTensor& result) {
     OperatorPlan plan =
         plan_of(item_, {operand_traits(first), operand_traits(second), operand_traits(mask), operand_traits(result)});
+    if (auto* const halo = std::get_if<convt3d::HaloPlan>(&plan.plan)) {
+      halo->grid = make_grid(halo->product, halo->tile, halo->pipelines, multiprocessors_);
+    }
     outcome_.plan = to_string(plan);
     return plan;
   }
@@ -337,6 +341,7 @@ class Run {
   const Problem& problem_;
   Random random_;
   bool integers_;
+  int multiprocessors_;
   Expected expected_;
   Outcome outcome_;
 };

@@ -194,8 +194,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
 
   const double work_tile = std::max(load, compute) + std::min(load, compute) * kOverlap +
                            (pipelines.tile_stages == 1 ? kSingleStageLoads * load : 0);
-  const double rounds =
-      static_cast<double>(ceil_div(plan.work_tiles(), halo_grid(plan, device.multiprocessors).blocks));
+  const double rounds = static_cast<double>(ceil_div(plan.grid.work_tiles, plan.grid.blocks));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double input = static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size);
   const double output = static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size());

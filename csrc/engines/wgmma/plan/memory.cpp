@@ -90,6 +90,14 @@ bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloP
          (pipelines.resident_weights || most_pass_stages(loops) < pipelines.weight_stages);
 }
 
+// The pipeline of weights bounds how far the warpgroups can be apart.
+uint32_t lag_clocks(const HaloTile& tile, const HaloLoops& loops, const HaloPipelines& pipelines) {
+  constexpr int kProductClocks = 2;  // for 4 columns
+  if (pipelines.ping_pong) return 0;
+  const int stages = std::max(pipelines.weight_stages - 2, 0);
+  return static_cast<uint32_t>(stages * loops.stage_products() * tile.instruction.n / 4 * kProductClocks);
+}
+
 bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
                        const HaloPanels& panels, const HaloPipelines& pipelines, const HaloStore& store) {
   const auto& axis = arrangement.axis;

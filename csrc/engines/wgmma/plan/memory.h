@@ -22,6 +22,8 @@ struct HaloPipelines {
   int32_t weight_stages;  // each kHaloWeightStageBytes
   bool resident_weights;  // the stages hold all weights of a block's passes
   bool ping_pong;         // the warpgroups multiply in turn, each storing while the other multiplies
+  uint32_t lag_clocks;    // how much later the second warpgroup begins where they do not: one stores while the other
+                          // multiplies, too
 };
 
 // The parts of shared memory, one after another behind the barriers. The tiles come first: columns that are dropped may
@@ -61,6 +63,8 @@ std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangeme
 // In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
 // pause after every two stages, which the other warpgroup fills.
 bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloPipelines& pipelines);
+// Of pipelines that are otherwise final.
+uint32_t lag_clocks(const HaloTile& tile, const HaloLoops& loops, const HaloPipelines& pipelines);
 // Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
 bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
                        const HaloPanels& panels, const HaloPipelines& pipelines, const HaloStore& store);

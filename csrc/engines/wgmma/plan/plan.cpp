@@ -1,6 +1,5 @@
 #include "engines/wgmma/plan/plan.h"
 
-#include <algorithm>
 #include <sstream>
 
 #include "engines/wgmma/plan/boxes.h"
@@ -27,21 +26,6 @@ HaloPlan complete(const Problem& problem, HaloElement element, const Operands& o
 }
 
 }  // namespace
-
-HaloGrid halo_grid(const HaloPlan& plan, int multiprocessors) {
-  const int64_t blocks = std::min<int64_t>(plan.work_tiles(), multiprocessors);
-  const int64_t classes = plan.tile.splits * plan.product.groups;
-  const bool keep = plan.pipelines.resident_weights && classes <= std::min<int64_t>(blocks, kHaloMaxClasses);
-  return keep ? HaloGrid{blocks / classes * classes, static_cast<uint32_t>(classes)} : HaloGrid{blocks, 0};
-}
-
-// The pipeline of weights bounds how far the warpgroups can be apart.
-uint32_t lag_clocks(const HaloPlan& plan) {
-  constexpr int kProductClocks = 2;  // for 4 columns
-  if (plan.pipelines.ping_pong) return 0;
-  const int stages = std::max(plan.pipelines.weight_stages - 2, 0);
-  return static_cast<uint32_t>(stages * plan.loops.stage_products() * plan.tile.instruction.n / 4 * kProductClocks);
-}
 
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
                                       const DeviceTraits& device) {
@@ -82,7 +66,7 @@ std::string to_string(const HaloPlan& plan) {
       << store.columns << " batch=" << store.halves << 'x' << store.batch << " warp=" << store.warp_bytes
       << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
       << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()
-      << " work_tiles=" << plan.work_tiles() << " clocks=" << plan.cost;
+      << " work_tiles=" << plan.grid.work_tiles << " clocks=" << plan.cost;
   return out.str();
 }
 

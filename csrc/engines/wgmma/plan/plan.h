@@ -12,6 +12,7 @@
 #include "core/operands.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/grid.h"
 #include "engines/wgmma/plan/k_order.h"
 #include "engines/wgmma/plan/load.h"
 #include "engines/wgmma/plan/memory.h"
@@ -32,12 +33,12 @@ struct HaloPlan {
   HaloPipelines pipelines;
   HaloStore store;
   HaloMemory memory;
+  HaloGrid grid;
   double cost;  // expected, in clocks
 
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
   // The tile, or its chunks, are loaded for each pass anew.
   CONVT3D_HOST_DEVICE bool loads_each_pass() const { return panels.chunks() > 1 || arrangement.phase_halos; }
-  int64_t work_tiles() const { return tile.work_tiles(product); }
   int64_t packed_bytes() const { return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes; }
   // Of the packed weight and, behind it, the counters of work tiles.
   int64_t workspace_bytes() const {
@@ -45,15 +46,6 @@ struct HaloPlan {
   }
 };
 
-// The blocks that share a plan's work tiles, one on each multiprocessor at most.
-struct HaloGrid {
-  int64_t blocks;
-  uint32_t weight_classes;  // of blocks, by the weights that they keep for all of their work tiles; 0: they keep none
-};
-
-HaloGrid halo_grid(const HaloPlan& plan, int multiprocessors);
-// How much later the second warpgroup begins where there is no ping-pong: one then stores while the other multiplies.
-uint32_t lag_clocks(const HaloPlan& plan);
 // Of these operands: `first` is the input.
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
                                       const DeviceTraits& device);

@@ -83,7 +83,7 @@ class Search {
         if (!panels) continue;
         const auto loops = make_loops(product, arrangement, *panels);
         if (!loops) continue;
-        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, 0};
+        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, 0};
         whole_tiles = share(plan, best) && chunks == 1;
       }
     }
@@ -114,9 +114,11 @@ class Search {
       if (!reads_stay_inside(plan.arrangement, plan.tile, plan.load, plan.panels, plan.pipelines, plan.store)) {
         continue;
       }
+      plan.grid = make_grid(plan.product, plan.tile, plan.pipelines, device_.multiprocessors);
       for (const bool ping_pong : {true, false}) {
         if (ping_pong && !can_ping_pong(plan.panels, plan.loops, plan.pipelines)) continue;
         plan.pipelines.ping_pong = ping_pong;
+        plan.pipelines.lag_clocks = lag_clocks(plan.tile, plan.loops, plan.pipelines);
         plan.cost = expected_clocks(problem_, element_.bytes, device_, plan);
         if (!best || plan.cost < best->cost) best = plan;
       }

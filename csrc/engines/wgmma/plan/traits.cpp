@@ -101,7 +101,7 @@ void add_tile(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"odd_halo", yes_no(tile.halo[2] != tile.size[2] + plan.arrangement.axis[2].reach)});
 }
 
-void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device, Traits& traits) {
+void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits& traits) {
   const HaloPanels& panels = plan.panels;
   const int64_t channel_bytes = int64_t{plan.product.in_channels} * element_size(arguments.dtype);
   traits.push_back({"position_bytes", std::to_string(panels.position_bytes)});
@@ -113,11 +113,10 @@ void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, const D
   traits.push_back({"weight_stages", weight_stages_name(plan.pipelines.weight_stages)});
   traits.push_back({"resident", yes_no(plan.pipelines.resident_weights)});
   traits.push_back({"ping_pong", yes_no(plan.pipelines.ping_pong)});
-  const HaloGrid grid = halo_grid(plan, device.multiprocessors);
-  traits.push_back({"keeps_weights", yes_no(grid.weight_classes > 0)});
-  traits.push_back({"work_tiles", plan.work_tiles() > 4 * grid.blocks ? "claimed"
-                                  : plan.work_tiles() > grid.blocks   ? "many"
-                                                                      : "1"});
+  traits.push_back({"keeps_weights", yes_no(plan.grid.weight_classes > 0)});
+  traits.push_back({"work_tiles", plan.grid.work_tiles > 4 * plan.grid.blocks ? "claimed"
+                                  : plan.grid.work_tiles > plan.grid.blocks   ? "many"
+                                                                              : "1"});
 }
 
 void add_boxes(const HaloLoad& load, Traits& traits) {
@@ -141,7 +140,7 @@ void add_store(const HaloStore& store, Traits& traits) {
 
 }  // namespace
 
-Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device) {
+Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
   const HaloLoad& load = plan.load;
   Traits traits = {{"engine", "halo_wgmma"},
                    {"operator", "forward"},
@@ -155,7 +154,7 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments, cons
                    {"n_major_crosses", yes_no(load.n_major() && load.as_n_major().crosses_widths)}};
   add_rows(plan, traits);
   add_tile(plan, traits);
-  add_memory(plan, arguments, device, traits);
+  add_memory(plan, arguments, traits);
   add_boxes(load, traits);
   add_store(plan.store, traits);
   return traits;

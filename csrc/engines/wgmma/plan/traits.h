@@ -6,6 +6,6 @@
 
 namespace convt3d {
 
-Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments, const DeviceTraits& device);
+Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments);
 
 }  // namespace convt3d
