@@ -237,7 +237,7 @@ void check_halo(const Problem& problem) {
         expect(plan.memory.bytes <= fitted_device().shared_bytes && plan.memory.begin[kStagingPart] % 1024 == 0,
                "shared memory suffices", problem);
         for (int g = 0; g < 2; ++g) {
-          if (!plan.store.registers()) check_first_columns(problem, plan.store, g);
+          if (!plan.store.registers()) check_first_columns(problem, plan, g);
           if (plan.store.runs()) {
             check_runs(problem, plan, element.bytes, g);
           } else if (plan.store.registers()) {

@@ -140,20 +140,21 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   double stage;  // by the consumers
   double leave;  // by TMA or, of runs, by the consumers
   if (store.boxes()) {
-    stage = outputs * kBoxOutputClocks * (batches(store) > 1 ? kBatchesOverhead : 1);
+    stage = outputs * kBoxOutputClocks * (batches(plan.tile, store) > 1 ? kBatchesOverhead : 1);
     leave = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
   } else if (store.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double line_bytes = static_cast<double>(std::min(store.columns, plan.tile.size[2])) * store.column_bytes;
     const double run_bytes = store.joined_lines ? line_bytes * store.lines * store.batch : line_bytes;
-    const double runs = passes * (store.joined_lines ? batches(store) : std::max(store.segments[0], store.segments[1]));
+    const double runs =
+        passes * (store.joined_lines ? batches(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
     leave = runs * plan.arrangement.slab_channels() *
             (kRunClocks + kRunPieceClocks * std::ceil(run_bytes / kRunPieceBytes));
   } else {
     stage = outputs * (store.registers() ? kRegisterOutputClocks : kThreadOutputClocks);
     leave = 0;
   }
-  const int further = batches(store) - 1;
+  const int further = batches(plan.tile, store) - 1;
   if (store.boxes() && further == 0 && store.halves == 1) leave = std::max(leave - kHiddenProducts * products, 0.0);
   const int64_t segments =
       ceil_div(std::max(store.segments[0], store.segments[1]), store.boxes() ? store.box_lines : 1);
@@ -205,7 +206,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   double tma = 0;
   if (plan.store.boxes()) {
     const double stored = outputs_of_work_tile(plan) * element_bytes;
-    const double burst = stored / passes / kHaloConsumerWarps / batches(plan.store);
+    const double burst = stored / passes / kHaloConsumerWarps / batches(plan.tile, plan.store);
     if (plan.store.channels_contiguous) memory *= 1 + kBurstOverhead * std::max(burst / kBurstBytes - 1, 0.0);
     tma = rounds * stored * (kTmaRowClocks / row_bytes(element_bytes, plan) + kTmaByteClocks);
   }

@@ -15,7 +15,7 @@ bool is_channels_last(const Operands& operands) { return operands.result.stride[
 // searched for.
 HaloPlan complete(const Problem& problem, HaloElement element, const Operands& operands, const DeviceTraits& device,
                   HaloPlan plan) {
-  plan.store = marked(plan.store);
+  plan.store = marked(plan.tile, plan.store);
   plan.memory =
       place_parts(plan.panels, plan.pipelines, table_bytes(plan.tile, plan.loops, plan.load, plan.store), plan.store);
   const HaloLoad load = load_of_operand(problem, plan, element.bytes, operands.first);

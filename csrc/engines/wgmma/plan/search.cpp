@@ -100,7 +100,7 @@ class Search {
     if (taken + staging_bytes(least) > device_.shared_bytes) return false;
     // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
     const HaloStore widest =
-        widened(least, whole_patterns(device_.shared_bytes - taken), element_.bytes, slab_channels);
+        widened(plan.tile, least, whole_patterns(device_.shared_bytes - taken), element_.bytes, slab_channels);
     bool two_tiles = false;
     for (const bool wide : {false, true}) {
       if (wide && widest.batch == least.batch) continue;
@@ -109,8 +109,8 @@ class Search {
           share_memory(device_.shared_bytes, plan.arrangement, plan.tile, plan.panels, plan.loops, tables, staged);
       if (!shares || plan.packed_bytes() > kMostPackedBytes) continue;
       plan.pipelines = shares->pipelines;
-      plan.store =
-          widened(staged, staging_bytes(staged) + whole_patterns(shares->spare), element_.bytes, slab_channels);
+      plan.store = widened(plan.tile, staged, staging_bytes(staged) + whole_patterns(shares->spare), element_.bytes,
+                           slab_channels);
       if (!reads_stay_inside(plan.arrangement, plan.tile, plan.load, plan.panels, plan.pipelines, plan.store)) {
         continue;
       }

@@ -28,15 +28,12 @@ int32_t equal_parts(int32_t width, int64_t most) {
 }
 
 // What follows from a segment's columns and from where the warpgroups begin.
-void set_columns(int32_t columns, HaloStore& store) {
+void set_columns(const HaloTile& tile, int32_t columns, HaloStore& store) {
   store.columns = columns;
-  store.line_segments = static_cast<int32_t>(ceil_div(store.tile[2], columns));
-  store.by_halo_height = make_divisor(store.halo[1]);
-  store.by_halo_width = make_divisor(store.halo[2]);
-  store.by_tile_lines = make_divisor(store.tile[1]);
+  store.line_segments = static_cast<int32_t>(ceil_div(tile.size[2], columns));
   store.by_columns = make_divisor(columns);
   store.by_line_segments = make_divisor(store.line_segments);
-  for (int g = 0; g < 2; ++g) store.first_segment[g] = store.segment_of(store.at(store.start[g]));
+  for (int g = 0; g < 2; ++g) store.first_segment[g] = store.segment_of(tile, tile.at(store.start[g]));
 }
 
 // Boxes of rows of 32, 64 or 128 bytes along the width. Part of a line is no box unless the output ends there.
@@ -51,7 +48,7 @@ bool shape_line_boxes(const HaloTile& tile, int column_bytes, HaloStore& store) 
   if (best == 0) return false;
   store.pitch = static_cast<int32_t>(best);
   store.swizzle = swizzle_mask(store.pitch);
-  set_columns(static_cast<int32_t>(best / column_bytes), store);
+  set_columns(tile, static_cast<int32_t>(best / column_bytes), store);
   return true;
 }
 
@@ -60,16 +57,16 @@ bool shape_line_boxes(const HaloTile& tile, int column_bytes, HaloStore& store) 
 int32_t run_pitch(int64_t bytes) { return static_cast<int32_t>(round_up(bytes + kAlignedBytes, 32) + kAlignedBytes); }
 
 // Whether `batch` lines can be a batch: no strip of columns has parts of three.
-bool run_batch_fits(const HaloStore& store, int element_bytes, int32_t batch) {
+bool run_batch_fits(const HaloTile& tile, const HaloStore& store, int element_bytes, int32_t batch) {
   if (int64_t{batch} * store.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
   if (store.line_segments > 1) return batch == 1 && store.columns >= store.strip;
-  const auto fills_step = [&](int32_t lines) { return (lines - 1) * store.halo[2] + store.tile[2] >= store.strip; };
-  if (store.tile[0] == 1) return batch >= store.tile[1] || fills_step(batch);
-  bool fits = fills_step(std::min(batch, store.tile[1]));
+  const auto fills_step = [&](int32_t lines) { return (lines - 1) * tile.halo[2] + tile.size[2] >= store.strip; };
+  if (tile.size[0] == 1) return batch >= tile.size[1] || fills_step(batch);
+  bool fits = fills_step(std::min(batch, tile.size[1]));
   for (const int32_t segment : store.first_segment) {
     // The last lines of a warpgroup's first depth; those of the others are like the first warpgroup's.
     const int32_t first = segment / store.line_segments;
-    const int32_t rest = (store.tile[1] - first % store.tile[1]) % batch;
+    const int32_t rest = (tile.size[1] - first % tile.size[1]) % batch;
     fits = fits && (rest == 0 || fills_step(rest));
   }
   return fits;
@@ -88,7 +85,8 @@ bool shape_runs(const HaloArrangement& arrangement, const HaloTile& tile, int el
   const int64_t output_line = int64_t{arrangement.axis[2].dst_size} * element_bytes;
   const int64_t output_step = both_heights ? output_line : output_line * arrangement.axis[1].stride;
   store.lines = {both_heights ? 2 : 1};
-  set_columns(equal_parts(tile.size[2], std::max<int64_t>(2, kRunBytes / store.lines / store.column_bytes)), store);
+  set_columns(tile, equal_parts(tile.size[2], std::max<int64_t>(2, kRunBytes / store.lines / store.column_bytes)),
+              store);
   const bool whole = tile.count[2] == 1 && store.columns == tile.size[2];
   const int64_t line_bytes = whole ? output_line : int64_t{store.columns} * store.column_bytes;
   store.joined_lines = whole && output_step == line_bytes;
@@ -99,7 +97,7 @@ bool shape_runs(const HaloArrangement& arrangement, const HaloTile& tile, int el
   store.halves = 1;
   if (both_heights && !store.joined_lines) return false;
   for (int32_t batch = 1; batch <= tile.size[1]; ++batch) {
-    if (!run_batch_fits(store, element_bytes, batch)) continue;
+    if (!run_batch_fits(tile, store, element_bytes, batch)) continue;
     set_run_batch(arrangement.slab_channels(), batch, store);
     return true;
   }
@@ -116,7 +114,7 @@ bool has_part(const HaloStore& store) { return store.part[0] >= 0 || store.part[
 
 // Lines that can be one box wherever the warpgroups' outputs are cut, and at each depth's end: as many as divide the
 // lines that a warpgroup has in a depth.
-int32_t most_box_lines(const HaloStore& store) {
+int32_t most_box_lines(const HaloTile& tile, const HaloStore& store) {
   if (!store.boxes() || has_part(store)) return 1;
   int32_t common = 0;
   for (int g = 0; g < 2; ++g) {
@@ -124,7 +122,7 @@ int32_t most_box_lines(const HaloStore& store) {
     if (first % store.line_segments != 0 || store.segments[g] % store.line_segments != 0) return 1;
     const int32_t end = (first + store.segments[g]) / store.line_segments;
     for (int32_t line = first / store.line_segments; line < end;) {
-      const int32_t next = std::min(end, (line / store.tile[1] + 1) * store.tile[1]);
+      const int32_t next = std::min(end, (line / tile.size[1] + 1) * tile.size[1]);
       common = std::gcd(common, next - line);
       line = next;
     }
@@ -138,13 +136,13 @@ int64_t aligned_box_bytes(const HaloStore& store, int32_t lines) {
   return round_up(int64_t{lines} * store.segment_bytes, std::max(128, 8 * swizzled_row_bytes(store.swizzle)));
 }
 
-void set_batch(int32_t batch, HaloStore& store) {
+void set_batch(const HaloTile& tile, int32_t batch, HaloStore& store) {
   const int32_t most = batched_segments(store);
   store.halves = batch >= most ? 1 : 2;
   store.batch = std::min(batch, most);
   store.by_batch = make_divisor(store.batch);
   store.by_held = make_divisor(store.halves * store.batch);
-  store.box_lines = most_box_lines(store);
+  store.box_lines = most_box_lines(tile, store);
   if (store.halves == 2) {
     const bool whole_lines = store.batch % store.line_segments == 0;
     store.box_lines = whole_lines ? std::gcd(store.box_lines, store.batch / store.line_segments) : 1;
@@ -156,7 +154,7 @@ void set_batch(int32_t batch, HaloStore& store) {
 
 // A batch but the first and the last has at least `strip` columns: no more than one begins, and no more than one ends,
 // within a strip of columns.
-void mark_batches(int g, HaloStore& store) {
+void mark_batches(const HaloTile& tile, int g, HaloStore& store) {
   const int32_t first = store.first_segment[g];
   const int32_t strips = static_cast<int32_t>(ceil_div(store.extent, store.strip));
   store.end[g] = store.open[g] = 0;
@@ -166,10 +164,10 @@ void mark_batches(int g, HaloStore& store) {
   for (int32_t i = 0; i < strips; ++i) {
     low[i] = high[i] = -1;
     for (int32_t column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
-      const HaloPosition position = store.at(store.start[g] + column);
-      const int32_t segment = store.segment_of(position) - first;
-      if (!store.is_output(position) || segment == store.part[g]) continue;
-      high[i] = store.batch_of(g, segment);
+      const HaloPosition position = tile.at(store.start[g] + column);
+      const int32_t segment = store.segment_of(tile, position) - first;
+      if (!tile.is_output(position) || segment == store.part[g]) continue;
+      high[i] = store.batch_of(tile, g, segment);
       if (low[i] < 0) low[i] = high[i];
     }
   }
@@ -186,11 +184,11 @@ void mark_batches(int g, HaloStore& store) {
 }
 
 // What a warp keeps of a pass: two fragments of every pair.
-int32_t kept_bytes(int element_bytes, const HaloStore& store) {
+int32_t kept_bytes(const HaloTile& tile, int element_bytes, const HaloStore& store) {
   int32_t most = 0;
   for (int g = 0; g < 2; ++g) {
     int32_t pairs = 0;
-    for (int32_t place = 0; place < store.extent; ++place) pairs += store.pair_positions(g, place) > 0 ? 1 : 0;
+    for (int32_t i = 0; i < store.extent; ++i) pairs += store.pair_positions(tile, g, i) > 0 ? 1 : 0;
     most = std::max(most, pairs);
   }
   return most * kHaloKeptElements * element_bytes;
@@ -219,10 +217,6 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
                                     const HaloTile& tile) {
   HaloStore store{};
   store.channels_contiguous = channels_last;
-  for (int i = 0; i < 3; ++i) {
-    store.tile[i] = tile.size[i];
-    store.halo[i] = tile.halo[i];
-  }
   store.start[1] = tile.second_start >> tile.image_log;
   store.extent = tile.columns >> tile.image_log;
   store.strip = kHaloStripColumns >> tile.image_log;
@@ -237,17 +231,17 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     store.swizzle = swizzle_mask(store.pitch);
     store.column_bytes = (phases * store.pitch) << tile.image_log;
     // Neighbouring columns are images where those share a tile.
-    set_columns(tile.image_log > 0 ? tile.size[2] : equal_parts(tile.size[2], kSegmentBytes / store.column_bytes),
+    set_columns(tile, tile.image_log > 0 ? tile.size[2] : equal_parts(tile.size[2], kSegmentBytes / store.column_bytes),
                 store);
     boxes = boxes && problem.out_channels * element_bytes % 16 == 0;
     store.way = boxes ? HaloStoreWay::kBoxes : HaloStoreWay::kThreads;
   } else if (tile.image_log > 0) {
     store.way = HaloStoreWay::kRegisters;
     store.phase_pairs = phases == 1 && arrangement.axis[2].outer == 2;
-    set_columns(tile.size[2], store);
+    set_columns(tile, tile.size[2], store);
     for (int g = 0; g < 2; ++g) store.part[g] = -1;
-    set_batch(1, store);
-    if (store.phase_pairs) store.warp_bytes = kept_bytes(element_bytes, store);
+    set_batch(tile, 1, store);
+    if (store.phase_pairs) store.warp_bytes = kept_bytes(tile, element_bytes, store);
     return store;
   } else {
     store.column_bytes = phases * element_bytes;
@@ -265,14 +259,14 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     store.segment_bytes = static_cast<int32_t>(segment_bytes);
   }
   for (int g = 0; g < 2; ++g) {
-    const HaloPosition last = store.at(store.start[g] + store.extent - 1);
-    store.segments[g] = store.segment_of(last) - store.first_segment[g] + (store.is_output(last) ? 1 : 0);
+    const HaloPosition last = tile.at(store.start[g] + store.extent - 1);
+    store.segments[g] = store.segment_of(tile, last) - store.first_segment[g] + (tile.is_output(last) ? 1 : 0);
     if (store.segments[g] > kHaloMaxStoredSegments) return std::nullopt;
     store.part[g] = -1;
   }
   // Where the second warpgroup goes on with what the first one begins.
-  const HaloPosition cut = store.at(store.start[1]);
-  const bool cuts = store.start[1] == store.extent && store.is_output(cut);
+  const HaloPosition cut = tile.at(store.start[1]);
+  const bool cuts = store.start[1] == store.extent && tile.is_output(cut);
   if (boxes && cuts && cut.w % store.columns != 0) {
     store.part[0] = store.segments[0] - 1;
     store.part[1] = 0;
@@ -284,48 +278,49 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     // Outputs of a whole segment, and of the shortest, the last one of a line.
     const int32_t whole = std::min(store.columns, tile.size[2]);
     const int32_t shortest = tile.size[2] - (store.line_segments - 1) * store.columns;
-    set_batch(static_cast<int32_t>(1 + ceil_div(std::max(0, store.strip - shortest), whole)), store);
+    set_batch(tile, static_cast<int32_t>(1 + ceil_div(std::max(0, store.strip - shortest), whole)), store);
   }
   return store;
 }
 
-HaloStore widened(HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels) {
+HaloStore widened(const HaloTile& tile, HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels) {
   if (!store.runs()) {
     const int32_t most = batched_segments(store);
     if (store.halves == 1) return store;
     HaloStore wider = store;
-    set_batch(most, wider);
+    set_batch(tile, most, wider);
     if (int64_t{kHaloConsumerWarps} * wider.warp_bytes > bytes) {
       // Of boxes of one line each, which take the most.
       const int64_t batch = (bytes / kHaloConsumerWarps / aligned_box_bytes(store, 1) - (has_part(store) ? 1 : 0)) / 2;
       if (batch <= store.batch) return store;
-      set_batch(static_cast<int32_t>(batch), wider);
+      set_batch(tile, static_cast<int32_t>(batch), wider);
     }
     return wider;
   }
-  const int32_t lines = std::min(store.tile[1], std::max(store.segments[0], store.segments[1]));
+  const int32_t lines = std::min(tile.size[1], std::max(store.segments[0], store.segments[1]));
   for (int32_t parts = 1; store.line_segments == 1 && parts <= lines; ++parts) {
     const int32_t batch = static_cast<int32_t>(ceil_div(lines, parts));
     if (batch <= store.batch) break;
     const int64_t pitch = run_pitch(int64_t{batch} * store.segment_bytes);
-    if (kHaloConsumerWarps * slab_channels * pitch > bytes || !run_batch_fits(store, element_bytes, batch)) continue;
+    if (kHaloConsumerWarps * slab_channels * pitch > bytes || !run_batch_fits(tile, store, element_bytes, batch))
+      continue;
     set_run_batch(slab_channels, batch, store);
     break;
   }
   return store;
 }
 
-int32_t batches(const HaloStore& store) {
+int32_t batches(const HaloTile& tile, const HaloStore& store) {
   if (store.runs()) {
     const int g = store.segments[1] > store.segments[0] ? 1 : 0;
-    return store.batch_of(g, store.segments[g] - 1) + 1;
+    return store.batch_of(tile, g, store.segments[g] - 1) + 1;
   }
   return static_cast<int32_t>(ceil_div(batched_segments(store), store.batch));
 }
 
-HaloStore marked(HaloStore store) {
+HaloStore marked(const HaloTile& tile, HaloStore store) {
   if (store.registers()) return store;
-  for (int g = 0; g < 2; ++g) mark_batches(g, store);
+  for (int g = 0; g < 2; ++g) mark_batches(tile, g, store);
   return store;
 }
 

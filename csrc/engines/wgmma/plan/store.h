@@ -50,13 +50,6 @@ enum class HaloStoreWay : int32_t {
 };
 const char* to_string(HaloStoreWay way);
 
-// A position of a tile with its halo.
-struct HaloPosition {
-  int32_t d;
-  int32_t h;
-  int32_t w;
-};
-
 // A line of a warpgroup's part of a tile.
 struct HaloStoredLine {
   int32_t depth;   // counted from the warpgroup's first one
@@ -68,8 +61,6 @@ struct HaloStore {
   HaloStoreWay way;
   bool channels_contiguous;  // in the output; else its width is
   bool phase_pairs;          // of registers: the phases of the width are neighbouring passes, stored together
-  int32_t tile[3];           // positions
-  int32_t halo[3];           // positions with the halo
   int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a place
   uint32_t swizzle;          // mask of device/swizzle.h; 0: none
   int32_t column_bytes;      // from a column of a segment to the next
@@ -95,10 +86,7 @@ struct HaloStore {
   uint32_t end[2];   // a batch ends in it, though not the last
   uint32_t open[2];  // a batch ends in it, and the next one begins
 
-  // What the functions below divide by: of columns, what they are numbered by; of batches, their sizes.
-  Divisor by_halo_height;
-  Divisor by_halo_width;
-  Divisor by_tile_lines;  // tile[1]
+  // What the functions below divide by.
   Divisor by_columns;
   Divisor by_line_segments;
   Divisor by_batch;
@@ -109,92 +97,79 @@ struct HaloStore {
   CONVT3D_HOST_DEVICE bool boxes() const { return way == HaloStoreWay::kBoxes; }
   CONVT3D_HOST_DEVICE bool registers() const { return way == HaloStoreWay::kRegisters; }
   CONVT3D_HOST_DEVICE bool runs() const { return way == HaloStoreWay::kRuns; }
-  CONVT3D_HOST_DEVICE HaloPosition at(int32_t position) const {
-    HaloPosition result;
-    result.d = position;
-    result.w = by_halo_width.take(result.d);
-    result.h = by_halo_height.take(result.d);
-    return result;
-  }
   // Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
   // warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
-  CONVT3D_HOST_DEVICE int32_t pair_positions(int32_t warpgroup, int32_t place) const {
-    const HaloPosition first = at(start[warpgroup] + place);
+  CONVT3D_HOST_DEVICE int32_t pair_positions(const HaloTile& tile, int32_t warpgroup, int32_t position) const {
+    const HaloPosition first = tile.at(start[warpgroup] + position);
     const int32_t odd = first.w & 1;
-    if (place >= extent || !is_output(first) || (odd == 1 && place > 0)) return 0;
-    return odd == 0 && place + 1 < extent && first.w + 1 < tile[2] ? 2 : 1;
+    if (position >= extent || !tile.is_output(first) || (odd == 1 && position > 0)) return 0;
+    return odd == 0 && position + 1 < extent && first.w + 1 < tile.size[2] ? 2 : 1;
   }
   // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
-  CONVT3D_HOST_DEVICE int32_t segment_of(const HaloPosition& position) const {
-    if (position.d >= tile[0]) return tile[0] * tile[1] * line_segments;
-    const int32_t lines_before = position.d * tile[1] + (position.h < tile[1] ? position.h : tile[1]);
-    const int32_t in_line = position.h >= tile[1]   ? 0
-                            : position.w >= tile[2] ? line_segments
-                                                    : by_columns.quotient(position.w);
+  CONVT3D_HOST_DEVICE int32_t segment_of(const HaloTile& tile, const HaloPosition& position) const {
+    if (position.d >= tile.size[0]) return tile.size[0] * tile.size[1] * line_segments;
+    const int32_t lines_before = position.d * tile.size[1] + (position.h < tile.size[1] ? position.h : tile.size[1]);
+    const int32_t in_line = position.h >= tile.size[1]   ? 0
+                            : position.w >= tile.size[2] ? line_segments
+                                                         : by_columns.quotient(position.w);
     return lines_before * line_segments + in_line;
   }
-  CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
-    return position.w < tile[2] && position.h < tile[1] && position.d < tile[0];
-  }
   // The first of a warpgroup's columns that a segment holds.
-  CONVT3D_HOST_DEVICE HaloPosition first_of(int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE HaloPosition first_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     HaloPosition result;
     result.d = first_segment[warpgroup] + segment;
     result.w = by_line_segments.take(result.d) * columns;
-    result.h = by_tile_lines.take(result.d);
-    const int32_t missing = start[warpgroup] - number_of(result);
+    result.h = tile.by_lines.take(result.d);
+    const int32_t missing = start[warpgroup] - tile.number_of(result);
     if (missing > 0) result.w += missing;
     return result;
-  }
-  CONVT3D_HOST_DEVICE int32_t number_of(const HaloPosition& position) const {
-    return (position.d * halo[1] + position.h) * halo[2] + position.w;
   }
   // Among the segments that belong to batches.
   CONVT3D_HOST_DEVICE int32_t batched(int32_t warpgroup, int32_t segment) const {
     return part[warpgroup] == 0 ? segment - 1 : segment;
   }
   // Of runs: where the line of a segment lies.
-  CONVT3D_HOST_DEVICE HaloStoredLine line_of(int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE HaloStoredLine line_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     HaloStoredLine first;
     first.depth = by_line_segments.quotient(first_segment[warpgroup]);
-    first.height = by_tile_lines.take(first.depth);
+    first.height = tile.by_lines.take(first.depth);
     HaloStoredLine result;
     result.depth = by_line_segments.quotient(first_segment[warpgroup] + segment);
-    result.height = by_tile_lines.take(result.depth);
-    result.left = tile[1] - result.height;
+    result.height = tile.by_lines.take(result.depth);
+    result.left = tile.size[1] - result.height;
     result.depth -= first.depth;
     if (result.depth == 0) result.height -= first.height;
     return result;
   }
   // How far the segment is at which the next box begins or, of runs, the next batch.
-  CONVT3D_HOST_DEVICE int32_t segments_to_next(int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t segments_to_next(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     if (!runs()) {
       const int32_t line = by_line_segments.quotient(segment);
       const bool ends_line = by_line_segments.remainder(segment, line) == line_segments - 1;
       return ends_line ? 1 + (box_lines - 1) * line_segments : 1;
     }
     if (line_segments > 1) return 1;
-    const HaloStoredLine line = line_of(warpgroup, segment);
+    const HaloStoredLine line = line_of(tile, warpgroup, segment);
     const int32_t in_batch = batch - by_batch.remainder(line.height, by_batch.quotient(line.height));
     const int32_t left = segments[warpgroup] - segment;
     const int32_t rest = in_batch < line.left ? in_batch : line.left;
     return rest < left ? rest : left;
   }
   // Number of the batch that a segment belongs to.
-  CONVT3D_HOST_DEVICE int32_t batch_of(int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t batch_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     if (!runs()) return by_batch.quotient(batched(warpgroup, segment));
     if (line_segments > 1) return segment;
-    const HaloStoredLine line = line_of(warpgroup, segment);
+    const HaloStoredLine line = line_of(tile, warpgroup, segment);
     const int32_t in_depth = by_batch.quotient(line.height);
     if (line.depth == 0) return in_depth;
     int32_t first = by_line_segments.quotient(first_segment[warpgroup]);
-    const int32_t before = by_batch.quotient(tile[1] - by_tile_lines.take(first) + batch - 1);
-    return before + (line.depth - 1) * by_batch.quotient(tile[1] + batch - 1) + in_depth;
+    const int32_t before = by_batch.quotient(tile.size[1] - tile.by_lines.take(first) + batch - 1);
+    return before + (line.depth - 1) * by_batch.quotient(tile.size[1] + batch - 1) + in_depth;
   }
   // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
-  CONVT3D_HOST_DEVICE int32_t segment_offset(int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t segment_offset(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     if (runs()) {
-      const int32_t line = line_of(warpgroup, segment).height;
+      const int32_t line = line_of(tile, warpgroup, segment).height;
       return by_batch.remainder(line, by_batch.quotient(line)) * segment_bytes;
     }
     int32_t place = batched(warpgroup, segment);
@@ -210,10 +185,10 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
                                     const HaloProduct& product, const HaloArrangement& arrangement,
                                     const HaloTile& tile);
 // A store with larger batches, as far as `bytes` of shared memory for all warps allow.
-HaloStore widened(HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
+HaloStore widened(const HaloTile& tile, HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
 // A store whose batches are final, with `end` and `open`.
-HaloStore marked(HaloStore store);
+HaloStore marked(const HaloTile& tile, HaloStore store);
 // Of the warpgroup that has more segments.
-int32_t batches(const HaloStore& store);
+int32_t batches(const HaloTile& tile, const HaloStore& store);
 
 }  // namespace convt3d

@@ -38,6 +38,9 @@ std::optional<HaloTile> make_tile(const HaloProduct& product, const HaloArrangem
     tile.by_count[i] = make_divisor(tile.count[i]);
     tiles *= tile.count[i];
   }
+  tile.by_lines = make_divisor(tile.size[1]);
+  tile.by_halo_height = make_divisor(tile.halo[1]);
+  tile.by_halo_width = make_divisor(tile.halo[2]);
   tile.image_count = ceil_div(product.images, tile.images());
   const int depths = cut == HaloCut::kDepth ? extents.depth / 2 : extents.depth;
   const int heights = cut == HaloCut::kHeight ? extents.height / 2 : extents.height;

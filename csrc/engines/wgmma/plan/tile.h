@@ -16,6 +16,13 @@
 
 namespace convt3d {
 
+// A position of a tile with its halo.
+struct HaloPosition {
+  int32_t d;
+  int32_t h;
+  int32_t w;
+};
+
 struct HaloTile {
   HaloInstruction instruction;
   int32_t image_log;     // log2 of the images that share a tile
@@ -28,9 +35,25 @@ struct HaloTile {
   int32_t splits;        // of a tile's passes
   Divisor by_count[3];
   Divisor by_splits;
+  Divisor by_lines;  // size[1]
+  Divisor by_halo_height;
+  Divisor by_halo_width;
 
   CONVT3D_HOST_DEVICE int32_t halo_positions() const { return halo[0] * halo[1] * halo[2]; }
   CONVT3D_HOST_DEVICE int32_t images() const { return 1 << image_log; }
+  CONVT3D_HOST_DEVICE HaloPosition at(int32_t number) const {
+    HaloPosition result;
+    result.d = number;
+    result.w = by_halo_width.take(result.d);
+    result.h = by_halo_height.take(result.d);
+    return result;
+  }
+  CONVT3D_HOST_DEVICE int32_t number_of(const HaloPosition& position) const {
+    return (position.d * halo[1] + position.h) * halo[2] + position.w;
+  }
+  CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
+    return position.w < size[2] && position.h < size[1] && position.d < size[0];
+  }
   int64_t work_tiles(const HaloProduct& product) const {
     return product.groups * image_count * count[0] * count[1] * count[2] * splits;
   }

@@ -23,18 +23,18 @@ __device__ __forceinline__ void fill_stored_pairs(const HaloParams<T>& params, i
   const HaloPlan& plan = params.plan;
   const HaloStore& store = plan.store;
   const auto& axis = plan.arrangement.axis;
-  const int places = plan.tile.instruction.n >> plan.tile.image_log;
-  for (int index = static_cast<int>(threadIdx.x); index < 2 * places; index += threads) {
-    const int g = index < places ? 0 : 1;
-    const int place = index - g * places;
-    const HaloPosition at = store.at(store.start[g] + place);
+  const int positions = plan.tile.instruction.n >> plan.tile.image_log;
+  for (int index = static_cast<int>(threadIdx.x); index < 2 * positions; index += threads) {
+    const int g = index < positions ? 0 : 1;
+    const int position = index - g * positions;
+    const HaloPosition at = plan.tile.at(store.start[g] + position);
     int kept = 0;
-    for (int before = 0; before < place; ++before) kept += store.pair_positions(g, before) > 0 ? 1 : 0;
+    for (int before = 0; before < position; ++before) kept += store.pair_positions(plan.tile, g, before) > 0 ? 1 : 0;
     const int64_t offset =
         params.destination_stride.spatial(at.d * axis[0].stride, at.h * axis[1].stride, at.w * axis[2].stride);
-    reinterpret_cast<HaloStoredPair*>(columns + g * halo_table_columns(plan.tile.instruction.n))[place] = {
+    reinterpret_cast<HaloStoredPair*>(columns + g * halo_table_columns(plan.tile.instruction.n))[position] = {
         static_cast<uint16_t>(at.d), static_cast<uint16_t>(at.h),
-        static_cast<uint16_t>(at.w), static_cast<uint16_t>(store.pair_positions(g, place)),
+        static_cast<uint16_t>(at.w), static_cast<uint16_t>(store.pair_positions(plan.tile, g, position)),
         static_cast<uint16_t>(kept), static_cast<uint32_t>(offset)};
   }
 }
@@ -44,33 +44,35 @@ template <typename T>
 __device__ __forceinline__ uint16_t column_entry(const HaloPlan& plan, int g, int column) {
   const HaloStore& store = plan.store;
   const int image = column & ((1 << plan.tile.image_log) - 1);
-  const int place = column >> plan.tile.image_log;
-  const HaloPosition position = store.at(store.start[g] + place);
-  if (place >= store.extent || !store.is_output(position)) return store.runs() ? run_entry(0, 0, 0) : kHaloNotStaged;
+  const int number = column >> plan.tile.image_log;
+  const HaloPosition position = plan.tile.at(store.start[g] + number);
+  if (number >= store.extent || !plan.tile.is_output(position))
+    return store.runs() ? run_entry(0, 0, 0) : kHaloNotStaged;
   const int in_line = store.by_columns.quotient(position.w);
-  const int segment = store.segment_of(position) - store.first_segment[g];
-  const int offset =
-      store.segment_offset(g, segment) + store.by_columns.remainder(position.w, in_line) * store.column_bytes;
+  const int segment = store.segment_of(plan.tile, position) - store.first_segment[g];
+  const int offset = store.segment_offset(plan.tile, g, segment) +
+                     store.by_columns.remainder(position.w, in_line) * store.column_bytes;
   if (!store.runs()) return static_cast<uint16_t>(offset + image * store.pitch);
   // Whole lines follow one another: what lies past the output's width would be the next line's.
   const int phases = store.column_bytes / static_cast<int>(sizeof(T));
   const int left = plan.tile.count[2] == 1 ? plan.arrangement.axis[2].dst_size - position.w * phases : 2 * phases;
-  return run_entry(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)), store.batch_of(g, segment));
+  return run_entry(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)),
+                   store.batch_of(plan.tile, g, segment));
 }
 
 __device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan, int g, int segment) {
   const HaloStore& store = plan.store;
-  const HaloPosition first = store.first_of(g, segment);
+  const HaloPosition first = store.first_of(plan.tile, g, segment);
   const int in_segment = store.by_columns.remainder(first.w, store.by_columns.quotient(first.w));
-  const int place = store.number_of(first) - store.start[g];
-  const int count = min(min(store.columns - in_segment, plan.tile.size[2] - first.w), store.extent - place);
+  const int number = plan.tile.number_of(first) - store.start[g];
+  const int count = min(min(store.columns - in_segment, plan.tile.size[2] - first.w), store.extent - number);
   return {static_cast<uint16_t>(first.d),
           static_cast<uint16_t>(first.h),
           static_cast<uint16_t>(first.w),
           static_cast<uint16_t>(count),
           static_cast<uint16_t>(in_segment),
-          static_cast<uint16_t>(store.segment_offset(g, segment)),
-          static_cast<uint16_t>(store.segments_to_next(g, segment))};
+          static_cast<uint16_t>(store.segment_offset(plan.tile, g, segment)),
+          static_cast<uint16_t>(store.segments_to_next(plan.tile, g, segment))};
 }
 
 // For both warpgroups, by `threads` threads: where columns go in a warp's staging, and the segments. No thread has both
