@@ -21,12 +21,12 @@ __device__ __forceinline__ int warp_index() { return __shfl_sync(0xFFFFFFFFu, st
 // Descriptor of an operand of wgmma in shared memory. Two words, of which only one moves: the compiler would carry from
 // it to the other and keep both in a register for each product.
 struct MatrixDescriptor {
-  uint32_t place;  // address and k_step, in units of 16 bytes
+  uint32_t begin;  // address and k_step, in units of 16 bytes
   uint32_t form;   // row_step, swizzle
 
   // `step`: in units of 16 bytes; the operand stays in shared memory.
-  __device__ __forceinline__ MatrixDescriptor operator+(uint32_t step) const { return {place + step, form}; }
-  __device__ __forceinline__ uint64_t bits() const { return static_cast<uint64_t>(form) << 32 | place; }
+  __device__ __forceinline__ MatrixDescriptor operator+(uint32_t step) const { return {begin + step, form}; }
+  __device__ __forceinline__ uint64_t bits() const { return static_cast<uint64_t>(form) << 32 | begin; }
 };
 
 // Without swizzle, K contiguous: core matrices of 8 rows x 16 bytes, each 128 contiguous bytes. `k_step`: bytes from a

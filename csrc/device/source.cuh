@@ -44,7 +44,7 @@ __device__ __forceinline__ Quad<T> load_quad(const T* data, int64_t stride, int3
   return quad;
 }
 
-// Channels [channel, channel + 4) at one place; `count` of them exist. Offsets are those of channel 0.
+// Channels [channel, channel + 4) at one position; `count` of them exist. Offsets are those of channel 0.
 template <bool kMasked, typename T>
 __device__ __forceinline__ Quad<T> load_channels(const Source<T>& source, int64_t offset, int64_t mask_offset,
                                                  int32_t channel, int32_t count) {

@@ -141,10 +141,10 @@ BUGS = [
     ),
     Bug("segments: rows", "engines/wgmma/store/thread_store.cuh", "element < count;", "element < count - BUG;"),
     Bug(
-        "segments: places",
+        "segments: voxels",
         "engines/wgmma/store/thread_store.cuh",
-        "place < count << log;",
-        "place < (count - BUG) << log;",
+        "voxel < count << log;",
+        "voxel < (count - BUG) << log;",
     ),
     Bug(
         "matrices",

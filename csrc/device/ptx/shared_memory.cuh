@@ -55,33 +55,33 @@ __device__ __forceinline__ void store_shared(uint32_t address, const uint4& valu
       : "memory");
 }
 
-// Nothing where `place` is kNone: a branch would keep the compiler from overlapping the stores.
+// Nothing where `entry` is kNone: a branch would keep the compiler from overlapping the stores.
 template <uint32_t kNone>
-__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t place, float a) {
-  asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.f32 [%0], %3;\n}" ::"r"(address), "r"(place),
+__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t entry, float a) {
+  asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.f32 [%0], %3;\n}" ::"r"(address), "r"(entry),
                "n"(kNone), "f"(a));
 }
 template <uint32_t kNone>
-__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t place, float a, float b) {
+__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t entry, float a, float b) {
   asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v2.f32 [%0], {%3, %4};\n}" ::"r"(address),
-               "r"(place), "n"(kNone), "f"(a), "f"(b));
+               "r"(entry), "n"(kNone), "f"(a), "f"(b));
 }
 template <uint32_t kNone>
-__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t place, float a, float b, float c,
+__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t entry, float a, float b, float c,
                                                     float d) {
   asm volatile(
       "{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v4.f32 [%0], {%3, %4, %5, %6};\n}" ::"r"(address),
-      "r"(place), "n"(kNone), "f"(a), "f"(b), "f"(c), "f"(d));
+      "r"(entry), "n"(kNone), "f"(a), "f"(b), "f"(c), "f"(d));
 }
 template <uint32_t kNone>
-__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t place, uint32_t a) {
-  asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.u32 [%0], %3;\n}" ::"r"(address), "r"(place),
+__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t entry, uint32_t a) {
+  asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.u32 [%0], %3;\n}" ::"r"(address), "r"(entry),
                "n"(kNone), "r"(a));
 }
 template <uint32_t kNone>
-__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t place, uint32_t a, uint32_t b) {
+__device__ __forceinline__ void store_shared_unless(uint32_t address, uint32_t entry, uint32_t a, uint32_t b) {
   asm volatile("{\n.reg .pred is;\nsetp.ne.u32 is, %1, %2;\n@is st.shared.v2.u32 [%0], {%3, %4};\n}" ::"r"(address),
-               "r"(place), "n"(kNone), "r"(a), "r"(b));
+               "r"(entry), "n"(kNone), "r"(a), "r"(b));
 }
 
 // Neighbours one by one, the i-th where fewer than 4 - i are `missing`; without a branch, too.

@@ -131,7 +131,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   for (int group = thread; group < positions; group += kPositions * kHaloTileProducerThreads) {
     const T* data[kPositions];
     bool inside[kPositions];
-    uint32_t place[kPositions];
+    uint32_t row[kPositions];  // of the panels, in bytes
 #pragma unroll
     for (int p = 0; p < kPositions; ++p) {
       const int position = group + p * kHaloTileProducerThreads;
@@ -141,7 +141,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
       int d = height.divide(h);
       const int in_panel = depth.divide(d);
       const HaloFold fold(plan, in_panel);
-      place[p] = static_cast<uint32_t>(position * plan.panels.position_bytes + in_panel * padding);
+      row[p] = static_cast<uint32_t>(position * plan.panels.position_bytes + in_panel * padding);
       d = d * plan.arrangement.axis[0].fold + fold.depth + origin.at[0];
       h = h * plan.arrangement.axis[1].fold + fold.height + origin.at[1];
       w += origin.at[2];
@@ -180,7 +180,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
           const int panel = (piece + i) / panel_pieces;
-          const uint32_t offset = place[p] + (piece + i) % panel_pieces * 16;
+          const uint32_t offset = row[p] + (piece + i) % panel_pieces * 16;
           store_piece<T, kTerms>(chunk.panels + panel * plan.panels.panel_bytes + swizzled(offset, mask),
                                  plan.panels.term_bytes, values[p][i]);
         }

@@ -136,11 +136,11 @@ class HaloTransposer {
     int first;  // position of column 0
     uint32_t base;
   };
-  struct Place {
+  struct Stored {
     bool exists;  // not all columns are positions of the tile
     uint32_t at;
   };
-  __device__ __forceinline__ Place place(const Target& target, int column) const {
+  __device__ __forceinline__ Stored stored(const Target& target, int column) const {
     int w = column;
     const int line = by_width_.divide(w);
     const int position = target.first + line * plan_.tile.halo[2] + w;
@@ -200,7 +200,7 @@ class HaloTransposer {
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      const Place to = place(target, column + 32 * i);
+      const Stored to = stored(target, column + 32 * i);
       store_terms<kTerms>(to.at, plan_.panels.term_bytes, *reinterpret_cast<const uint4*>(values[i]), to.exists);
     }
   }
@@ -225,7 +225,7 @@ class HaloTransposer {
 #pragma unroll
         for (uint32_t& two : matrix[i]) two &= mask;
       }
-      const Place to = place(target, column + 32 * i);
+      const Stored to = stored(target, column + 32 * i);
       hopper::store_matrices(to.exists ? to.at : spare, matrix[i]);
     }
   }

@@ -17,10 +17,10 @@ namespace {
 
 // A multiprocessor's share of the throughput of an H200's memory, and what makes memory slower.
 constexpr double kBytesPerClock = 15.6;
-constexpr double kBurstBytes = 7550;        // that a warp may hand over at once, where channels are contiguous
-constexpr double kBurstOverhead = 0.603;    // of each further so many
-constexpr int kLineBytes = 128;             // of the caches
-constexpr double kShortLineOverhead = 0.2;  // of lines of N-major panels, for each further one of 128 bytes
+constexpr double kBurstBytes = 7550;           // that a warp may hand over at once, where channels are contiguous
+constexpr double kBurstBytesOverhead = 0.603;  // of each further so many
+constexpr int kLineBytes = 128;                // of the caches
+constexpr double kShortLineOverhead = 0.2;     // of lines of N-major panels, for each further one of 128 bytes
 // What TMA takes for a row of a box.
 constexpr double kTmaRowClocks = 2.92;
 constexpr double kTmaByteClocks = 0.00204;
@@ -59,7 +59,7 @@ constexpr double kHeldStages = 0.512;  // of the stages, for each term, into whi
 constexpr double kBoxOutputClocks = 0.0434;  // of staging an output
 constexpr double kBoxByteClocks = 0.00113;   // until TMA has read it
 constexpr double kBox16Factor = 0.0809;      // of 16-bit elements
-constexpr double kBatchesOverhead = 1.9;     // of staging, where a pass has several batches
+constexpr double kBurstsOverhead = 1.9;      // of staging, where a pass has several bursts
 constexpr double kRunOutputClocks = 0.0425;  // of staging an output
 constexpr double kRun16Factor = 0.676;       // of staging an output of 16 bits
 constexpr double kRunClocks = 67.6;          // of a channel's run, that a warp stores
@@ -67,12 +67,12 @@ constexpr double kRunPieceClocks = 44.3;     // of each kRunPieceBytes of it
 constexpr int kRunPieceBytes = 256;
 constexpr double kThreadOutputClocks = 0.35;  // of an output that a thread stores: least in counters of older kernels
 constexpr double kRegisterOutputClocks = 0.0199;
-constexpr double kHiddenProducts = 0.0367;  // during which a pass's only batch is stored in the background
+constexpr double kHiddenProducts = 0.0367;  // during which a pass's only burst is stored in the background
 constexpr double kPassBeginClocks = 1020;   // until a pass's first product
 constexpr double kPassClocks = 625;         // from its last one until it stores
 constexpr double kHandOverClocks = 251;     // of a box, or another segment
-constexpr double kBatchClocks = 11.2;       // of a further batch
-constexpr double kRunBatchClocks = 108;
+constexpr double kBurstClocks = 11.2;       // of a further burst
+constexpr double kRunBurstClocks = 108;
 constexpr double kPartClocks = 3680;  // of what threads store although the rest are boxes
 
 // A multiprocessor's share of the peak of the device's memory, in bytes per clock.
@@ -140,27 +140,27 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   double stage;  // by the consumers
   double leave;  // by TMA or, of runs, by the consumers
   if (store.boxes()) {
-    stage = outputs * kBoxOutputClocks * (batches(plan.tile, store) > 1 ? kBatchesOverhead : 1);
+    stage = outputs * kBoxOutputClocks * (bursts(plan.tile, store) > 1 ? kBurstsOverhead : 1);
     leave = bytes * kBoxByteClocks * (half ? kBox16Factor : 1);
   } else if (store.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double line_bytes = static_cast<double>(std::min(store.columns, plan.tile.size[2])) * store.column_bytes;
-    const double run_bytes = store.joined_lines ? line_bytes * store.lines * store.batch : line_bytes;
+    const double run_bytes = store.joined_lines ? line_bytes * store.lines * store.burst : line_bytes;
     const double runs =
-        passes * (store.joined_lines ? batches(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
+        passes * (store.joined_lines ? bursts(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
     leave = runs * plan.arrangement.slab_channels() *
             (kRunClocks + kRunPieceClocks * std::ceil(run_bytes / kRunPieceBytes));
   } else {
     stage = outputs * (store.registers() ? kRegisterOutputClocks : kThreadOutputClocks);
     leave = 0;
   }
-  const int further = batches(plan.tile, store) - 1;
+  const int further = bursts(plan.tile, store) - 1;
   if (store.boxes() && further == 0 && store.halves == 1) leave = std::max(leave - kHiddenProducts * products, 0.0);
   const int64_t segments =
       ceil_div(std::max(store.segments[0], store.segments[1]), store.boxes() ? store.box_lines : 1);
   return stage + leave +
          passes * (kPassClocks + static_cast<double>(segments) * kHandOverClocks +
-                   further * (store.runs() ? kRunBatchClocks : kBatchClocks) + (store.part[0] >= 0 ? kPartClocks : 0));
+                   further * (store.runs() ? kRunBurstClocks : kBurstClocks) + (store.part[0] >= 0 ? kPartClocks : 0));
 }
 
 }  // namespace
@@ -206,8 +206,8 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   double tma = 0;
   if (plan.store.boxes()) {
     const double stored = outputs_of_work_tile(plan) * element_bytes;
-    const double burst = stored / passes / kHaloConsumerWarps / batches(plan.tile, plan.store);
-    if (plan.store.channels_contiguous) memory *= 1 + kBurstOverhead * std::max(burst / kBurstBytes - 1, 0.0);
+    const double burst = stored / passes / kHaloConsumerWarps / bursts(plan.tile, plan.store);
+    if (plan.store.channels_contiguous) memory *= 1 + kBurstBytesOverhead * std::max(burst / kBurstBytes - 1, 0.0);
     tma = rounds * stored * (kTmaRowClocks / row_bytes(element_bytes, plan) + kTmaByteClocks);
   }
   if (n_major) tma += rounds * loads * n_major_clocks(plan);

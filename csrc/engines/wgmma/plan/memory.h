@@ -52,7 +52,7 @@ int64_t most_split_stages(const HaloArrangement& arrangement, const HaloTile& ti
 int64_t most_pass_stages(const HaloLoops& loops);
 
 // The stages for which `shared_bytes` suffice beside the tables and this staging, and what is left over for larger
-// batches of staging. Nothing where shared memory is too small.
+// bursts of staging. Nothing where shared memory is too small.
 struct HaloShares {
   HaloPipelines pipelines;
   int64_t spare;

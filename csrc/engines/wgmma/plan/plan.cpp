@@ -63,7 +63,7 @@ std::string to_string(const HaloPlan& plan) {
       << panels.position_bytes << " n_major=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
       << " tile_stages=" << plan.pipelines.tile_stages << " weight_stages=" << plan.pipelines.weight_stages
       << " staging=" << to_string(store.way) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
-      << store.columns << " batch=" << store.halves << 'x' << store.batch << " warp=" << store.warp_bytes
+      << store.columns << " burst=" << store.halves << 'x' << store.burst << " warp=" << store.warp_bytes
       << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
       << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()
       << " work_tiles=" << plan.grid.work_tiles << " clocks=" << plan.cost;

@@ -98,12 +98,12 @@ class Search {
     const HaloPartBytes tables = table_bytes(plan.tile, plan.loops, plan.load, least);
     const int64_t taken = most_bytes(tables) + plan.panels.tile_bytes + kHaloLeastWeightStages * kHaloWeightStageBytes;
     if (taken + staging_bytes(least) > device_.shared_bytes) return false;
-    // With larger batches more is stored in the background, with smaller ones there are more tiles and weights ahead.
+    // With larger bursts more is stored in the background, with smaller ones there are more tiles and weights ahead.
     const HaloStore widest =
         widened(plan.tile, least, whole_patterns(device_.shared_bytes - taken), element_.bytes, slab_channels);
     bool two_tiles = false;
     for (const bool wide : {false, true}) {
-      if (wide && widest.batch == least.batch) continue;
+      if (wide && widest.burst == least.burst) continue;
       const HaloStore& staged = wide ? widest : least;
       const auto shares =
           share_memory(device_.shared_bytes, plan.arrangement, plan.tile, plan.panels, plan.loops, tables, staged);

@@ -9,7 +9,7 @@
 
 namespace convt3d {
 
-// Plans without marks in their staging and without places in shared memory, which cost time and change no choice.
+// Plans without marks in their staging and without parts of shared memory, which cost time and change no choice.
 void visit_plans(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
                  const std::function<void(const HaloPlan&)>& visit);
 

@@ -56,30 +56,30 @@ bool shape_line_boxes(const HaloTile& tile, int column_bytes, HaloStore& store) 
 // each with its own alignment, over the banks of shared memory.
 int32_t run_pitch(int64_t bytes) { return static_cast<int32_t>(round_up(bytes + kAlignedBytes, 32) + kAlignedBytes); }
 
-// Whether `batch` lines can be a batch: no strip of columns has parts of three.
-bool run_batch_fits(const HaloTile& tile, const HaloStore& store, int element_bytes, int32_t batch) {
-  if (int64_t{batch} * store.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
-  if (store.line_segments > 1) return batch == 1 && store.columns >= store.strip;
+// Whether `burst` lines can be a burst: no strip of columns has parts of three.
+bool run_burst_fits(const HaloTile& tile, const HaloStore& store, int element_bytes, int32_t burst) {
+  if (int64_t{burst} * store.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
+  if (store.line_segments > 1) return burst == 1 && store.columns >= store.strip;
   const auto fills_step = [&](int32_t lines) { return (lines - 1) * tile.halo[2] + tile.size[2] >= store.strip; };
-  if (tile.size[0] == 1) return batch >= tile.size[1] || fills_step(batch);
-  bool fits = fills_step(std::min(batch, tile.size[1]));
+  if (tile.size[0] == 1) return burst >= tile.size[1] || fills_step(burst);
+  bool fits = fills_step(std::min(burst, tile.size[1]));
   for (const int32_t segment : store.first_segment) {
     // The last lines of a warpgroup's first depth; those of the others are like the first warpgroup's.
     const int32_t first = segment / store.line_segments;
-    const int32_t rest = (tile.size[1] - first % tile.size[1]) % batch;
+    const int32_t rest = (tile.size[1] - first % tile.size[1]) % burst;
     fits = fits && (rest == 0 || fills_step(rest));
   }
   return fits;
 }
 
-void set_run_batch(int32_t slab_channels, int32_t batch, HaloStore& store) {
-  store.batch = batch;
-  store.by_batch = make_divisor(batch);
-  store.pitch = run_pitch(int64_t{batch} * store.segment_bytes);
+void set_run_burst(int32_t slab_channels, int32_t burst, HaloStore& store) {
+  store.burst = burst;
+  store.by_burst = make_divisor(burst);
+  store.pitch = run_pitch(int64_t{burst} * store.segment_bytes);
   store.warp_bytes = slab_channels * store.pitch;
 }
 
-// The smallest batches; false where there are none. `element_bytes`: of the output, whose width is contiguous.
+// The smallest bursts; false where there are none. `element_bytes`: of the output, whose width is contiguous.
 bool shape_runs(const HaloArrangement& arrangement, const HaloTile& tile, int element_bytes, HaloStore& store) {
   const bool both_heights = arrangement.height_sets();
   const int64_t output_line = int64_t{arrangement.axis[2].dst_size} * element_bytes;
@@ -96,15 +96,15 @@ bool shape_runs(const HaloArrangement& arrangement, const HaloTile& tile, int el
   store.swizzle = 0;
   store.halves = 1;
   if (both_heights && !store.joined_lines) return false;
-  for (int32_t batch = 1; batch <= tile.size[1]; ++batch) {
-    if (!run_batch_fits(tile, store, element_bytes, batch)) continue;
-    set_run_batch(arrangement.slab_channels(), batch, store);
+  for (int32_t burst = 1; burst <= tile.size[1]; ++burst) {
+    if (!run_burst_fits(tile, store, element_bytes, burst)) continue;
+    set_run_burst(arrangement.slab_channels(), burst, store);
     return true;
   }
   return false;
 }
 
-int32_t batched_segments(const HaloStore& store) {
+int32_t burst_segments(const HaloStore& store) {
   int32_t most = 1;
   for (int g = 0; g < 2; ++g) most = std::max(most, store.segments[g] - (store.part[g] >= 0 ? 1 : 0));
   return most;
@@ -136,29 +136,29 @@ int64_t aligned_box_bytes(const HaloStore& store, int32_t lines) {
   return round_up(int64_t{lines} * store.segment_bytes, std::max(128, 8 * swizzled_row_bytes(store.swizzle)));
 }
 
-void set_batch(const HaloTile& tile, int32_t batch, HaloStore& store) {
-  const int32_t most = batched_segments(store);
-  store.halves = batch >= most ? 1 : 2;
-  store.batch = std::min(batch, most);
-  store.by_batch = make_divisor(store.batch);
-  store.by_held = make_divisor(store.halves * store.batch);
+void set_burst(const HaloTile& tile, int32_t burst, HaloStore& store) {
+  const int32_t most = burst_segments(store);
+  store.halves = burst >= most ? 1 : 2;
+  store.burst = std::min(burst, most);
+  store.by_burst = make_divisor(store.burst);
+  store.by_held = make_divisor(store.halves * store.burst);
   store.box_lines = most_box_lines(tile, store);
   if (store.halves == 2) {
-    const bool whole_lines = store.batch % store.line_segments == 0;
-    store.box_lines = whole_lines ? std::gcd(store.box_lines, store.batch / store.line_segments) : 1;
+    const bool whole_lines = store.burst % store.line_segments == 0;
+    store.box_lines = whole_lines ? std::gcd(store.box_lines, store.burst / store.line_segments) : 1;
   }
   store.by_box_lines = make_divisor(store.box_lines);
   store.box_bytes = static_cast<int32_t>(aligned_box_bytes(store, store.box_lines));
-  store.warp_bytes = (store.halves * store.batch / store.box_lines + (has_part(store) ? 1 : 0)) * store.box_bytes;
+  store.warp_bytes = (store.halves * store.burst / store.box_lines + (has_part(store) ? 1 : 0)) * store.box_bytes;
 }
 
-// A batch but the first and the last has at least `strip` columns: no more than one begins, and no more than one ends,
+// A burst but the first and the last has at least `strip` columns: no more than one begins, and no more than one ends,
 // within a strip of columns.
-void mark_batches(const HaloTile& tile, int g, HaloStore& store) {
+void mark_bursts(const HaloTile& tile, int g, HaloStore& store) {
   const int32_t first = store.first_segment[g];
   const int32_t strips = static_cast<int32_t>(ceil_div(store.extent, store.strip));
   store.end[g] = store.open[g] = 0;
-  // The batches of a strip's first and last output; -1: it has none.
+  // The bursts of a strip's first and last output; -1: it has none.
   std::array<int32_t, 32> low;
   std::array<int32_t, 32> high;
   for (int32_t i = 0; i < strips; ++i) {
@@ -167,11 +167,11 @@ void mark_batches(const HaloTile& tile, int g, HaloStore& store) {
       const HaloPosition position = tile.at(store.start[g] + column);
       const int32_t segment = store.segment_of(tile, position) - first;
       if (!tile.is_output(position) || segment == store.part[g]) continue;
-      high[i] = store.batch_of(tile, g, segment);
+      high[i] = store.burst_of(tile, g, segment);
       if (low[i] < 0) low[i] = high[i];
     }
   }
-  int32_t next = 0;  // the batch of the outputs that follow
+  int32_t next = 0;  // the burst of the outputs that follow
   for (int32_t i = 0; i < strips; ++i) {
     if (low[i] < high[i]) store.open[g] |= 1u << i;
     next = std::max(next, high[i]);
@@ -240,7 +240,7 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     store.phase_pairs = phases == 1 && arrangement.axis[2].outer == 2;
     set_columns(tile, tile.size[2], store);
     for (int g = 0; g < 2; ++g) store.part[g] = -1;
-    set_batch(tile, 1, store);
+    set_burst(tile, 1, store);
     if (store.phase_pairs) store.warp_bytes = kept_bytes(tile, element_bytes, store);
     return store;
   } else {
@@ -278,49 +278,49 @@ std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, b
     // Outputs of a whole segment, and of the shortest, the last one of a line.
     const int32_t whole = std::min(store.columns, tile.size[2]);
     const int32_t shortest = tile.size[2] - (store.line_segments - 1) * store.columns;
-    set_batch(tile, static_cast<int32_t>(1 + ceil_div(std::max(0, store.strip - shortest), whole)), store);
+    set_burst(tile, static_cast<int32_t>(1 + ceil_div(std::max(0, store.strip - shortest), whole)), store);
   }
   return store;
 }
 
 HaloStore widened(const HaloTile& tile, HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels) {
   if (!store.runs()) {
-    const int32_t most = batched_segments(store);
+    const int32_t most = burst_segments(store);
     if (store.halves == 1) return store;
     HaloStore wider = store;
-    set_batch(tile, most, wider);
+    set_burst(tile, most, wider);
     if (int64_t{kHaloConsumerWarps} * wider.warp_bytes > bytes) {
       // Of boxes of one line each, which take the most.
-      const int64_t batch = (bytes / kHaloConsumerWarps / aligned_box_bytes(store, 1) - (has_part(store) ? 1 : 0)) / 2;
-      if (batch <= store.batch) return store;
-      set_batch(tile, static_cast<int32_t>(batch), wider);
+      const int64_t burst = (bytes / kHaloConsumerWarps / aligned_box_bytes(store, 1) - (has_part(store) ? 1 : 0)) / 2;
+      if (burst <= store.burst) return store;
+      set_burst(tile, static_cast<int32_t>(burst), wider);
     }
     return wider;
   }
   const int32_t lines = std::min(tile.size[1], std::max(store.segments[0], store.segments[1]));
   for (int32_t parts = 1; store.line_segments == 1 && parts <= lines; ++parts) {
-    const int32_t batch = static_cast<int32_t>(ceil_div(lines, parts));
-    if (batch <= store.batch) break;
-    const int64_t pitch = run_pitch(int64_t{batch} * store.segment_bytes);
-    if (kHaloConsumerWarps * slab_channels * pitch > bytes || !run_batch_fits(tile, store, element_bytes, batch))
+    const int32_t burst = static_cast<int32_t>(ceil_div(lines, parts));
+    if (burst <= store.burst) break;
+    const int64_t pitch = run_pitch(int64_t{burst} * store.segment_bytes);
+    if (kHaloConsumerWarps * slab_channels * pitch > bytes || !run_burst_fits(tile, store, element_bytes, burst))
       continue;
-    set_run_batch(slab_channels, batch, store);
+    set_run_burst(slab_channels, burst, store);
     break;
   }
   return store;
 }
 
-int32_t batches(const HaloTile& tile, const HaloStore& store) {
+int32_t bursts(const HaloTile& tile, const HaloStore& store) {
   if (store.runs()) {
     const int g = store.segments[1] > store.segments[0] ? 1 : 0;
-    return store.batch_of(tile, g, store.segments[g] - 1) + 1;
+    return store.burst_of(tile, g, store.segments[g] - 1) + 1;
   }
-  return static_cast<int32_t>(ceil_div(batched_segments(store), store.batch));
+  return static_cast<int32_t>(ceil_div(burst_segments(store), store.burst));
 }
 
 HaloStore marked(const HaloTile& tile, HaloStore store) {
   if (store.registers()) return store;
-  for (int g = 0; g < 2; ++g) mark_batches(tile, g, store);
+  for (int g = 0; g < 2; ++g) mark_bursts(tile, g, store);
   return store;
 }
 

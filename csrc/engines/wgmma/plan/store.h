@@ -1,6 +1,6 @@
 // How outputs leave: a consumer warp puts its rows of a pass into staging of its own in shared memory, in the order
 // that they have in the output, and hands them over in segments. A segment is a piece of a line of the tile, that is of
-// its positions along the width: with a contiguous width [channel][place], else [place][channel] (a place: an output
+// its positions along the width: with a contiguous width [channel][voxel], else [voxel][channel] (a voxel: an output
 // position; where images share a tile they count fastest).
 // - Boxes: TMA stores the same segment of one or more lines in the background, and clips what lies outside the output.
 //   The rows of a box are multiples of 16 bytes. Where the output's strides or its address allow TMA no boxes, threads
@@ -14,7 +14,7 @@
 // - Registers: where images share a tile and the width is contiguous, a fragment of a warp's accumulators holds one
 //   position of 8 images, far from each other in memory. Threads store neighbours of the width, which they have: in two
 //   fragments, and as sets or in what they staged for themselves of the pass before.
-// Segments gather in batches, so that what a hand-over costs is paid once for several. Of runs, a batch lies within one
+// Segments gather in bursts, so that what a hand-over costs is paid once for several. Of runs, a burst lies within one
 // depth.
 #pragma once
 
@@ -31,11 +31,11 @@
 
 namespace convt3d {
 
-constexpr int kHaloStripColumns = 16;       // a strip: columns between two points where batches may change
+constexpr int kHaloStripColumns = 16;       // a strip: columns between two points where bursts may change
 constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
 constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 
-// Of runs, an entry of the table of columns: which of two batches it belongs to, how many outputs are missing there,
+// Of runs, an entry of the table of columns: which of two bursts it belongs to, how many outputs are missing there,
 // and where it lies in its channel's run, in elements.
 constexpr int kHaloRunOffsetBits = 12;
 constexpr int kHaloRunMissingBits = 3;
@@ -61,35 +61,35 @@ struct HaloStore {
   HaloStoreWay way;
   bool channels_contiguous;  // in the output; else its width is
   bool phase_pairs;          // of registers: the phases of the width are neighbouring passes, stored together
-  int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a place
+  int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a voxel
   uint32_t swizzle;          // mask of device/swizzle.h; 0: none
   int32_t column_bytes;      // from a column of a segment to the next
   int32_t columns;           // of a whole segment
   int32_t line_segments;     // segments of a line
   OneOrTwo lines;            // of the output, in a segment: 2 where one pass has both phases of the height
   int32_t line_step;         // of runs: bytes from a line to the next, congruent to the output's modulo 16
-  bool joined_lines;         // of runs: line_step is that of the output, and a batch is one run
+  bool joined_lines;         // of runs: line_step is that of the output, and a burst is one run
   int32_t segment_bytes;     // of runs: of each channel
   int32_t box_lines;         // of boxes: lines of the tile in one, their segments behind one another
   int32_t box_bytes;         // from one box to the next
-  int32_t batch;             // segments
-  int32_t halves;            // 2: one batch is filled while the other is still read; 1: a batch holds all segments
+  int32_t burst;             // segments
+  int32_t halves;            // 2: one burst is filled while the other is still read; 1: a burst holds all segments
   int32_t warp_bytes;
   int32_t start[2];     // each warpgroup's first column, counted in the tile's positions
   int32_t extent;       // positions of a warpgroup
   int32_t strip;        // positions that a strip holds
   int32_t segments[2];  // of each warpgroup
   // Where the warpgroups share a segment, which then is no box, threads store each one's part when all else has left:
-  // it has a place of its own past the batches and belongs to none. Number of the segment, or -1.
+  // it has staging of its own past the bursts and belongs to none. Number of the segment, or -1.
   int32_t part[2];
   // Bit i stands for the i-th strip.
-  uint32_t end[2];   // a batch ends in it, though not the last
-  uint32_t open[2];  // a batch ends in it, and the next one begins
+  uint32_t end[2];   // a burst ends in it, though not the last
+  uint32_t open[2];  // a burst ends in it, and the next one begins
 
   // What the functions below divide by.
   Divisor by_columns;
   Divisor by_line_segments;
-  Divisor by_batch;
+  Divisor by_burst;
   Divisor by_held;  // segments of all halves
   Divisor by_box_lines;
   int32_t first_segment[2];  // of each warpgroup, among all of the tile
@@ -124,8 +124,8 @@ struct HaloStore {
     if (missing > 0) result.w += missing;
     return result;
   }
-  // Among the segments that belong to batches.
-  CONVT3D_HOST_DEVICE int32_t batched(int32_t warpgroup, int32_t segment) const {
+  // Among the segments that belong to bursts.
+  CONVT3D_HOST_DEVICE int32_t in_bursts(int32_t warpgroup, int32_t segment) const {
     return part[warpgroup] == 0 ? segment - 1 : segment;
   }
   // Of runs: where the line of a segment lies.
@@ -141,7 +141,7 @@ struct HaloStore {
     if (result.depth == 0) result.height -= first.height;
     return result;
   }
-  // How far the segment is at which the next box begins or, of runs, the next batch.
+  // How far the segment is at which the next box begins or, of runs, the next burst.
   CONVT3D_HOST_DEVICE int32_t segments_to_next(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     if (!runs()) {
       const int32_t line = by_line_segments.quotient(segment);
@@ -150,45 +150,45 @@ struct HaloStore {
     }
     if (line_segments > 1) return 1;
     const HaloStoredLine line = line_of(tile, warpgroup, segment);
-    const int32_t in_batch = batch - by_batch.remainder(line.height, by_batch.quotient(line.height));
+    const int32_t in_burst = burst - by_burst.remainder(line.height, by_burst.quotient(line.height));
     const int32_t left = segments[warpgroup] - segment;
-    const int32_t rest = in_batch < line.left ? in_batch : line.left;
+    const int32_t rest = in_burst < line.left ? in_burst : line.left;
     return rest < left ? rest : left;
   }
-  // Number of the batch that a segment belongs to.
-  CONVT3D_HOST_DEVICE int32_t batch_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
-    if (!runs()) return by_batch.quotient(batched(warpgroup, segment));
+  // Number of the burst that a segment belongs to.
+  CONVT3D_HOST_DEVICE int32_t burst_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
+    if (!runs()) return by_burst.quotient(in_bursts(warpgroup, segment));
     if (line_segments > 1) return segment;
     const HaloStoredLine line = line_of(tile, warpgroup, segment);
-    const int32_t in_depth = by_batch.quotient(line.height);
+    const int32_t in_depth = by_burst.quotient(line.height);
     if (line.depth == 0) return in_depth;
     int32_t first = by_line_segments.quotient(first_segment[warpgroup]);
-    const int32_t before = by_batch.quotient(tile.size[1] - tile.by_lines.take(first) + batch - 1);
-    return before + (line.depth - 1) * by_batch.quotient(tile.size[1] + batch - 1) + in_depth;
+    const int32_t before = by_burst.quotient(tile.size[1] - tile.by_lines.take(first) + burst - 1);
+    return before + (line.depth - 1) * by_burst.quotient(tile.size[1] + burst - 1) + in_depth;
   }
   // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
   CONVT3D_HOST_DEVICE int32_t segment_offset(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     if (runs()) {
       const int32_t line = line_of(tile, warpgroup, segment).height;
-      return by_batch.remainder(line, by_batch.quotient(line)) * segment_bytes;
+      return by_burst.remainder(line, by_burst.quotient(line)) * segment_bytes;
     }
-    int32_t place = batched(warpgroup, segment);
-    place = segment == part[warpgroup] ? halves * batch : by_held.remainder(place, by_held.quotient(place));
-    const int32_t in_line = by_line_segments.take(place);
-    const int32_t box = by_box_lines.quotient(place);
-    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(place, box) * segment_bytes;
+    int32_t slot = in_bursts(warpgroup, segment);  // in the staging
+    slot = segment == part[warpgroup] ? halves * burst : by_held.remainder(slot, by_held.quotient(slot));
+    const int32_t in_line = by_line_segments.take(slot);
+    const int32_t box = by_box_lines.quotient(slot);
+    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(slot, box) * segment_bytes;
   }
 };
 
-// A tile's staging, with the smallest batches and no marks; nothing where the engine has none.
+// A tile's staging, with the smallest bursts and no marks; nothing where the engine has none.
 std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, bool channels_last,
                                     const HaloProduct& product, const HaloArrangement& arrangement,
                                     const HaloTile& tile);
-// A store with larger batches, as far as `bytes` of shared memory for all warps allow.
+// A store with larger bursts, as far as `bytes` of shared memory for all warps allow.
 HaloStore widened(const HaloTile& tile, HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
-// A store whose batches are final, with `end` and `open`.
+// A store whose bursts are final, with `end` and `open`.
 HaloStore marked(const HaloTile& tile, HaloStore store);
 // Of the warpgroup that has more segments.
-int32_t batches(const HaloTile& tile, const HaloStore& store);
+int32_t bursts(const HaloTile& tile, const HaloStore& store);
 
 }  // namespace convt3d

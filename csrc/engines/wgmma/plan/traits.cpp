@@ -129,7 +129,7 @@ void add_boxes(const HaloLoad& load, Traits& traits) {
 
 void add_store(const HaloStore& store, Traits& traits) {
   traits.push_back({"staged_halves", std::to_string(store.halves)});
-  traits.push_back({"staged_batch", one_or_many(store.batch)});
+  traits.push_back({"staged_burst", one_or_many(store.burst)});
   traits.push_back({"line_segments", one_or_many(store.line_segments)});
   traits.push_back({"box_lines", one_or_many(store.box_lines)});
   traits.push_back({"part", yes_no(store.part[0] >= 0 || store.part[1] >= 0)});

@@ -83,7 +83,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   using Fragments::lane_;
   using Fragments::paired;
   using Fragments::params_;
-  using Fragments::run_batch_;
+  using Fragments::run_burst_;
   using Fragments::run_lines_;
   using Fragments::store_;
 
@@ -133,13 +133,13 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     uint32_t end = store_.end[warpgroup_];
     int strip = 0;
 #pragma unroll 1
-    for (int batch = 0; strip <= kStrips; ++batch) {
+    for (int burst = 0; strip <= kStrips; ++burst) {
       if constexpr (kWay == HaloStoreWay::kBoxes) {
-        if (batch > 0) wait_until_read<1>();  // the batch before the last one has been read
+        if (burst > 0) wait_until_read<1>();  // the burst before the last one has been read
       }
-      strip = stage_batch<kWay, kOrder>(c, strip, end);
+      strip = stage_burst<kWay, kOrder>(c, strip, end);
       end &= end - 1;
-      hand_over<kWay, kOrder>(batch);
+      hand_over<kWay, kOrder>(burst);
     }
     if (store_.part[warpgroup_] >= 0) {
       thread_store().template store<kOrder>(segments_[store_.part[warpgroup_]]);
@@ -154,16 +154,16 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     uint32_t end = store_.end[warpgroup_];
     int strip = 0;
     int segment = 0;
-    run_batch_ = 0;
+    run_burst_ = 0;
 #pragma unroll 1
     while (strip <= kStrips) {
       __syncwarp();
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         run_lines_[half] = runs.staged(segment, hopper::computed_here(lane_) / 4 + 8 * half);
-      strip = stage_batch<HaloStoreWay::kRuns, kOrder>(c, strip, end);
+      strip = stage_burst<HaloStoreWay::kRuns, kOrder>(c, strip, end);
       end &= end - 1;
-      run_batch_ ^= kHaloRunBatchBit;
+      run_burst_ ^= kHaloRunBurstBit;
       __syncwarp();
       segment = runs.store(segment);
     }
@@ -200,7 +200,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
   }
 
-  // All of a pass's columns from a strip on, where they are one batch: nothing stands between the strips, and what the
+  // All of a pass's columns from a strip on, where they are one burst: nothing stands between the strips, and what the
   // next ones need is read ahead of the stores.
   template <HaloStoreWay kWay, HaloStagedOrder kOrder, int kFirst = 0>
   __device__ __forceinline__ void stage_pass(const float (&c)[kSets][kN / 2],
@@ -227,14 +227,14 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
   }
 
-  // Stages one strip after another, from `first` on until a batch ends, `end` being the marks of those to come; returns
-  // the strip to go on with or, after the last batch, kStrips + 1. A jump leads to the first strip, and the strips are
+  // Stages one strip after another, from `first` on until a burst ends, `end` being the marks of those to come; returns
+  // the strip to go on with or, after the last burst, kStrips + 1. A jump leads to the first strip, and the strips are
   // the only unrolled code: fetching more would take longer than running it.
-  // Where the next batch begins in the same strip, boxes and what threads store stage its columns at once, as
-  // there is staging for two batches. Runs have staging for one, so that the strip is done again, for the other batch's
+  // Where the next burst begins in the same strip, boxes and what threads store stage its columns at once, as
+  // there is staging for two bursts. Runs have staging for one, so that the strip is done again, for the other burst's
   // columns.
   template <HaloStoreWay kWay, HaloStagedOrder kOrder>
-  __device__ __forceinline__ int stage_batch(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
+  __device__ __forceinline__ int stage_burst(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
     const uint32_t open = store_.open[warpgroup_];
     if (kStagePasses<kWay> && store_.end[warpgroup_] == 0) {
       stage_pass<kWay, kOrder>(c, HaloEntriesOfStrips<kEntries<kOrder>>(columns<kOrder>(), 0));
@@ -247,7 +247,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
         const HaloColumnEntries<kEntries<kOrder>> entries = next;
         if constexpr (kStrip + 1 < kStrips) next = HaloColumnEntries<kEntries<kOrder>>(columns<kOrder>(), kStrip + 1);
         if (kWay == HaloStoreWay::kBoxes && (open >> kStrip & 1) != 0)
-          wait_until_read<0>();  // the next batch begins, too
+          wait_until_read<0>();  // the next burst begins, too
         stage_strip<kWay, kOrder, kStrip>(c, entries);
         return (end >> kStrip & 1) != 0;
       } else {
@@ -311,7 +311,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
   }
 
-  // All but the last kPending batches have been read.
+  // All but the last kPending bursts have been read.
   template <int kPending>
   __device__ __forceinline__ void wait_until_read() const {
     hopper::bulk_wait_read<kPending>();  // of the lanes that handed them over; the others have none
@@ -319,10 +319,10 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   }
 
   template <HaloStoreWay kWay, HaloStagedOrder kOrder>
-  __device__ __forceinline__ void hand_over(int batch) const {
+  __device__ __forceinline__ void hand_over(int burst) const {
     const int part = store_.part[warpgroup_];
-    const int first = batch * store_.batch + (part == 0 ? 1 : 0);
-    const int last = min(first + store_.batch, store_.segments[warpgroup_] - (part > 0 ? 1 : 0));
+    const int first = burst * store_.burst + (part == 0 ? 1 : 0);
+    const int last = min(first + store_.burst, store_.segments[warpgroup_] - (part > 0 ? 1 : 0));
     if constexpr (kWay == HaloStoreWay::kBoxes) {
       hopper::fence_async_proxy();
       __syncwarp();

@@ -47,7 +47,7 @@ class HaloFragments {
   // Fragment j of a thread's channels, of both phases of the height where they are the sets.
   template <HaloStagedOrder kOrder>
   __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
-    const uint32_t own = entry ^ run_batch_;  // of this batch
+    const uint32_t own = entry ^ run_burst_;  // of this burst
     const uint32_t missing = own >> kHaloRunOffsetBits;
     const uint32_t at = (own & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
     const int i = 4 * j;
@@ -66,8 +66,8 @@ class HaloFragments {
     }
   }
 
-  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one place: 8 elements apart in both cases;
-  // sets, 16. The threads of an instruction meet in no bank of shared memory where a place has 64 bytes or more: of 128
+  // Rows r and r + 8 are 8 channels apart or, where rows are paired, one voxel: 8 elements apart in both cases;
+  // sets, 16. The threads of an instruction meet in no bank of shared memory where a voxel has 64 bytes or more: of 128
   // by the swizzle, of fewer also because half of them begin with their second column.
   __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * store_.pitch);
@@ -75,7 +75,7 @@ class HaloFragments {
     // Of a thread's two columns.
     const uint32_t first = address_ + entry + (turned ? next : 0);
     const uint32_t second = address_ + entry + (turned ? 0 : next);
-    // Where places have less than 128 bytes, the swizzle's pattern is the same for both columns.
+    // Where voxels have less than 128 bytes, the swizzle's pattern is the same for both columns.
     const uint32_t flip = swizzle_flip(entry, store_.swizzle);
     const uint32_t second_flip = kSets == 1 ? flip : flip ^ swizzle_flip(next, store_.swizzle);
 #pragma unroll
@@ -111,9 +111,9 @@ class HaloFragments {
   const HaloStore& store_;
   uint32_t address_;
   int lane_;
-  // Of the batch, of runs.
+  // Of the burst, of runs.
   uint32_t run_lines_[2];  // where each of a thread's channels begins in shared memory
-  uint32_t run_batch_;
+  uint32_t run_burst_;
 };
 
 }  // namespace convt3d

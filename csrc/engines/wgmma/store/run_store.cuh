@@ -1,5 +1,5 @@
 // Runs (see plan/store.h): a channel's lines as they follow one another in the output. They are staged element by
-// element, with the alignment that the batch's first line has in memory, and leave in pieces of 16 bytes: neighbouring
+// element, with the alignment that the burst's first line has in memory, and leave in pieces of 16 bytes: neighbouring
 // threads store a channel's whole sectors together, and what is left at both ends element by element.
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace convt3d {
 
-constexpr uint32_t kHaloRunBatchBit = 1u << (kHaloRunOffsetBits + kHaloRunMissingBits);
+constexpr uint32_t kHaloRunBurstBit = 1u << (kHaloRunOffsetBits + kHaloRunMissingBits);
 
 // An entry of the table of columns.
-__device__ __forceinline__ uint16_t run_entry(int elements, int outputs, int batch) {
+__device__ __forceinline__ uint16_t run_entry(int elements, int outputs, int burst) {
   return static_cast<uint16_t>(elements | (kHaloRunOutputs - outputs) << kHaloRunOffsetBits |
-                               ((batch & 1) != 0 ? kHaloRunBatchBit : 0));
+                               ((burst & 1) != 0 ? kHaloRunBurstBit : 0));
 }
 
-// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of an entry of another batch there are more.
+// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of an entry of another burst there are more.
 template <typename T, int kCount>
 __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, const float (&values)[kCount]) {
   if constexpr (sizeof(T) == 4) {
@@ -45,13 +45,13 @@ class HaloRunStore {
         segments_(segments),
         memory_(memory) {}
 
-  // Where a channel's part of the staging begins, for the batch that begins with `segment`.
+  // Where a channel's part of the staging begins, for the burst that begins with `segment`.
   __device__ __forceinline__ uint32_t staged(int segment, int channel) const {
     return memory_ + static_cast<uint32_t>(channel * store_.pitch +
                                            low_bits(line(segments_[segment]) + channel * channel_bytes(), kAligned));
   }
 
-  // The batch that begins with `segment`; returns the one with which the next begins.
+  // The burst that begins with `segment`; returns the one with which the next begins.
   __device__ __forceinline__ int store(int segment) const {
     const HaloStoredSegment first = segments_[segment];
     const int next = segment + first.step;
@@ -77,7 +77,7 @@ class HaloRunStore {
   static constexpr int kPiece = kAligned;
   static constexpr int kLanes = 8;  // of a channel: a line of 128 bytes at once
 
-  // One channel's bytes `begin` to `end` from a line's `destination` on; `offset`: of the line in the batch.
+  // One channel's bytes `begin` to `end` from a line's `destination` on; `offset`: of the line in the burst.
   struct Run {
     unsigned char* destination;
     int offset;
@@ -111,7 +111,7 @@ class HaloRunStore {
       unsigned char* to = run.destination + channel * channel_bytes();
       const int before = low_bits(to, kSector);
       to -= before;
-      // The batch's first line is aligned as this one would be without its offset.
+      // The burst's first line is aligned as this one would be without its offset.
       const int staged_line = channel * store_.pitch + (run.offset - before + kAligned - 1 & -kAligned);
       const uint32_t from = memory_ + static_cast<uint32_t>(staged_line);
       const int begin = before + run.begin;

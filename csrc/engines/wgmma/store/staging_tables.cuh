@@ -57,7 +57,7 @@ __device__ __forceinline__ uint16_t column_entry(const HaloPlan& plan, int g, in
   const int phases = store.column_bytes / static_cast<int>(sizeof(T));
   const int left = plan.tile.count[2] == 1 ? plan.arrangement.axis[2].dst_size - position.w * phases : 2 * phases;
   return run_entry(offset / static_cast<int>(sizeof(T)), max(0, min(2 * phases, left)),
-                   store.batch_of(plan.tile, g, segment));
+                   store.burst_of(plan.tile, g, segment));
 }
 
 __device__ __forceinline__ HaloStoredSegment stored_segment(const HaloPlan& plan, int g, int segment) {

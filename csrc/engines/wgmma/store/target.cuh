@@ -16,7 +16,7 @@ struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
   uint16_t columns;
   uint16_t first;   // column of the segment that `w` is
   uint16_t offset;  // in a warp's staging or, of runs, in each channel's
-  uint16_t step;    // to where the next box begins or, of runs, the next batch
+  uint16_t step;    // to where the next box begins or, of runs, the next burst
 };
 
 // Neighbours along the width, whose outputs leave from the registers.
@@ -32,10 +32,10 @@ static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of 
 
 // In which order a warp stages its outputs.
 enum class HaloStagedOrder {
-  kWidths,       // [channel][place]: a thread's two columns are neighbours
-  kWidthPhases,  // [channel][place], the two phases of the two columns being neighbours, from rows r and r + 8
-  kWidthSets,    // [channel][place], the two phases of the two columns being neighbours, from the two sets
-  kChannels,     // [place][channel]
+  kWidths,       // [channel][voxel]: a thread's two columns are neighbours
+  kWidthPhases,  // [channel][voxel], the two phases of the two columns being neighbours, from rows r and r + 8
+  kWidthSets,    // [channel][voxel], the two phases of the two columns being neighbours, from the two sets
+  kChannels,     // [voxel][channel]
 };
 
 // Two 16-bit elements, each rounded once, to nearest even.

@@ -31,7 +31,7 @@ class HaloThreadStore {
     T* destination = target_.at(params_, segment.d, segment.h, segment.w);
     const int bytes = segment.first * store_.column_bytes;
     if constexpr (kOrder == HaloStagedOrder::kChannels) {
-      store_places(destination, count, segment.offset + bytes);
+      store_voxels(destination, count, segment.offset + bytes);
     } else {
       store_rows(destination, count, memory_ + segment.offset, bytes);
     }
@@ -52,19 +52,19 @@ class HaloThreadStore {
     }
   }
 
-  // `count` places, each with its channels and images.
-  __device__ __forceinline__ void store_places(T* destination, int count, int offset) const {
+  // `count` voxels, each with its channels and images.
+  __device__ __forceinline__ void store_voxels(T* destination, int count, int offset) const {
     const int log = params_.plan.tile.image_log;
     // A step of the width, in outputs: of both phases every one, else each that the stride reaches.
     const int step = paired_width_ ? 1 : params_.plan.arrangement.axis[2].stride;
-    const int lanes_log = channels_ > 1 ? 32 - __clz(channels_ - 1) : 0;  // lanes of a place
+    const int lanes_log = channels_ > 1 ? 32 - __clz(channels_ - 1) : 0;  // lanes of a voxel
     const int channel = lane_ & ((1 << lanes_log) - 1);
     if (channel >= channels_) return;
-    for (int place = lane_ >> lanes_log; place < count << log; place += 32 >> lanes_log) {
-      const int image = place & ((1 << log) - 1);
+    for (int voxel = lane_ >> lanes_log; voxel < count << log; voxel += 32 >> lanes_log) {
+      const int image = voxel & ((1 << log) - 1);
       if (image >= images_) continue;
-      const int staged = offset + place * store_.pitch;
-      destination[image * params_.destination_stride.n + (place >> log) * step * params_.destination_stride.w +
+      const int staged = offset + voxel * store_.pitch;
+      destination[image * params_.destination_stride.n + (voxel >> log) * step * params_.destination_stride.w +
                   channel] =
           *reinterpret_cast<const T*>(memory_ + staged + (channel * kBytes ^ swizzle_flip(staged, store_.swizzle)));
     }

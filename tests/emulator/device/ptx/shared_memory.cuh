@@ -40,11 +40,11 @@ inline void store_shared(uint32_t address, const uint4& value, bool exists) {
 }
 
 template <uint32_t kNone, typename Word, typename... Words>
-inline void store_shared_unless(uint32_t address, uint32_t place, Word first, Words... others) {
+inline void store_shared_unless(uint32_t address, uint32_t entry, Word first, Words... others) {
   struct Piece {
     Word words[1 + sizeof...(others)];
   };
-  if (place != kNone) store_piece_shared(address, Piece{{first, others...}});
+  if (entry != kNone) store_piece_shared(address, Piece{{first, others...}});
 }
 
 template <int kCount>
