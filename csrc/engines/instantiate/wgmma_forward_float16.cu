@@ -1,7 +1,12 @@
 #include "engines/wgmma/run.cuh"
+#include "engines/wgmma/run_kernel.cuh"
 
 namespace convt3d::wgmma {
 
+// In wgmma_forward_wide_float16.cu.
+extern template void run_halo_forward<__half, true>(const HaloParams<__half>&, Stream);
+
+template void run_halo_forward<__half, false>(const HaloParams<__half>&, Stream);
 template void forward<__half>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
                               void*, Stream);
 

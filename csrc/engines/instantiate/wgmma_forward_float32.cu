@@ -1,7 +1,12 @@
 #include "engines/wgmma/run.cuh"
+#include "engines/wgmma/run_kernel.cuh"
 
 namespace convt3d::wgmma {
 
+// In wgmma_forward_wide_float32.cu.
+extern template void run_halo_forward<float, true>(const HaloParams<float>&, Stream);
+
+template void run_halo_forward<float, false>(const HaloParams<float>&, Stream);
 template void forward<float>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
                              void*, Stream);
 

@@ -9,10 +9,10 @@
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/tensor_map.h"
-#include "engines/wgmma/kernel.cuh"
 #include "engines/wgmma/pack_weight.cuh"
 #include "engines/wgmma/plan/boxes.h"
 #include "engines/wgmma/run.h"
+#include "engines/wgmma/run_kernel.h"
 
 namespace convt3d::wgmma {
 
@@ -20,37 +20,6 @@ template <typename T>
 void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
   launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.threads, kPackHaloThreads), kPackHaloThreads,
          stream, params);
-}
-
-template <typename T>
-using HaloKernel = void (*)(HaloParams<T>);
-
-// The kernel of one of kHaloInstructions, if it is this one or a later one in the list.
-template <typename T, int kIndex = 0>
-HaloKernel<T> halo_forward_kernel(const HaloPlan& plan) {
-  if constexpr (kIndex < kHaloInstructionCount) {
-    constexpr HaloInstruction kIs = kHaloInstructions[kIndex];
-    if constexpr (kIs.terms == 1 || std::is_same_v<T, float>) {
-      if (plan.tile.instruction == kIs) {
-        if constexpr (kIs.n_major && sizeof(T) == 2) {
-          if (plan.load.n_major()) return convt3d_halo_forward<T, kIs.n, kIs.sets, kIs.terms, true>;
-        }
-        return convt3d_halo_forward<T, kIs.n, kIs.sets, kIs.terms, false>;
-      }
-    }
-    return halo_forward_kernel<T, kIndex + 1>(plan);
-  } else {
-    throw std::logic_error("convt3d: no kernel for the plan " + to_string(plan));
-  }
-}
-
-template <typename T>
-void run_halo_forward(const HaloParams<T>& params, Stream stream) {
-  const HaloPlan& plan = params.plan;
-  // Without a weight to pack, the kernel before this one is not ours.
-  const LaunchOrder order = plan.packed_bytes() > 0 ? LaunchOrder::kOverlapping : LaunchOrder::kAfter;
-  launch("tensor-core forward", halo_forward_kernel<T>(plan), plan.grid.blocks, kHaloThreads, stream, params,
-         plan.memory.bytes, order);
 }
 
 // As the tensor cores and TMA take elements; TF32 is rounded to nearest.
@@ -100,7 +69,11 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
     encode_planned(box, "output", params.out[i]);
   }
   if (plan.packed_bytes() > 0) run_halo_packing(pack, stream);
-  run_halo_forward(params, stream);
+  if (is_wide(plan.tile.instruction)) {
+    run_halo_forward<T, true>(params, stream);
+  } else {
+    run_halo_forward<T, false>(params, stream);
+  }
 }
 
 }  // namespace convt3d::wgmma

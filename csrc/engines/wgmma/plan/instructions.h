@@ -28,6 +28,11 @@ inline constexpr HaloInstruction kHaloInstructions[] = {
 };
 constexpr int kHaloInstructionCount = sizeof(kHaloInstructions) / sizeof(kHaloInstructions[0]);
 
+// The kernels of wide instructions are compiled apart from the others, which together take about as long.
+constexpr bool is_wide(const HaloInstruction& instruction) {
+  return instruction.n >= 160 || instruction.n * instruction.sets > 160;
+}
+
 // Whether kernels of instructions of this kind know images that share a tile of a contiguous width.
 constexpr bool halo_stores_images(int32_t n, int32_t sets) {
   for (const HaloInstruction& at : kHaloInstructions) {

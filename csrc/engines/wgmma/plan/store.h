@@ -172,11 +172,11 @@ struct HaloStore {
       const int32_t line = line_of(tile, warpgroup, segment).height;
       return by_burst.remainder(line, by_burst.quotient(line)) * segment_bytes;
     }
-    int32_t slot = in_bursts(warpgroup, segment);  // in the staging
-    slot = segment == part[warpgroup] ? halves * burst : by_held.remainder(slot, by_held.quotient(slot));
-    const int32_t in_line = by_line_segments.take(slot);
-    const int32_t box = by_box_lines.quotient(slot);
-    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(slot, box) * segment_bytes;
+    int32_t held = in_bursts(warpgroup, segment);
+    held = segment == part[warpgroup] ? halves * burst : by_held.remainder(held, by_held.quotient(held));
+    const int32_t in_line = by_line_segments.take(held);
+    const int32_t box = by_box_lines.quotient(held);
+    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(held, box) * segment_bytes;
   }
 };
 

@@ -1,0 +1,7 @@
+#include "engines/wgmma/run_kernel.cuh"
+
+namespace convt3d::wgmma {
+
+template void run_halo_forward<__nv_bfloat16, true>(const HaloParams<__nv_bfloat16>&, Stream);
+
+}  // namespace convt3d::wgmma
