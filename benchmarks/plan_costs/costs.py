@@ -71,7 +71,8 @@ def sweep(options: argparse.Namespace) -> None:
     """Builds the program of ``sweep.cu`` and writes what it measures."""
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / "sweep"
-    engines = [CSRC / "engines" / "instantiate" / f"wgmma_forward_{name}.cu" for name in ("float32", "float16")]
+    units = CSRC / "engines" / "instantiate"
+    engines = [unit for name in ("float32", "float16") for unit in sorted(units.glob(f"wgmma_forward*_{name}.cu"))]
     sources = [*engines, HERE / "sweep.cu", *sorted((CSRC / "device").glob("*.cu")), *PLAN_SOURCES, COST]
     flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
     subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)

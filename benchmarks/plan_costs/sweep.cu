@@ -113,7 +113,7 @@ class Runner {
     cudaGraph_t graph;
     cudaGraphExec_t run;
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    wgmma::forward<T>(p, plan, input, weight, bias, Activation::kNone, output, workspace.data, stream_);
+    wgmma::forward<T>(p, plan, input, weight, {bias, Activation::kNone}, output, workspace.data, stream_);
     check(cudaStreamEndCapture(stream_, &graph));
     check(cudaGraphInstantiate(&run, graph, 0));
     std::vector<float> times;
