@@ -100,7 +100,7 @@ def why_no_cuda() -> str | None:
 
 
 def nvcc_release() -> str:
-    """nvcc's release, such as "12.9". torch may be built with another minor release of the same major one."""
+    """The release of nvcc, such as "12.9"; torch may be built with another minor release of the same major one."""
     nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
     output = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     release = re.search(r"release (\d+\.\d+)", output)

@@ -57,7 +57,8 @@ def differences_of_installation(root: Path, info: BuildInfo, cuda: str | None = 
         yield f"the installed version must be {expected_version}, got {info.version}"
     missing = [name for name in release_architectures(root) if name not in info.architectures]
     if missing:
-        yield f"the library must have kernels for {' '.join(missing)}, too, got {' '.join(info.architectures) or 'none'}"
+        built = " ".join(info.architectures) or "none"
+        yield f"the library must have kernels for {' '.join(missing)}, too, got {built}"
     if cuda is not None and info.cuda != cuda:
         yield f"the library must be built with CUDA {cuda}, got {info.cuda}"
 

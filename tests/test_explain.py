@@ -92,7 +92,10 @@ def test_capability_that_is_none_is_refused(capability: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (lambda x, w: (None, w), "the first argument must be a torch.nn.Module or, for one call, a Tensor, got NoneType"),
+        (
+            lambda x, w: (None, w),
+            "the first argument must be a torch.nn.Module or, for one call, a Tensor, got NoneType",
+        ),
         (lambda x, w: (convt3d.convert(torch.nn.ReLU()), x), r"the first argument must be .*, got Report"),
         (lambda x, w: (x, None), "weight must be a Tensor, got NoneType"),
         (lambda x, w: (x, w, 1.0), "bias must be a Tensor, got float"),

@@ -102,7 +102,9 @@ def test_support_table_names_the_engines() -> None:
     explained: list[tuple[int, int]] = []
     named: dict[str, str] = {}
     for gpus, forward, gradients, _ in rows:
-        capabilities = [(int(major), int(minor.replace("x", "0"))) for major, minor in re.findall(r"(\d+)\.([\dx])", gpus)]
+        capabilities = [
+            (int(major), int(minor.replace("x", "0"))) for major, minor in re.findall(r"(\d+)\.([\dx])", gpus)
+        ]
         if gpus.startswith("before"):
             with pytest.raises(RuntimeError, match="no build has kernels"):
                 _engines((capabilities[0][0] - 1, 5), "forward")
