@@ -99,6 +99,16 @@ def why_no_cuda() -> str | None:
     return None
 
 
+def nvcc_release() -> str:
+    """The release of nvcc, such as "12.9"; torch may be built with another minor release of the same major one."""
+    nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
+    output = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    release = re.search(r"release (\d+\.\d+)", output)
+    if release is None:
+        raise SystemExit(f"{nvcc} --version names no release, got {output!r}")
+    return release[1]
+
+
 def static_runtime_folders() -> list[str]:
     """Where the toolkit keeps libcudart_static.a. nvcc is asked itself, as the one on PATH may be a wrapper script."""
     nvcc = Path(str(cpp_extension.CUDA_HOME), "bin", "nvcc")
@@ -150,11 +160,12 @@ def extension() -> Extension:
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
     if without_cuda is None:
         archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
-        print(f"convt3d: building CUDA kernels for {arch_names(archs)} with CUDA {torch.version.cuda}")
+        cuda = nvcc_release()
+        print(f"convt3d: building CUDA kernels for {arch_names(archs)} with CUDA {cuda}")
         # torch/csrc/inductor/aoti_torch/c/shim.h declares the CUDA stream function under USE_CUDA only.
         macros += [
             ("USE_CUDA", None),
-            ("CONVT3D_CUDA_VERSION", f'"{torch.version.cuda}"'),
+            ("CONVT3D_CUDA_VERSION", f'"{cuda}"'),
             ("CONVT3D_ARCHS", f'"{arch_names(archs)}"'),
         ]
         compile_args["nvcc"] = [

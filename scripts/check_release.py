@@ -2,6 +2,7 @@
 
 python scripts/check_release.py --tag v0.1.0   # tag, convt3d/_version.py and the changelog agree
 python scripts/check_release.py --installed    # the installed package has this version and all architectures
+python scripts/check_release.py --installed --cuda 12.9    # and was built with this release of CUDA
 
 The exit code is 1 where something differs, which is then printed.
 """
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from convt3d._library import BuildInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,14 +50,17 @@ def differences_of_tag(root: Path, tag: str) -> Iterator[str]:
         yield f"CHANGELOG.md must begin with version {version} and its date, got {newest!r}"
 
 
-def differences_of_installation(root: Path, version: str, architectures: Sequence[str]) -> Iterator[str]:
-    """Where an installed package with this version and these architectures is not what the sources release."""
+def differences_of_installation(root: Path, info: BuildInfo, cuda: str | None = None) -> Iterator[str]:
+    """Where an installed package that was built so is not what the sources release, or of another CUDA than given."""
     expected_version = assigned(root / "convt3d" / "_version.py", "__version__")
-    if version != expected_version:
-        yield f"the installed version must be {expected_version}, got {version}"
-    missing = [name for name in release_architectures(root) if name not in architectures]
+    if info.version != expected_version:
+        yield f"the installed version must be {expected_version}, got {info.version}"
+    missing = [name for name in release_architectures(root) if name not in info.architectures]
     if missing:
-        yield f"the library must have kernels for {' '.join(missing)}, too, got {' '.join(architectures) or 'none'}"
+        built = " ".join(info.architectures) or "none"
+        yield f"the library must have kernels for {' '.join(missing)}, too, got {built}"
+    if cuda is not None and info.cuda != cuda:
+        yield f"the library must be built with CUDA {cuda}, got {info.cuda}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,13 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tag", help="of the release, such as v0.1.0")
     parser.add_argument("--installed", action="store_true", help="check the package that this Python imports")
+    parser.add_argument("--cuda", help="with --installed: the release of CUDA that it must be built with, such as 13.0")
     options = parser.parse_args(arguments)
     differences: list[str] = []
     if options.tag is not None:
         differences += differences_of_tag(ROOT, options.tag)
     if options.installed:
         info = importlib.import_module("convt3d._library").build_info()
-        differences += differences_of_installation(ROOT, info.version, info.architectures)
+        differences += differences_of_installation(ROOT, info, options.cuda)
     for difference in differences:
         print(difference, file=sys.stderr)
     return 1 if differences else 0

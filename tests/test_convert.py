@@ -174,6 +174,10 @@ def test_report() -> None:
         lambda report: torch.optim.SGD(report.parameters(), 0.1),
         lambda report: report.load_state_dict({}),
         lambda report: report.named_modules(),
+        lambda report: report.training,
+        lambda report: report[0],
+        lambda report: convt3d.convert(report),
+        lambda report: convt3d.revert(report),
     ],
 )
 def test_the_report_is_no_model(use: Callable[[convt3d.Report], object]) -> None:

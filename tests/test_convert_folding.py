@@ -295,8 +295,12 @@ def _statistics(model: Normed) -> None:
     model.norm.reset_running_stats()
 
 
+def _eps(model: Normed) -> None:
+    model.norm.eps = 2.0
+
+
 @pytest.mark.parametrize("how", ["call", "compile", "script"])
-@pytest.mark.parametrize("change", [_in_place, _other_tensors, _other_data, _updated, _statistics])
+@pytest.mark.parametrize("change", [_in_place, _other_tensors, _other_data, _updated, _statistics, _eps])
 def test_parameters_that_change(change: Callable[[Normed], None], how: str, fresh_compiler: None) -> None:
     """Seen at the next call; torch.jit.script takes them as they are then."""
     original = Normed().eval()

@@ -89,6 +89,25 @@ def test_capability_that_is_none_is_refused(capability: Any) -> None:
     assert str(caught.value).endswith(f"got {capability!r}")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            lambda x, w: (None, w),
+            "the first argument must be a torch.nn.Module or, for one call, a Tensor, got NoneType",
+        ),
+        (lambda x, w: (convt3d.convert(torch.nn.ReLU()), x), r"the first argument must be .*, got Report"),
+        (lambda x, w: (x, None), "weight must be a Tensor, got NoneType"),
+        (lambda x, w: (x, w, 1.0), "bias must be a Tensor, got float"),
+        (lambda x, w: (x, w, None, 1, 0, 0, "2"), "groups must be an int, got '2' of type str"),
+    ],
+)
+def test_argument_of_another_type_is_named(arguments: Any, message: str) -> None:
+    input, weight, *_ = tensors()
+    with pytest.raises(TypeError, match=message):
+        convt3d.explain(*arguments(input, weight))
+
+
 def test_gpu_that_no_build_serves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
     with pytest.raises(RuntimeError, match=r"the compute capability of cuda:0 must be \(8, 0\) or later"):

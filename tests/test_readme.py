@@ -10,6 +10,9 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
+import torch
+
+import convt3d
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -69,6 +72,53 @@ def test_a_mean_of_the_table_is_that_of_the_record() -> None:
     assert row is not None
     mean, least, greatest = (script._number(value) for value in (geometric_mean(ratios), min(ratios), max(ratios)))
     assert row[1].split("|")[2].strip() == f"**{mean}** ({least} to {greatest})"
+
+
+def _engines(capability: tuple[int, int], operator: str) -> set[str]:
+    """What computes layers of many kinds, but for `simt`, which takes what is left."""
+    found = set()
+    for channels, out_channels, groups in ((64, 32, 1), (32, 32, 32), (32, 16, 8), (256, 16, 2), (3, 2, 1)):
+        for kernel, stride in ((2, 2), (3, 1), (4, 2), (5, 3)):
+            for dtype in (torch.float32, torch.float16):
+                input = torch.empty(2, channels, 8, 12, 16, device="meta", dtype=dtype)
+                weight = torch.empty(channels, out_channels // groups, *[kernel] * 3, device="meta", dtype=dtype)
+                found.add(
+                    convt3d.explain(
+                        input,
+                        weight,
+                        stride=stride,
+                        groups=groups,
+                        device_capability=capability,
+                        operator=operator,  # type: ignore[call-overload]
+                    ).engine
+                )
+    return found - {"simt"}
+
+
+def test_support_table_names_the_engines() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("| GPU (compute capability) |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    explained: list[tuple[int, int]] = []
+    named: dict[str, str] = {}
+    for gpus, forward, gradients, _ in rows:
+        capabilities = [
+            (int(major), int(minor.replace("x", "0"))) for major, minor in re.findall(r"(\d+)\.([\dx])", gpus)
+        ]
+        if gpus.startswith("before"):
+            with pytest.raises(RuntimeError, match="no build has kernels"):
+                _engines((capabilities[0][0] - 1, 5), "forward")
+            continue
+        named = {
+            "forward": named["forward"] if forward == "as before" else forward,
+            "input_grad": gradients,
+            "weight_grad": gradients,
+        }
+        for capability in capabilities:
+            for operator, cell in named.items():
+                assert _engines(capability, operator) == set(re.findall(r"`(\w+)`", cell)), (capability, operator)
+        explained += capabilities
+    assert {(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)} <= set(explained)
 
 
 def test_no_pass_is_left_out() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import convt3d
+from convt3d._library import BuildInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -61,14 +62,21 @@ def test_changelog_of_another_version(sources: Path, heading: str) -> None:
     assert heading in difference
 
 
+def _built(version: str = "1.2.3", architectures: tuple[str, ...] = ARCHITECTURES) -> BuildInfo:
+    return BuildInfo(version=version, torch="2.11.0", cuda="12.9", architectures=architectures)
+
+
 def test_installation(sources: Path) -> None:
-    assert list(check_release.differences_of_installation(sources, "1.2.3", ARCHITECTURES)) == []
-    (difference,) = check_release.differences_of_installation(sources, "1.2.2", ARCHITECTURES)
+    assert list(check_release.differences_of_installation(sources, _built())) == []
+    assert list(check_release.differences_of_installation(sources, _built(), "12.9")) == []
+    (difference,) = check_release.differences_of_installation(sources, _built(version="1.2.2"))
     assert "must be 1.2.3, got 1.2.2" in difference
-    (difference,) = check_release.differences_of_installation(sources, "1.2.3", ARCHITECTURES[1:])
+    (difference,) = check_release.differences_of_installation(sources, _built(architectures=ARCHITECTURES[1:]))
     assert "must have kernels for sm_80, too" in difference
-    (difference,) = check_release.differences_of_installation(sources, "1.2.3", ())
+    (difference,) = check_release.differences_of_installation(sources, _built(architectures=()))
     assert difference.endswith("got none")
+    (difference,) = check_release.differences_of_installation(sources, _built(), "13.0")
+    assert difference == "the library must be built with CUDA 13.0, got 12.9"
 
 
 def test_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

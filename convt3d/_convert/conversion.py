@@ -26,7 +26,7 @@ from convt3d._convert.layers import (
     unsupported,
 )
 from convt3d._convert.measured import LayerTimes, measure_layers
-from convt3d._convert.report import Layer, Report
+from convt3d._convert.report import Layer, Report, check_model
 from convt3d._wrappers import unwrapped
 
 
@@ -63,7 +63,7 @@ def convert(
     Returns:
         What was done with each layer; `print` shows it as a table.
     """
-    _check_module(model, "convert")
+    check_model(model, "convt3d.convert")
     times = None if example is None else measure_layers(model, example)
     model, prefix = unwrapped(model)
     layers = {}
@@ -92,7 +92,7 @@ def revert(model: nn.Module) -> Report:
     A :class:`convt3d.nn.ConvTranspose3dReLU` that was not made by `convert` has no ReLU module to give the ReLU back
     to; it becomes a module that calls PyTorch's two functions, with the same state_dict.
     """
-    _check_module(model, "revert")
+    check_model(model, "convt3d.revert")
     model, prefix = unwrapped(model)
     layers = []
     for name, module in list(model.named_modules()):
@@ -171,8 +171,3 @@ def _fuse(
     return dataclasses.replace(
         layer, action="folded", partners=tuple(names[partner] for partner in partners), note=note
     )
-
-
-def _check_module(model: object, function: str) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"convt3d.{function}: model must be a torch.nn.Module, got {type(model).__name__}")

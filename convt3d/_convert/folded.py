@@ -22,14 +22,15 @@ Sources = tuple[Any, ...]  # weight and bias of the layer; weight, bias, mean an
 
 
 class _Stamp:
-    """Which tensors something was computed from, and what they held; copies of it know of none."""
+    """Which tensors and eps something was computed from, and what they held; copies of it know of none."""
 
-    def __init__(self, tensors: Sources = ()) -> None:
+    def __init__(self, tensors: Sources = (), eps: float | None = None) -> None:
         self._of = [None if tensor is None else (weakref.ref(tensor), *_content(tensor)) for tensor in tensors]
+        self._eps = eps
 
-    def fits(self, tensors: Sources) -> bool:
+    def fits(self, tensors: Sources, eps: float) -> bool:
         """Whether they are the same, and nothing wrote to them since."""
-        return len(self._of) == len(tensors) and all(
+        return self._eps == eps and all(
             known is tensor
             if known is None or tensor is None
             else (known[0]() is tensor and known[1:] == _content(tensor))
@@ -62,7 +63,7 @@ class FoldedConvTranspose3d(Carrier, ConvTranspose3d):
             weight, bias = self._folded_here(sources)
         self.register_buffer("folded_weight", weight, persistent=False)
         self.register_buffer("folded_bias", bias, persistent=False)
-        vars(self)["_stamp"] = _Stamp() if _untracked(sources) else _Stamp(sources)
+        vars(self)["_stamp"] = _Stamp() if _untracked(sources) else _Stamp(sources, self._eps())
 
     def forget(self) -> None:
         """Drop the folded weights."""
@@ -73,12 +74,15 @@ class FoldedConvTranspose3d(Carrier, ConvTranspose3d):
         norm = vars(self)[PARTNERS][0]
         return self.weight, self.bias, norm.weight, norm.bias, norm.running_mean, norm.running_var
 
+    def _eps(self) -> float:
+        return vars(self)[PARTNERS][0].eps
+
     def _folded(self, sources: Sources) -> tuple[Tensor, Tensor]:
         """Weight and bias; the sources may be those of torch.fx, of which nothing is known."""
         weight, *others = sources
         doubles: list[Any] = [None if tensor is None else tensor.double() for tensor in others]
         bias, scale, shift, mean, variance = doubles
-        factor = torch.rsqrt(variance + vars(self)[PARTNERS][0].eps)
+        factor = torch.rsqrt(variance + self._eps())
         if scale is not None:
             factor = scale * factor
         folded_bias = (-mean if bias is None else bias - mean) * factor
@@ -110,7 +114,7 @@ class FoldedConvTranspose3d(Carrier, ConvTranspose3d):
             return self._folded(sources)
         if torch.compiler.is_compiling() or torch_internals.in_function_transform() or _untracked(sources):
             return self._folded_here(sources)
-        if not vars(self)["_stamp"].fits(sources):
+        if not vars(self)["_stamp"].fits(sources, self._eps()):
             self.fold()
         buffers: tuple[Any, Any] = self.folded_weight, self.folded_bias
         return buffers

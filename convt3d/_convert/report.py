@@ -55,7 +55,12 @@ class Report:
 
         def __getattr__(self, name: str) -> NoReturn:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(f"{text}: {_HINT}" if hasattr(nn.Module, name) else text, name=name, obj=self)
+            # `training` is no attribute of the class, but of every module.
+            of_a_module = hasattr(nn.Module, name) or name == "training"
+            raise AttributeError(f"{text}: {_HINT}" if of_a_module else text, name=name, obj=self)
+
+        def __getitem__(self, index: Any) -> NoReturn:
+            raise TypeError(f"a report has no items, see its `layers`: {_HINT}")
 
     def names(self, *actions: Action) -> tuple[str, ...]:
         """The layers with one of these actions."""
@@ -76,6 +81,13 @@ class Report:
         counts = {action: len(self.names(action)) for action in dict.fromkeys(layer.action for layer in self.layers)}
         lines.append(", ".join(f"{count} {action}" for action, count in counts.items()))
         return "\n".join(line.rstrip() for line in lines)
+
+
+def check_model(model: object, function: str) -> None:
+    """Refuse what is no module, such as a report that has taken the model's name."""
+    if not isinstance(model, nn.Module):
+        hint = f": {_HINT}" if isinstance(model, Report) else ""
+        raise TypeError(f"{function}: model must be a torch.nn.Module, got {type(model).__name__}{hint}")
 
 
 def _milliseconds(value: float | None) -> str:

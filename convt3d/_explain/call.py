@@ -22,7 +22,7 @@ from convt3d._explain.plan import (
 from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, Layer
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
-from convt3d.functional import Ints, _ints, _triple
+from convt3d.functional import Ints, _integer, _ints, _triple
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
@@ -42,8 +42,8 @@ class Explanation:
         precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
         layout: of what is written, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
         device: the GPU that the engine is chosen for.
-        engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"depthwise"`` (limited by memory) or
-            ``"simt"``; ``"none"`` for an empty batch.
+        engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"mma"`` (tensor cores of any GPU),
+            ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).
         bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's.
@@ -119,7 +119,10 @@ def explain_call(
         raise RuntimeError(f"convt3d.explain: operator must be one of {', '.join(OPERATORS)}, got {operator!r}")
     if grad_output is not None and operator == "forward":
         raise RuntimeError("convt3d.explain: grad_output goes with the operator of a gradient, got operator='forward'")
-    stride, padding = _ints("stride", stride), _ints("padding", padding)
+    for name, value in (("weight", weight), ("bias", bias), ("grad_output", grad_output)):
+        if not isinstance(value, Tensor) and (value is not None or name == "weight"):
+            raise TypeError(f"convt3d.explain: {name} must be a Tensor, got {type(value).__name__}")
+    stride, padding, groups = _ints("stride", stride), _ints("padding", padding), _integer("groups", "an int", groups)
     output_padding, dilation = _ints("output_padding", output_padding), _ints("dilation", dilation)
     parameters = (stride, padding, output_padding, groups, dilation)
     batched = without_data(input.unsqueeze(0) if input.dim() == 4 else input)

@@ -100,9 +100,14 @@ def explain(
     Raises:
         RuntimeError: an argument is invalid, as for the call itself; no build has kernels for the GPU; or the model has
             parameters that its first call has yet to make. Whatever the model raises passes through.
-        TypeError: an argument does not go with a model, or with a call; `device_capability` is not two ints.
+        TypeError: an argument has another type, or does not go with a model, or with a call.
     """
-    if not isinstance(input, nn.Module):
+    if not isinstance(input, (nn.Module, Tensor)):
+        raise TypeError(
+            "convt3d.explain: the first argument must be a torch.nn.Module or, for one call, a Tensor, got "
+            f"{type(input).__name__}"
+        )
+    if isinstance(input, Tensor):
         if measure is not None:
             raise TypeError("convt3d.explain: measure goes with a model; a single call is explained without running it")
         return explain_call(
