@@ -176,13 +176,59 @@ Tensor shifted(const char* op, const UnpaddedWeightGrad& unpadded, const Tensor&
   return extended;
 }
 
+// ---- the gradients, from what a ReLU let through of grad_output ----
+
+Tensor input_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                     const Tensor& weight) {
+  const Int3& size = problem.input_size;
+  const Int5 sizes = {problem.batch, problem.in_channels, size[0], size[1], size[2]};
+  if (problem.batch == 0) return allocate(op, sizes, format, grad_output);
+  // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
+  // (which a larger dilation allows) gives that convolution room for more positions than the input had.
+  const Problem asked = with_least_stride(problem);
+  const Tensor grad_input =
+      call_aten<1>(op, "aten::convolution", "", operand(op, asked, grad_output), operand(op, asked, weight),
+                   std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
+                   /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
+  return conform(op, grad_input, sizes, format, grad_output);
+}
+
+Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                      const Tensor& input) {
+  const Int3& size = problem.kernel_size;
+  const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
+  if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
+  const UnpaddedWeightGrad unpadded = without_padding(problem);
+  if (unpadded.is_zero) return zeroed(allocate(op, sizes, format, input));
+  const Problem& asked = unpadded.problem;
+  Tensor met_input = input;
+  for (int axis = 0; axis < 3; ++axis) {
+    met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
+  }
+  met_input = operand(op, asked, met_input);
+  const Tensor met_grad_output = shifted(op, unpadded, grad_output, format, met_input);
+  // ATen reads only the size of this weight: its gradient does not depend on its value.
+  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
+  const std::array<bool, 3> output_mask = {false, true, false};
+  const Tensor grad_weight = call_aten<3>(
+      op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
+      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
+      asked.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
+  return conform(op, grad_weight, sizes, format, input);
+}
+
+Tensor bias_grad_of(const Tensor& grad_output) {
+  const std::array<int64_t, 4> dims = {0, 2, 3, 4};
+  return torch::stable::sum(grad_output, IntHeaderOnlyArrayRef(dims.data(), dims.size()));
+}
+
 }  // namespace
 
 Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
                            const std::optional<Tensor>& bias, Activation activation) {
   const Int3 size = problem.output_size();
   const Int5 sizes = {problem.batch, problem.out_channels, size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(input, weight);
+  const MemoryFormat format = result_format({&input, &weight});
   if (problem.batch == 0) return allocate(op, sizes, format, input);
   const Problem asked = with_least_stride(problem);
   const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(asked, *bias)) : std::nullopt;
@@ -195,48 +241,28 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
 
 Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                               const std::optional<Tensor>& relu_output, const Tensor& weight) {
-  const Int3& size = problem.input_size;
-  const Int5 sizes = {problem.batch, problem.in_channels, size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(grad_output, weight);
-  if (problem.batch == 0) return allocate(op, sizes, format, grad_output);
-  // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
-  // (which a larger dilation allows) gives that convolution room for more positions than the input had.
-  const Problem asked = with_least_stride(problem);
-  const Tensor grad_input = call_aten<1>(
-      op, "aten::convolution", "", operand(op, asked, mask(op, grad_output, relu_output)), operand(op, asked, weight),
-      std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
-      /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
-  return conform(op, grad_input, sizes, format, grad_output);
+  return input_grad_of(op, problem, result_format({&grad_output, &weight}), mask(op, grad_output, relu_output), weight);
 }
 
 Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                                const std::optional<Tensor>& relu_output, const Tensor& input) {
-  const Int3& size = problem.kernel_size;
-  const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(grad_output, input);
-  if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
-  const UnpaddedWeightGrad unpadded = without_padding(problem);
-  if (unpadded.is_zero) return zeroed(allocate(op, sizes, format, input));
-  const Problem& asked = unpadded.problem;
-  Tensor met_input = input;
-  for (int axis = 0; axis < 3; ++axis) {
-    met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
-  }
-  met_input = operand(op, asked, met_input);
-  const Tensor met_grad_output = shifted(op, unpadded, mask(op, grad_output, relu_output), format, met_input);
-  // ATen reads only the size of this weight: its gradient does not depend on its value.
-  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
-  const std::array<bool, 3> output_mask = {false, true, false};
-  const Tensor grad_weight = call_aten<3>(
-      op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
-      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
-      asked.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
-  return conform(op, grad_weight, sizes, format, input);
+  return weight_grad_of(op, problem, result_format({&grad_output, &input}), mask(op, grad_output, relu_output), input);
 }
 
 Tensor CpuBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
-  const std::array<int64_t, 4> dims = {0, 2, 3, 4};
-  return torch::stable::sum(mask(op, grad_output, relu_output), IntHeaderOnlyArrayRef(dims.data(), dims.size()));
+  return bias_grad_of(mask(op, grad_output, relu_output));
+}
+
+Gradients CpuBackend::backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                               const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                               const WantedGradients& wanted) {
+  const MemoryFormat format = result_format({&grad_output, &input, &weight});
+  const Tensor masked = mask(op, grad_output, relu_output);
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = input_grad_of(op, problem, format, masked, weight);
+  if (wanted[1]) gradients[1] = weight_grad_of(op, problem, format, masked, input);
+  if (wanted[2]) gradients[2] = bias_grad_of(masked);
+  return gradients;
 }
 
 }  // namespace convt3d
