@@ -45,6 +45,11 @@ Tensor zeroed(Tensor tensor) {
   return tensor;
 }
 
+// `length` positions of a dimension from `first` on.
+Tensor narrowed(Tensor tensor, int dim, int64_t first, int64_t length) {
+  return tensor.size(dim) == length ? tensor : torch::stable::narrow(tensor, dim, first, length);
+}
+
 // A problem as ATen is asked it: the stride of a dimension in which the input has one voxel does not matter, so it is
 // as small as an output_padding allows.
 Problem with_least_stride(Problem problem) {
@@ -76,8 +81,10 @@ bool fits_onednn(const Problem& problem) {
 // which it does not take.
 Tensor computable(const Problem& problem, const Tensor& tensor) {
   using torch::headeronly::ScalarType;
-  const bool is_float64 = data_type(dtype_of(tensor)) == DataType::kFloat64;
-  return torch::stable::to(tensor, is_float64 || !fits_onednn(problem) ? ScalarType::Double : ScalarType::Float);
+  const std::optional<DataType> dtype = data_type(dtype_of(tensor));
+  const bool as_float64 = dtype == DataType::kFloat64 || !fits_onednn(problem);
+  if (dtype == (as_float64 ? DataType::kFloat64 : DataType::kFloat32)) return tensor;
+  return torch::stable::to(tensor, as_float64 ? ScalarType::Double : ScalarType::Float);
 }
 
 // A 5-D operand as ATen is given it: computable, and dense. oneDNN's grouped convolutions read a channels-last weight
@@ -103,7 +110,7 @@ Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFo
   }
   Tensor source = tensor;
   for (int dim = 0; dim < 5; ++dim) {
-    if (source.size(dim) != sizes[dim]) source = torch::stable::narrow(source, dim, 0, sizes[dim]);
+    source = narrowed(source, dim, 0, sizes[dim]);
   }
   Tensor result = allocate(op, sizes, format, like);
   torch::stable::copy_(result, source);
@@ -164,14 +171,14 @@ Tensor shifted(const char* op, const UnpaddedWeightGrad& unpadded, const Tensor&
     const int64_t length = unpadded.problem.output_size(axis);
     const int64_t end = std::min(length, shift + sizes[axis + 2]);
     begin[axis] = std::max<int64_t>(shift, 0);
-    source = torch::stable::narrow(source, axis + 2, begin[axis] - shift, end - begin[axis]);
+    source = narrowed(source, axis + 2, begin[axis] - shift, end - begin[axis]);
     has_zeros |= begin[axis] > 0 || end < length;
     sizes[axis + 2] = length;
   }
   if (!has_zeros) return operand(op, unpadded.problem, source);
   const Tensor extended = zeroed(allocate(op, sizes, format, input));
   Tensor inner = extended;
-  for (int dim = 2; dim < 5; ++dim) inner = torch::stable::narrow(inner, dim, begin[dim - 2], source.size(dim));
+  for (int dim = 2; dim < 5; ++dim) inner = narrowed(inner, dim, begin[dim - 2], source.size(dim));
   torch::stable::copy_(inner, source);
   return extended;
 }
@@ -203,12 +210,12 @@ Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat forma
   const Problem& asked = unpadded.problem;
   Tensor met_input = input;
   for (int axis = 0; axis < 3; ++axis) {
-    met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
+    met_input = narrowed(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
   }
   met_input = operand(op, asked, met_input);
   const Tensor met_grad_output = shifted(op, unpadded, grad_output, format, met_input);
-  // ATen reads only the size of this weight: its gradient does not depend on its value.
-  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
+  // ATen reads only the size of this weight, as its gradient does not depend on its value.
+  const Tensor weight = allocate(op, sizes, MemoryFormat::kContiguous, met_input);
   const std::array<bool, 3> output_mask = {false, true, false};
   const Tensor grad_weight = call_aten<3>(
       op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
