@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -47,9 +47,9 @@ def _triple(name: str, value: Sequence[int]) -> tuple[int, int, int]:
     return (first, *others) if others else (first, first, first)  # type: ignore[return-value]
 
 
-def _raise_if_not_tensor(op: Any, name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(value).__name__}")
+def _raise_not_tensor(op: Any, arguments: dict[str, Any]) -> NoReturn:
+    name = next(name for name, value in arguments.items() if not isinstance(value, Tensor))
+    raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(arguments[name]).__name__}")
 
 
 def _output_padding_for(
@@ -114,10 +114,8 @@ def _call(
             output_size=output_size,
         )
         return overridden
-    _raise_if_not_tensor(op, "input", input)
-    _raise_if_not_tensor(op, "weight", weight)
-    if bias is not None:
-        _raise_if_not_tensor(op, "bias", bias)
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
+        _raise_not_tensor(op, {"input": input, "weight": weight, "bias": bias})
     if input.dim() not in (4, 5):
         raise RuntimeError(
             f"{op.__name__}: input must be 5-D (N, C, D, H, W) or 4-D (C, D, H, W), "

@@ -153,6 +153,6 @@ def conv_transpose3d_backward(
         output_mask: which of the three gradients to compute.
 
     Returns:
-        (N, C_in, D, H, W), (C_in, C_out/groups, kD, kH, kW) and (C_out), with None (in TorchScript an undefined
-        tensor) in the place of what is not asked for.
+        (N, C_in, D, H, W), (C_in, C_out/groups, kD, kH, kW) and (C_out), with None in the place of what is not asked
+        for.
     """

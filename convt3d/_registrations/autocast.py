@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convt3d._registrations import autograd, torch_internals
+from convt3d._registrations import torch_internals
+from convt3d._registrations.autograd import FUNCTIONS
 from convt3d._registrations.registry import library, ops
 
 _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
@@ -28,17 +29,21 @@ def _cast(args: tuple[Any, ...], device_type: str) -> tuple[Any, ...]:
     return tuple(cast(arg) for arg in args)
 
 
-def call(op: Any, args: tuple[Any, ...]) -> Any:
+def call(op: Any, args: tuple[Any, ...]) -> Tensor:
     """Calls `op` on `args`, the input first; under autocast without the way through its kernel, a Python function.
 
     The operator does the same by itself; this only saves the host the dispatcher's call of a Python kernel.
     """
-    device_type = args[0].device.type
-    if device_type in _KEYS and torch.is_autocast_enabled(device_type) and not torch.compiler.is_compiling():
-        args = _cast(args, device_type)
-        with torch_internals.without_autocast(device_type):
-            return autograd.call(op, args)
-    return autograd.call(op, args)
+    function = FUNCTIONS.get(op)
+    if torch_internals.some_autocast_is_enabled() and not torch.compiler.is_compiling():
+        device_type = args[0].device.type
+        if device_type in _KEYS and torch.is_autocast_enabled(device_type):
+            args = _cast(args, device_type)
+            with torch_internals.without_autocast(device_type):
+                lower: Tensor = torch_internals.call(op, args, function)
+                return lower
+    output: Tensor = torch_internals.call(op, args, function)
+    return output
 
 
 def _autocast_kernel(op: Any, device_type: str) -> Callable[..., Tensor]:

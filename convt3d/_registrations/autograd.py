@@ -1,8 +1,8 @@
 """Autograd kernels of the operators, from the rules of `derivatives`.
 
 An operator's kernel under the Autograd key applies the operator's autograd.Function where something records
-derivatives, and else goes on below autograd. `call` does the same from Python without the way through the dispatcher
-and back, for those who call an operator from here: an eager call takes the host a third less time.
+derivatives, and else goes on below autograd. A call from Python can apply the function itself (`torch_internals.call`),
+without the dispatcher's way to a Python kernel.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _function_of(op: Any, derivatives: Derivatives) -> Any:
         return output
 
     def backward(ctx: Any, *grads: Tensor | None) -> Gradients:
-        if all(grad is None for grad in grads):
+        if grads[0] is None and all(grad is None for grad in grads):
             return no_gradients
         try:
             gradients = derivatives.backward(ctx, *grads)
@@ -90,12 +90,7 @@ def _register_publicly(op: Any, derivatives: Derivatives) -> None:
     torch.library.register_autograd(op, backward, setup_context=setup_context, lib=library)
 
 
-_FUNCTIONS: dict[Any, Any] = {}  # the autograd.Function of each operator
-
-
-def call(op: Any, args: tuple[Any, ...]) -> Any:
-    """Calls the operator `op`, one of `torch.ops.convt3d`, with all its arguments."""
-    return torch_internals.call(op, args, _FUNCTIONS.get(op))
+FUNCTIONS: dict[Any, Any] = {}  # of each operator of `ops`, for `torch_internals.call`
 
 
 def _register() -> None:
@@ -103,7 +98,7 @@ def _register() -> None:
         packet = getattr(ops, name)
         op = packet.default
         if torch_internals.AVAILABLE:
-            function = _FUNCTIONS[packet] = _function_of(op, derivatives)
+            function = FUNCTIONS[packet] = _function_of(op, derivatives)
             library.impl(name, _autograd_kernel(op, derivatives, function), "Autograd", with_keyset=True)
         else:
             _register_publicly(op, derivatives)

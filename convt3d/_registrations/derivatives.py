@@ -31,7 +31,13 @@ _call = torch_internals.call
 
 Saved = tuple[Any, ...]
 Gradients = tuple[Tensor | None, ...]
-_GEOMETRY_DEFAULTS = ((1, 1, 1), (0, 0, 0), (0, 0, 0), 1, (1, 1, 1))  # stride, padding, output_padding, groups, dilation
+_GEOMETRY_DEFAULTS = (
+    (1, 1, 1),
+    (0, 0, 0),
+    (0, 0, 0),
+    1,
+    (1, 1, 1),
+)  # stride, padding, output_padding, groups, dilation
 
 
 class Derivatives(Protocol):
@@ -73,7 +79,7 @@ def _forward(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Saved
 
 
 def _constant(tensor: Tensor | None) -> Tensor | None:
-    return tensor if tensor is None or not torch.is_grad_enabled() else tensor.detach()
+    return tensor.detach() if tensor is not None and torch.is_grad_enabled() else tensor
 
 
 def _spread(grad_bias: Tensor, shape: Any) -> Tensor:
@@ -91,9 +97,10 @@ def _gradients(
 ) -> Gradients:
     """Dx(grad_output, weight), Dw(grad_output, input) and the bias's gradient, those that are wanted.
 
-    `weight` and `input` are None where what is wanted does not need them; with both, one operator computes all.
+    `weight` and `input` are None where what is wanted does not need them; with both, one operator computes all, unless
+    `torch.jit.trace` records it, which refuses a list of bools.
     """
-    if input is not None and weight is not None:
+    if input is not None and weight is not None and not torch_internals.is_traced():
         gradients: Gradients = _call(_backward, (grad_output, input, weight, relu_output, *geometry, wanted))
         return gradients
     return (

@@ -126,7 +126,6 @@ class _Checks:
                 ),
             )
 
-
     def input(self, input: Tensor, weight: Tensor) -> None:
         self.that(
             input.shape[1] == weight.shape[0],

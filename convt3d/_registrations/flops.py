@@ -35,7 +35,12 @@ def _weight_grad(
 
 
 def _backward(
-    grad_output: Sequence[int], input: Sequence[int], weight: Sequence[int], *args: Any, out_shape: Any = None, **kwargs: Any
+    grad_output: Sequence[int],
+    input: Sequence[int],
+    weight: Sequence[int],
+    *args: Any,
+    out_shape: Any = None,
+    **kwargs: Any,
 ) -> int:
     input_grad, weight_grad, _ = out_shape
     return _flops(input, weight) * ((input_grad is not None) + (weight_grad is not None))

@@ -2,8 +2,8 @@
 
 Each operator sums products of its arguments over some indices: n of the batch, i and o of the channels of input and
 output. Where processes share an index, each holds its part of every tensor that has it; what they compute is a part of
-a result that has the index too, a term of one that is summed over it (Partial), and the whole of any other. Along depth, height and width neighbours would
-need each other's voxels, which DTensor does not provide for.
+a result that has the index too, a term of one that is summed over it (Partial), and the whole of any other. Along
+depth, height and width neighbours would need each other's voxels, which DTensor does not provide for.
 
 Importing DTensor takes a third of the time that PyTorch itself takes, so the strategies are registered when somebody
 else imports it.
@@ -43,7 +43,7 @@ _INDICES = {
 
 
 def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list[tuple[list[Any], list[Any]]]]:
-    """What `register_sharding` takes: from the arguments of a call, the placements of the results and of each tensor."""
+    """What `register_sharding` takes: from a call's arguments, the placements of the results and of each tensor."""
     names = [argument.name for argument in op._schema.arguments]
     groups_at = names.index("groups") if "groups" in names else len(names)
     mask_at = names.index("output_mask") if "output_mask" in names else len(names)

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 # As Any: PyTorch's annotations of these differ from release to release, or are missing.
 _C: Any = torch._C
+_jit: Any = torch.jit
 _forward_ad: Any = forward_ad
 _function: Any = torch.autograd.function
 try:
@@ -31,7 +32,7 @@ def _has(module: Any, *names: str) -> bool:
 
 AVAILABLE = (
     _has(_C, "_after_autograd_keyset", "_any_requires_grad", "_AutoDispatchBelowAutograd", "_functorch")
-    and _has(_C, "_get_tracing_state", "_dispatch_tls_is_dispatch_key_excluded")
+    and _has(_C, "_dispatch_tls_is_dispatch_key_excluded")
     and _has(_C.DispatchKey, "AutogradFunctionality")
     and _has(_C._functorch, "peek_interpreter_stack")
     and _has(_forward_ad, "_current_level", "_set_fwd_grad_enabled")
@@ -49,6 +50,11 @@ SingleLevelFunction: Any = getattr(_function, "_SingleLevelFunction", torch.auto
 def in_function_transform() -> bool:
     """Whether a `torch.func` transform is being interpreted."""
     return _C._functorch.peek_interpreter_stack() is not None
+
+
+def is_traced() -> bool:
+    """Whether `torch.jit.trace` is recording."""
+    return bool(_jit.is_tracing())
 
 
 def records_tangents() -> bool:
@@ -70,7 +76,7 @@ def call(op: Any, args: tuple[Any, ...], function: Any = None) -> Any:
     if not AVAILABLE or torch.compiler.is_compiling() or records_tangents():
         return op(*args)
     if torch.is_grad_enabled() and _C._any_requires_grad(*args):
-        if function is None or _C._get_tracing_state() is not None or _C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):
+        if function is None or is_traced() or _C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):
             return op(*args)
         return function.apply(*args, None)
     return call_below_autograd(op, args)
@@ -121,6 +127,14 @@ def outer_tangents_kept() -> AbstractContextManager[None]:
 def primals(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     """The tensors without their tangents at the level at hand."""
     return tuple(None if tensor is None else _forward_ad.unpack_dual(tensor, level=0).primal for tensor in tensors)
+
+
+def _true() -> bool:
+    return True
+
+
+# Whether autocast is enabled for any type of device: True where PyTorch has no quick answer.
+some_autocast_is_enabled: Any = getattr(_C, "_is_any_autocast_enabled", _true)
 
 
 def without_autocast(device_type: str) -> AbstractContextManager[Any]:

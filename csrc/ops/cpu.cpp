@@ -229,6 +229,35 @@ Tensor bias_grad_of(const Tensor& grad_output) {
   return torch::stable::sum(grad_output, IntHeaderOnlyArrayRef(dims.data(), dims.size()));
 }
 
+bool has_no_padding(const Problem& problem) {
+  const Int3 none{0, 0, 0};
+  return problem.padding == none && problem.output_padding == none;
+}
+
+// Those that are wanted by one call of ATen: of a problem without padding, whose weight gradient oneDNN can be trusted
+// with as it is.
+Gradients gradients_of_unpadded(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                                const Tensor& input, const Tensor& weight, const WantedGradients& wanted) {
+  const Problem asked = with_least_stride(problem);
+  const std::array<int64_t, 1> bias_size = {problem.out_channels};
+  const std::array<Tensor, 3> results = call_aten<3>(
+      op, "aten::convolution_backward", "", operand(op, asked, grad_output), operand(op, asked, input),
+      operand(op, asked, weight), std::optional<IntHeaderOnlyArrayRef>({bias_size.data(), bias_size.size()}),
+      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
+      asked.groups, HeaderOnlyArrayRef<bool>(wanted.data(), wanted.size()));
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = conform(op, results[0], sizes_of(input), format, input);
+  if (wanted[1]) gradients[1] = conform(op, results[1], sizes_of(weight), format, input);
+  if (wanted[2]) {
+    gradients[2] = results[2];
+    if (dtype_of(results[2]) != dtype_of(input)) {
+      gradients[2] = allocate_vector(op, problem.out_channels, input);
+      torch::stable::copy_(*gradients[2], results[2]);
+    }
+  }
+  return gradients;
+}
+
 }  // namespace
 
 Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
@@ -265,6 +294,9 @@ Gradients CpuBackend::backward(const char* op, const Problem& problem, const Ten
                                const WantedGradients& wanted) {
   const MemoryFormat format = result_format({&grad_output, &input, &weight});
   const Tensor masked = mask(op, grad_output, relu_output);
+  if (problem.batch != 0 && has_no_padding(problem)) {
+    return gradients_of_unpadded(op, problem, format, masked, input, weight, wanted);
+  }
   Gradients gradients;
   if (wanted[0]) gradients[0] = input_grad_of(op, problem, format, masked, weight);
   if (wanted[1]) gradients[1] = weight_grad_of(op, problem, format, masked, input);
