@@ -116,10 +116,11 @@ def _call(
         return overridden
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
         _raise_not_tensor(op, {"input": input, "weight": weight, "bias": bias})
-    if input.dim() not in (4, 5):
+    rank = input.dim()
+    if rank != 5 and rank != 4:
         raise RuntimeError(
             f"{op.__name__}: input must be 5-D (N, C, D, H, W) or 4-D (C, D, H, W), "
-            f"got {input.dim()}-D of shape {tuple(input.shape)}"
+            f"got {rank}-D of shape {tuple(input.shape)}"
         )
     if type(stride) is not tuple:
         stride = _ints("stride", stride)
@@ -136,8 +137,7 @@ def _call(
         if any(_triple("output_padding", output_padding)):
             raise ValueError(f"output_padding must be 0 where output_size is given, got {given_output_padding}")
         output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
-    unbatched = input.dim() == 4
-    if unbatched:
+    if rank == 4:
         input = input.unsqueeze(0)
     try:
         output = autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
@@ -149,7 +149,7 @@ def _call(
             for value in triple:
                 _integer(name, _THREE, value)
         raise
-    return output.squeeze(0) if unbatched else output
+    return output.squeeze(0) if rank == 4 else output
 
 
 def conv_transpose3d(

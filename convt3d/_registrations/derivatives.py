@@ -101,7 +101,8 @@ def _gradients(
     `torch.jit.trace` records it, which refuses a list of bools.
     """
     if input is not None and weight is not None and not torch_internals.is_traced():
-        gradients: Gradients = _call(_backward, (grad_output, input, weight, relu_output, *geometry, wanted))
+        last = geometry if all(wanted) else (*geometry, *_GEOMETRY_DEFAULTS[len(geometry) :], wanted)
+        gradients: Gradients = _call(_backward, (grad_output, input, weight, relu_output, *last))
         return gradients
     return (
         _call(_input_grad, (grad_output, weight, relu_output, *geometry)) if wanted[0] else None,

@@ -52,9 +52,8 @@ def in_function_transform() -> bool:
     return _C._functorch.peek_interpreter_stack() is not None
 
 
-def is_traced() -> bool:
-    """Whether `torch.jit.trace` is recording."""
-    return bool(_jit.is_tracing())
+# Whether `torch.jit.trace` is recording; the private one is called by the other, in Python.
+is_traced: Any = getattr(_C, "_is_tracing", _jit.is_tracing)
 
 
 def records_tangents() -> bool:
