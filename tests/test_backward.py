@@ -117,8 +117,11 @@ def test_one_memory_format(layouts: tuple[str, ...], dtype: torch.dtype, device:
     tensors = (problem.grad_output(dtype, device), input, weight)
     given = [tensor.to(memory_format=LAYOUTS[name]) for tensor, name in zip(tensors, layouts, strict=True)]
     channels_last = "NDHWC" in layouts and dtype != torch.float64
-    for result in _backward(problem, *given, None)[:2]:
+    fake = _backward(problem, *(tensor.to("meta") for tensor in given), None)
+    for result, predicted in zip(_backward(problem, *given, None)[:2], fake, strict=False):
         assert result is not None
+        assert predicted is not None
+        assert predicted.stride() == result.stride()
         memory_format = torch.channels_last_3d if channels_last else torch.contiguous_format
         assert result.stride() == torch.empty(result.shape, memory_format=memory_format).stride()
 
