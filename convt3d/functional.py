@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -47,9 +47,9 @@ def _triple(name: str, value: Sequence[int]) -> tuple[int, int, int]:
     return (first, *others) if others else (first, first, first)  # type: ignore[return-value]
 
 
-def _raise_if_not_tensor(op: Any, name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(value).__name__}")
+def _raise_not_tensor(op: Any, arguments: dict[str, Any]) -> NoReturn:
+    name = next(name for name, value in arguments.items() if not isinstance(value, Tensor))
+    raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(arguments[name]).__name__}")
 
 
 def _output_padding_for(
@@ -114,14 +114,13 @@ def _call(
             output_size=output_size,
         )
         return overridden
-    _raise_if_not_tensor(op, "input", input)
-    _raise_if_not_tensor(op, "weight", weight)
-    if bias is not None:
-        _raise_if_not_tensor(op, "bias", bias)
-    if input.dim() not in (4, 5):
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
+        _raise_not_tensor(op, {"input": input, "weight": weight, "bias": bias})
+    rank = input.dim()
+    if rank != 5 and rank != 4:
         raise RuntimeError(
             f"{op.__name__}: input must be 5-D (N, C, D, H, W) or 4-D (C, D, H, W), "
-            f"got {input.dim()}-D of shape {tuple(input.shape)}"
+            f"got {rank}-D of shape {tuple(input.shape)}"
         )
     if type(stride) is not tuple:
         stride = _ints("stride", stride)
@@ -138,8 +137,7 @@ def _call(
         if any(_triple("output_padding", output_padding)):
             raise ValueError(f"output_padding must be 0 where output_size is given, got {given_output_padding}")
         output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
-    unbatched = input.dim() == 4
-    if unbatched:
+    if rank == 4:
         input = input.unsqueeze(0)
     try:
         output = autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
@@ -151,7 +149,7 @@ def _call(
             for value in triple:
                 _integer(name, _THREE, value)
         raise
-    return output.squeeze(0) if unbatched else output
+    return output.squeeze(0) if rank == 4 else output
 
 
 def conv_transpose3d(

@@ -4,6 +4,7 @@ from convt3d._registrations.registry import ops as _ops
 
 __all__ = [
     "conv_transpose3d",
+    "conv_transpose3d_backward",
     "conv_transpose3d_bias_grad",
     "conv_transpose3d_input_grad",
     "conv_transpose3d_relu",
@@ -15,3 +16,4 @@ conv_transpose3d_relu = _ops.conv_transpose3d_relu
 conv_transpose3d_input_grad = _ops.conv_transpose3d_input_grad
 conv_transpose3d_weight_grad = _ops.conv_transpose3d_weight_grad
 conv_transpose3d_bias_grad = _ops.conv_transpose3d_bias_grad
+conv_transpose3d_backward = _ops.conv_transpose3d_backward

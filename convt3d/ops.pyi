@@ -15,6 +15,7 @@ from torch import Tensor
 
 __all__ = [
     "conv_transpose3d",
+    "conv_transpose3d_backward",
     "conv_transpose3d_bias_grad",
     "conv_transpose3d_input_grad",
     "conv_transpose3d_relu",
@@ -123,4 +124,35 @@ def conv_transpose3d_bias_grad(grad_output: Tensor, relu_output: Tensor | None =
 
     Returns:
         (C_out).
+    """
+
+def conv_transpose3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of input, weight and bias in one call, those that are asked for.
+
+    Args:
+        grad_output: (N, C_out, D', H', W'), with any strides: a slice of a larger tensor is read where it is.
+        input: of the forward.
+        weight: of the forward.
+        relu_output: as in `conv_transpose3d_input_grad`.
+        stride: as in the forward, as all that follow up to dilation.
+        padding: see stride.
+        output_padding: see stride.
+        groups: see stride.
+        dilation: see stride.
+        output_mask: which of the three gradients to compute.
+
+    Returns:
+        (N, C_in, D, H, W), (C_in, C_out/groups, kD, kH, kW) and (C_out), with None in the place of what is not asked
+        for.
     """

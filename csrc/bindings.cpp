@@ -21,6 +21,10 @@ STABLE_TORCH_LIBRARY(convt3d, m) {
       "conv_transpose3d_weight_grad(Tensor grad_output, Tensor input, int[3] kernel_size, Tensor? relu_output=None, "
       "int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
   m.def("conv_transpose3d_bias_grad(Tensor grad_output, Tensor? relu_output=None) -> Tensor");
+  m.def(
+      "conv_transpose3d_backward(Tensor grad_output, Tensor input, Tensor weight, Tensor? relu_output=None, "
+      "int[3] stride=1, int[3] padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1, "
+      "bool[3] output_mask=[True, True, True]) -> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
@@ -33,6 +37,7 @@ void register_backend(torch::stable::detail::StableLibrary& m) {
   m.impl("conv_transpose3d_input_grad", TORCH_BOX(&Ops::conv_transpose3d_input_grad));
   m.impl("conv_transpose3d_weight_grad", TORCH_BOX(&Ops::conv_transpose3d_weight_grad));
   m.impl("conv_transpose3d_bias_grad", TORCH_BOX(&Ops::conv_transpose3d_bias_grad));
+  m.impl("conv_transpose3d_backward", TORCH_BOX(&Ops::conv_transpose3d_backward));
 }
 
 }  // namespace

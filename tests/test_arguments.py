@@ -119,6 +119,12 @@ OF_WEIGHT = "(C_in, and C_out/groups times groups)"
             f"grad_output must have {CHANNELS}, got shape (1, N, 1, 1, 1)",
         ),
         (
+            "conv_transpose3d_backward",
+            {"grad_output": (1, 1, 1, 1, 1), "input": (1, -1, 1, 1, 1), "weight": (-1, 1, 1, 1, 1)},
+            {},
+            f"weight must have {CHANNELS} {OF_WEIGHT}, got shape (N, 1, 1, 1, 1) with groups = 1",
+        ),
+        (
             "conv_transpose3d_bias_grad",
             {"grad_output": (1, -1, 1, 1, 1)},
             {},
@@ -146,7 +152,9 @@ def test_explain_refuses_channels_past_31_bits() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("axis", [2, 3, 4])
-@pytest.mark.parametrize("op", ["conv_transpose3d_weight_grad", "conv_transpose3d_bias_grad"])
+@pytest.mark.parametrize(
+    "op", ["conv_transpose3d_weight_grad", "conv_transpose3d_bias_grad", "conv_transpose3d_backward"]
+)
 def test_grad_output_without_voxels(op: str, axis: int, device: str) -> None:
     """A padding of the whole output leaves none, which the forward refuses."""
     shape, padding = [2, 3, 2, 4, 6], [0, 0, 0]
@@ -154,6 +162,12 @@ def test_grad_output_without_voxels(op: str, axis: int, device: str) -> None:
     arguments: dict[str, Any] = {"grad_output": torch.ones(shape, device=device)}
     if op == "conv_transpose3d_weight_grad":
         arguments |= {"input": torch.ones(2, 5, 2, 4, 6, device=device), "kernel_size": 1, "padding": padding}
+    if op == "conv_transpose3d_backward":
+        tensors = {
+            "input": torch.ones(2, 5, 2, 4, 6, device=device),
+            "weight": torch.ones(5, 3, 1, 1, 1, device=device),
+        }
+        arguments |= {**tensors, "padding": padding}
     message = f"{op}: grad_output must have a depth, height and width of at least 1, got shape {tuple(shape)}"
     with pytest.raises(RuntimeError, match=f"^{re.escape(message)}"):
         getattr(ops, op)(**arguments)

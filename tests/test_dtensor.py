@@ -50,6 +50,12 @@ PLACEMENTS: dict[str, dict[str, tuple[Any, ...]]] = {
     "conv_transpose3d_input_grad": {"grad_output": ACTIVATION, "weight": WEIGHT, "relu_output": MASK},
     "conv_transpose3d_weight_grad": {"grad_output": ACTIVATION, "input": ACTIVATION, "relu_output": MASK},
     "conv_transpose3d_bias_grad": {"grad_output": ACTIVATION, "relu_output": MASK},
+    "conv_transpose3d_backward": {
+        "grad_output": (R, S0, S1, P),
+        "input": (R, S0, S1),
+        "weight": (R, S0, S1),
+        "relu_output": (None, S0, S1),
+    },
 }
 # What nothing has to be communicated for, and the result's placement then; the others make the result whole or sharded.
 WITH_ANY_GROUPS = {
@@ -57,12 +63,17 @@ WITH_ANY_GROUPS = {
     "conv_transpose3d_relu": {(R, R, R): R, (R, R, None): R, (S0, R, R): S0, (S0, R, None): S0},
     "conv_transpose3d_input_grad": {(R, R, R): R, (S0, R, None): S0, (S0, R, S0): S0},
     "conv_transpose3d_weight_grad": {(R, R, R): R, (S0, S0, None): P, (S0, S0, S0): P},
+    "conv_transpose3d_backward": {(S0, S0, R, None): (S0, P, P), (S0, S0, R, S0): (S0, P, P)},
 }
 WITH_ONE_GROUP = {
     "conv_transpose3d": {(R, S1, S0): S1, (R, S1, None): S1, (S1, S0, R): P, (S1, S0, None): P, (S1, S0, P): P},
     "conv_transpose3d_relu": {(R, S1, S0): S1, (R, S1, None): S1},
     "conv_transpose3d_input_grad": {(R, S0, None): S1, (R, S0, R): S1, (S1, S1, None): P, (S1, S1, S1): P},
     "conv_transpose3d_weight_grad": {(R, S1, None): S0, (R, S1, R): S0, (S1, R, None): S1, (S1, R, S1): S1},
+    "conv_transpose3d_backward": {
+        (R, S1, S0, None): (S1, S0, R),
+        (S1, R, S1, None): (P, S1, S0), (S1, R, S1, S1): (P, S1, S0),
+    },
     "conv_transpose3d_bias_grad": {
         (R, R): R, (S0, None): P, (S0, S0): P, (S1, None): S0, (S1, S1): S0, (S2, None): P, (S2, S2): P
     },
@@ -97,15 +108,17 @@ def _call(operator: str, problem: Problem, tensors: list[Any]) -> Any:
 
 
 @functools.cache
-def _expected(operator: str, problem: Problem, has_optional: bool) -> Tensor:
+def _expected(operator: str, problem: Problem, has_optional: bool) -> tuple[Tensor, ...]:
     tensors = _tensors(problem)
     input, weight = tensors["input"], tensors["weight"]
     if operator in ("conv_transpose3d", "conv_transpose3d_relu"):
         output = reference.forward(problem, input, weight, tensors["bias"] if has_optional else None)
-        return output.relu() if operator.endswith("relu") else output
+        return (output.relu() if operator.endswith("relu") else output,)
     relu_output = tensors["relu_output"] if has_optional else None
     gradients = reference.gradients(problem, tensors["grad_output"], input, weight, relu_output)
-    return gradients[["input_grad", "weight_grad", "bias_grad"].index(operator.removeprefix("conv_transpose3d_"))]
+    if operator == "conv_transpose3d_backward":
+        return gradients
+    return (gradients[["input_grad", "weight_grad", "bias_grad"].index(operator.removeprefix("conv_transpose3d_"))],)
 
 
 def _distributed(tensor: Tensor, mesh: DeviceMesh, placement: Any) -> Any:
@@ -116,15 +129,17 @@ def _distributed(tensor: Tensor, mesh: DeviceMesh, placement: Any) -> Any:
     return distribute_tensor(tensor, mesh, [placement])
 
 
-def _call_distributed(mesh: DeviceMesh) -> list[tuple[Tensor, Any, int]]:
-    """Of each call the whole result, its placement and how often it communicated."""
+def _call_distributed(mesh: DeviceMesh) -> list[tuple[tuple[Tensor, ...], Any, int]]:
+    """Of each call the whole results, their placements and how often it communicated."""
     outcomes = []
     for operator, groups, placements in _calls():
         tensors = [_tensors(PROBLEMS[groups])[name] for name in PLACEMENTS[operator]]
         given = [_distributed(*item) for item in zip(tensors, itertools.repeat(mesh), placements)]
         with CommDebugMode() as communication:
-            result = _call(operator, PROBLEMS[groups], given)
-        outcomes.append((result.full_tensor(), str(result.placements[0]), communication.get_total_counts()))
+            called = _call(operator, PROBLEMS[groups], given)
+        results = called if isinstance(called, tuple) else (called,)
+        places = tuple(str(result.placements[0]) for result in results)
+        outcomes.append((tuple(map(DTensor.full_tensor, results)), places, communication.get_total_counts()))
     return outcomes
 
 
@@ -268,7 +283,8 @@ def test_what_needs_no_communication(of_two_processes: dict[str, Any]) -> None:
         for placements, result in of_placements.items()
     }
     for call, placement in silent.items():
-        assert outcomes[call] == (str(placement), 0), call
+        placements = placement if isinstance(placement, tuple) else (placement,)
+        assert outcomes[call] == (tuple(map(str, placements)), 0), call
     # A process takes its part of what is replicated for free; where none is, the tables say all that costs nothing.
     for call, (_, communications) in outcomes.items():
         if communications == 0 and R not in call[2]:
@@ -285,7 +301,7 @@ def test_parameters_tell_calls_apart(of_two_processes: dict[str, Any]) -> None:
 
 
 def test_batch_smaller_than_the_mesh(of_two_processes: dict[str, Any]) -> None:
-    expected = _expected("conv_transpose3d_relu", PROBLEMS[1], has_optional=False)[:1]
+    expected = _expected("conv_transpose3d_relu", PROBLEMS[1], has_optional=False)[0][:1]
     torch.testing.assert_close(of_two_processes["one image"], expected)
 
 

@@ -173,6 +173,35 @@ WEIGHT_GRAD_CASES = (
     }
 )
 
+BACKWARD_CASES = (
+    PARAMETER_CASES
+    | RELU_OUTPUT_CASES
+    | {
+        name: FORWARD_CASES[name]
+        for name in (
+            "input of rank 4",
+            "weight of rank 4",
+            "channels of input",
+            "channels not divisible",
+            "no input channels",
+            "no kernel",
+            "no width",
+        )
+    }
+    | {name: WEIGHT_GRAD_CASES[name] for name in ("batch of input", "size of grad_output", "dtype of input")}
+    | {
+        "dtype of weight": INPUT_GRAD_CASES["dtype of weight"],
+        "channels of grad_output": (
+            {"grad_output": Shape((2, 4, 10, 20, 12))},
+            "grad_output must have the shape of the output, (2, 6, 10, 20, 12) for input of shape (2, 4, 5, 6, 7), ",
+        ),
+        "output_mask of two": (
+            {"output_mask": (True, False)},
+            "output_mask must be 3 bools (input, weight, bias), got 2",
+        ),
+    }
+)
+
 
 @pytest.mark.parametrize("device", DEVICES_AND_FAKE)
 @pytest.mark.parametrize("op", ["conv_transpose3d", "conv_transpose3d_relu"])
@@ -206,6 +235,14 @@ def test_bias_grad(case: str, device: str, capfd: pytest.CaptureFixture[str]) ->
     rejects("conv_transpose3d_bias_grad", message, device, {"grad_output": Shape(OUTPUT), **overrides}, capfd)
 
 
+@pytest.mark.parametrize("device", DEVICES_AND_FAKE)
+@pytest.mark.parametrize("case", BACKWARD_CASES)
+def test_backward(case: str, device: str, capfd: pytest.CaptureFixture[str]) -> None:
+    overrides, message = BACKWARD_CASES[case]
+    shapes = {"grad_output": Shape(OUTPUT), "input": Shape(INPUT), "weight": Shape(WEIGHT)}
+    rejects("conv_transpose3d_backward", message, device, {**shapes, **PARAMETERS, **overrides}, capfd)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_cases_differ_from_valid_arguments_only_in_what_they_name(device: str) -> None:
     tensors = {name: torch.ones(shape, device=device) for name, shape in (("input", INPUT), ("weight", WEIGHT))}
@@ -215,6 +252,8 @@ def test_the_cases_differ_from_valid_arguments_only_in_what_they_name(device: st
     assert ops.conv_transpose3d_input_grad(output, tensors["weight"], output, **PARAMETERS).shape == INPUT
     assert ops.conv_transpose3d_weight_grad(output, tensors["input"], KERNEL, output, **PARAMETERS).shape == WEIGHT
     assert ops.conv_transpose3d_bias_grad(output, output).shape == (6,)
+    results = ops.conv_transpose3d_backward(output, tensors["input"], tensors["weight"], output, **PARAMETERS)
+    assert [result.shape for result in results] == [INPUT, WEIGHT, (6,)]
 
 
 UNSUPPORTED = [

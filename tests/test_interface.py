@@ -21,6 +21,7 @@ TYPES = {
     "Optional[Tensor]": "Tensor | None",
     "List[int]": "int | Sequence[int]",
     "int": "int",
+    "List[bool]": "Sequence[bool]",
 }
 
 
@@ -49,15 +50,17 @@ def test_stub_says_what_the_schema_says(name: str) -> None:
     ]
     schema = getattr(torch.ops.convt3d, name).default._schema
     expected = [
-        (argument.name, TYPES[str(argument.type)], _scalar(argument.default_value)) for argument in schema.arguments
+        (argument.name, TYPES[str(argument.type)], _as_written(argument.default_value)) for argument in schema.arguments
     ]
     assert stub == expected
     assert ast.get_docstring(functions[name])
 
 
-def _scalar(default: object) -> object:
-    """A default such as [1, 1, 1] as the one int that the schema was given."""
-    return default[0] if isinstance(default, list) else default
+def _as_written(default: object) -> object:
+    """A default such as [1, 1, 1] as the one int that the schema was given; bools have to be given one by one."""
+    if not isinstance(default, list):
+        return default
+    return tuple(default) if isinstance(default[0], bool) else default[0]
 
 
 USER = """\

@@ -1,4 +1,4 @@
-"""PyTorch's own checks of an operator's registrations, on all five operators."""
+"""PyTorch's own checks of an operator's registrations, on all operators."""
 
 from typing import Any
 
@@ -46,3 +46,15 @@ def test_gradients(layout: str, has_relu: bool, dtype: torch.dtype, device: str)
         problem.parameters,
     )
     _check(ops.conv_transpose3d_bias_grad.default, (grad_output, relu_output), {})
+
+
+@pytest.mark.parametrize("output_mask", [(True, True, True), (True, False, True), (False, True, False)], ids=str)
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_backward(layout: str, has_relu: bool, output_mask: tuple[bool, ...], dtype: torch.dtype, device: str) -> None:
+    problem = ALL_DIFFERENT
+    input, weight, _ = problem.tensors(dtype, device, layout, requires_grad=True)
+    grad_output = problem.grad_output(dtype, device, layout).requires_grad_()
+    relu_output: Tensor | None = problem.grad_output(dtype, device).relu() if has_relu else None
+    parameters = {**problem.parameters, "output_mask": output_mask}
+    _check(ops.conv_transpose3d_backward.default, (grad_output, input, weight, relu_output), parameters)

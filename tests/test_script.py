@@ -116,7 +116,7 @@ def test_scripted_call_of_every_operator(device: str) -> None:
     @torch.jit.script
     def function(
         input: Tensor, weight: Tensor, bias: Tensor, grad_output: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         output = torch.ops.convt3d.conv_transpose3d(input, weight, bias, [2, 3, 1], [1, 0, 2], [1, 2, 0], 3, [1, 2, 3])
         relu = torch.ops.convt3d.conv_transpose3d_relu(
             input,
@@ -134,7 +134,11 @@ def test_scripted_call_of_every_operator(device: str) -> None:
         by_weight = torch.ops.convt3d.conv_transpose3d_weight_grad(
             grad_output, input, [3, 2, 4], None, [2, 3, 1], [1, 0, 2], [1, 2, 0], 3, [1, 2, 3]
         )
-        return output, relu, by_input, by_weight, torch.ops.convt3d.conv_transpose3d_bias_grad(grad_output, relu)
+        by_bias = torch.ops.convt3d.conv_transpose3d_bias_grad(grad_output, relu)
+        _, masked, sums = torch.ops.convt3d.conv_transpose3d_backward(
+            grad_output, input, weight, relu, [2, 3, 1], [1, 0, 2], [1, 2, 0], 3, [1, 2, 3], [False, True, True]
+        )
+        return output, relu, by_input, by_weight, by_bias, masked, sums
 
     problem = PROBLEMS[0]
     input, weight, bias = problem.tensors(torch.float32, device, integers=True)
@@ -146,6 +150,8 @@ def test_scripted_call_of_every_operator(device: str) -> None:
         relu,
         ops.conv_transpose3d_input_grad(grad_output, weight, relu, **parameters),
         ops.conv_transpose3d_weight_grad(grad_output, input, problem.kernel_size, **parameters),
+        ops.conv_transpose3d_bias_grad(grad_output, relu),
+        ops.conv_transpose3d_weight_grad(grad_output, input, problem.kernel_size, relu, **parameters),
         ops.conv_transpose3d_bias_grad(grad_output, relu),
     )
     for actual, wanted in zip(function(input, weight, bias, grad_output), expected, strict=True):

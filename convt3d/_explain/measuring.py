@@ -145,14 +145,13 @@ def _step(forward: Callable[[], Tensor], gradients: Callable[[Tensor], Tensor]) 
 
 def _convt3d_gradients(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[Tensor], Tensor]:
     input, weight, bias = operands
-    kernel_size = call.weight.shape[2:]
+    output_mask = (True, True, bias is not None)
 
     def gradients(grad_output: Tensor) -> Tensor:
-        if bias is not None:
-            ops.conv_transpose3d_bias_grad(grad_output)
-        ops.conv_transpose3d_input_grad(grad_output, weight, None, *call.parameters)
-        weight_grad: Tensor = ops.conv_transpose3d_weight_grad(grad_output, input, kernel_size, None, *call.parameters)
-        return weight_grad
+        results: tuple[Tensor, ...] = ops.conv_transpose3d_backward(
+            grad_output, input, weight, None, *call.parameters, output_mask
+        )
+        return results[1]
 
     return gradients
 

@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from convt3d._registrations import torch_internals
+from convt3d._registrations.autograd import FUNCTIONS
+from convt3d._registrations.derivatives import RULES
 from convt3d._registrations.registry import library, ops
 
 _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+_DEFAULTS = (None, None, *RULES["conv_transpose3d"].defaults)
 
 
 def _cast(args: tuple[Any, ...], device_type: str) -> tuple[Any, ...]:
@@ -29,16 +32,28 @@ def _cast(args: tuple[Any, ...], device_type: str) -> tuple[Any, ...]:
 
 
 def call(op: Any, args: tuple[Any, ...]) -> Tensor:
-    """Calls `op` on `args`, the input first; under autocast without the way through its kernel, a Python function.
+    """Calls one of the two operators on all its arguments as `op(*args)` does, in less of the host's time.
 
-    The operator does the same by itself; this only saves the host the dispatcher's call of a Python kernel.
+    The dispatcher converts each list of ints and calls kernels in Python: this leaves out arguments at the end that
+    have their default value, and casts under autocast itself.
     """
-    device_type = args[0].device.type
-    if device_type in _KEYS and torch.is_autocast_enabled(device_type) and not torch.compiler.is_compiling():
-        args = _cast(args, device_type)
-        with torch_internals.without_autocast(device_type):
-            return torch_internals.call(op, args)
-    return torch_internals.call(op, args)
+    output: Tensor
+    if torch.compiler.is_compiling():
+        output = op(*args)
+        return output
+    end = len(args)
+    while end > 3 and args[end - 1] == _DEFAULTS[end - 1]:
+        end -= 1
+    args, function = args[:end], FUNCTIONS.get(op)
+    if torch_internals.some_autocast_is_enabled():
+        device_type = args[0].device.type
+        if device_type in _KEYS and torch.is_autocast_enabled(device_type):
+            args = _cast(args, device_type)
+            with torch_internals.without_autocast(device_type):
+                output = torch_internals.call(op, args, function)
+            return output
+    output = torch_internals.call(op, args, function)
+    return output
 
 
 def _autocast_kernel(op: Any, device_type: str) -> Callable[..., Tensor]:

@@ -126,6 +126,29 @@ class _Checks:
                 ),
             )
 
+    def input(self, input: Tensor, weight: Tensor) -> None:
+        self.that(
+            input.shape[1] == weight.shape[0],
+            lambda: (
+                f"input must have C_in = {weight.shape[0]} channels (the first dimension of weight, of shape "
+                f"{_format(weight.shape)}), got shape {_format(input.shape)}"
+            ),
+        )
+        self.spatial("input", input)
+
+    def of_output(
+        self, grad_output: Tensor, input: Tensor, kernel_size: Sequence[Any], out_channels: Any, geometry: "_Geometry"
+    ) -> None:
+        expected = [input.shape[0], out_channels, *geometry.output_size(input.shape[2:], kernel_size)]
+        for got, size in zip(grad_output.shape, expected, strict=True):
+            self.that(
+                got == size,
+                lambda: (
+                    f"grad_output must have the shape of the output, {_format(expected)} for input of shape "
+                    f"{_format(input.shape)}, {geometry.describe(kernel_size)}, got {_format(grad_output.shape)}"
+                ),
+            )
+
 
 def _dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
@@ -177,9 +200,9 @@ class _Geometry(NamedTuple):
         )
 
 
-def _empty(shape: Sequence[Any], operand: Tensor, other: Tensor) -> Tensor:
-    memory_format = result_memory_format(operand, other)
-    return torch.empty(shape, dtype=operand.dtype, device=operand.device, memory_format=memory_format)
+def _empty(shape: Sequence[Any], *operands: Tensor) -> Tensor:
+    memory_format = result_memory_format(*operands)
+    return torch.empty(shape, dtype=operands[0].dtype, device=operands[0].device, memory_format=memory_format)
 
 
 _ONE, _ZERO = (1, 1, 1), (0, 0, 0)
@@ -204,7 +227,7 @@ def _forward_kernel(name: str) -> Callable[..., Tensor]:
         checks.same_kind("weight", weight, "input", input)
         geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
         checks.weight(weight, groups)
-        in_channels, out_channels, kernel_size = weight.shape[0], weight.shape[1] * groups, weight.shape[2:]
+        out_channels, kernel_size = weight.shape[1] * groups, weight.shape[2:]
         if bias is not None:
             checks.tensor("bias", bias, 1, "1-D (C_out)")
             checks.same_kind("bias", bias, "input", input)
@@ -212,14 +235,7 @@ def _forward_kernel(name: str) -> Callable[..., Tensor]:
                 bias.shape[0] == out_channels,
                 lambda: f"bias must have C_out = {out_channels} elements, got shape {_format(bias.shape)}",
             )
-        checks.that(
-            input.shape[1] == in_channels,
-            lambda: (
-                f"input must have C_in = {in_channels} channels (the first dimension of weight, of shape "
-                f"{_format(weight.shape)}), got shape {_format(input.shape)}"
-            ),
-        )
-        checks.spatial("input", input)
+        checks.input(input, weight)
         output_size = geometry.output_size(input.shape[2:], kernel_size)
         for size in output_size:
             checks.that(
@@ -315,15 +331,7 @@ def _weight_grad_kernel(
     checks.channels("grad_output", grad_output)
     checks.spatial("input", input)
     checks.spatial("grad_output", grad_output)
-    expected = [input.shape[0], out_channels, *geometry.output_size(input.shape[2:], kernel_size)]
-    for got, size in zip(grad_output.shape, expected, strict=True):
-        checks.that(
-            got == size,
-            lambda: (
-                f"grad_output must have the shape of the output, {_format(expected)} for input of shape "
-                f"{_format(input.shape)}, {geometry.describe(kernel_size)}, got {_format(grad_output.shape)}"
-            ),
-        )
+    checks.of_output(grad_output, input, kernel_size, out_channels, geometry)
     return _empty([in_channels, out_channels // groups, *kernel_size], grad_output, input)
 
 
@@ -337,13 +345,51 @@ def _bias_grad_kernel(grad_output: Tensor, relu_output: Tensor | None = None) ->
     return grad_output.new_empty([grad_output.shape[1]])
 
 
+def _backward_kernel(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None = None,
+    stride: Any = _ONE,
+    padding: Any = _ZERO,
+    output_padding: Any = _ZERO,
+    groups: Any = 1,
+    dilation: Any = _ONE,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    checks = _Checks("conv_transpose3d_backward")
+    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks.tensor("input", input, 5, _ACTIVATION)
+    checks.tensor("weight", weight, 5, _WEIGHT)
+    checks.dtype("grad_output", grad_output)
+    checks.same_kind("input", input, "grad_output", grad_output)
+    checks.same_kind("weight", weight, "grad_output", grad_output)
+    checks.relu_output(relu_output, grad_output)
+    geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
+    checks.that(
+        len(output_mask) == 3, lambda: f"output_mask must be 3 bools (input, weight, bias), got {len(output_mask)}"
+    )
+    checks.weight(weight, groups)
+    checks.input(input, weight)
+    checks.spatial("grad_output", grad_output)
+    out_channels = weight.shape[1] * groups
+    checks.of_output(grad_output, input, weight.shape[2:], out_channels, geometry)
+    operands = (grad_output, input, weight)
+    return (
+        _empty(input.shape, *operands) if output_mask[0] else None,
+        _empty(weight.shape, *operands) if output_mask[1] else None,
+        grad_output.new_empty([out_channels]) if output_mask[2] else None,
+    )
+
+
 def _register() -> None:
-    kernels: dict[str, Callable[..., Tensor]] = {
+    kernels: dict[str, Callable[..., Any]] = {
         "conv_transpose3d": _forward_kernel("conv_transpose3d"),
         "conv_transpose3d_relu": _forward_kernel("conv_transpose3d_relu"),
         "conv_transpose3d_input_grad": _input_grad_kernel,
         "conv_transpose3d_weight_grad": _weight_grad_kernel,
         "conv_transpose3d_bias_grad": _bias_grad_kernel,
+        "conv_transpose3d_backward": _backward_kernel,
     }
     for name, kernel in kernels.items():
         torch.library.register_fake(f"convt3d::{name}", kernel, lib=library)

@@ -34,11 +34,24 @@ def _weight_grad(
     return _flops(input, out_shape)
 
 
+def _backward(
+    grad_output: Sequence[int],
+    input: Sequence[int],
+    weight: Sequence[int],
+    *args: Any,
+    out_shape: Any = None,
+    **kwargs: Any,
+) -> int:
+    input_grad, weight_grad, _ = out_shape
+    return _flops(input, weight) * ((input_grad is not None) + (weight_grad is not None))
+
+
 def _register(flop_counter: Any) -> None:
     register = flop_counter.register_flop_formula
     register([ops.conv_transpose3d, ops.conv_transpose3d_relu])(_forward)
     register(ops.conv_transpose3d_input_grad)(_input_grad)
     register(ops.conv_transpose3d_weight_grad)(_weight_grad)
+    register(ops.conv_transpose3d_backward)(_backward)
 
 
 when_imported("torch.utils.flop_counter", _register)

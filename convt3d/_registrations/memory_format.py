@@ -1,6 +1,6 @@
 """The memory format of a result: PyTorch's rule for cuDNN, the same as in csrc/ops, on every device.
 
-The result of a convolution is channels_last_3d where one of its two operands has such strides and the dtype is not
+The results of an operator are channels_last_3d where one of its operands has such strides and the dtype is not
 float64, else contiguous. "Such strides" is what `Tensor.suggest_memory_format` tests in C++, which Python
 does not offer.
 """
@@ -32,10 +32,10 @@ def has_channels_last_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> b
     return True
 
 
-def result_memory_format(operand: Tensor, other: Tensor) -> torch.memory_format:
-    """Memory format of the result of an operator on these two 5-D operands."""
-    if operand.dtype != torch.float64 and any(
-        has_channels_last_strides(tensor.shape, tensor.stride()) for tensor in (operand, other)
+def result_memory_format(*operands: Tensor) -> torch.memory_format:
+    """Memory format of the results of an operator on these 5-D operands."""
+    if operands[0].dtype != torch.float64 and any(
+        has_channels_last_strides(tensor.shape, tensor.stride()) for tensor in operands
     ):
         return torch.channels_last_3d
     return torch.contiguous_format

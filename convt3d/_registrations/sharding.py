@@ -1,9 +1,9 @@
 """Sharding strategies of the operators, for DTensor.
 
 Each operator sums products of its arguments over some indices: n of the batch, i and o of the channels of input and
-output. Where processes share an index, each holds its part of every tensor that has it; the results are parts of the
-whole where the result has the index too, else terms of a sum (Partial). Along depth, height and width neighbours would
-need each other's voxels, which DTensor does not provide for.
+output. Where processes share an index, each holds its part of every tensor that has it; what they compute is a part of
+a result that has the index too, a term of one that is summed over it (Partial), and the whole of any other. Along
+depth, height and width neighbours would need each other's voxels, which DTensor does not provide for.
 
 Importing DTensor takes a third of the time that PyTorch itself takes, so the strategies are registered when somebody
 else imports it.
@@ -24,51 +24,64 @@ class _Indices:
     """The indices of an operator's tensors, a letter for each dimension that may be sharded, the first ones."""
 
     arguments: tuple[str | None, ...]  # of each argument up to the last tensor; None: no tensor
-    result: str
+    results: tuple[tuple[str, str], ...]  # of each result, and what it is summed over
     addend: int | None = None  # the argument that is added to the sum, not a factor in it
     is_linear: bool = True  # False: of terms of the sum, the result is not the sum of the results
 
 
 _INPUT, _WEIGHT, _BIAS, _OUTPUT = "ni", "io", "o", "no"
 _INDICES = {
-    "conv_transpose3d": _Indices((_INPUT, _WEIGHT, _BIAS), _OUTPUT, addend=2),
-    "conv_transpose3d_relu": _Indices((_INPUT, _WEIGHT, _BIAS), _OUTPUT, addend=2, is_linear=False),
-    "conv_transpose3d_input_grad": _Indices((_OUTPUT, _WEIGHT, _OUTPUT), _INPUT),
-    "conv_transpose3d_weight_grad": _Indices((_OUTPUT, _INPUT, None, _OUTPUT), _WEIGHT),
-    "conv_transpose3d_bias_grad": _Indices((_OUTPUT + "dhw", _OUTPUT + "dhw"), _BIAS),
+    "conv_transpose3d": _Indices((_INPUT, _WEIGHT, _BIAS), ((_OUTPUT, "i"),), addend=2),
+    "conv_transpose3d_relu": _Indices((_INPUT, _WEIGHT, _BIAS), ((_OUTPUT, "i"),), addend=2, is_linear=False),
+    "conv_transpose3d_input_grad": _Indices((_OUTPUT, _WEIGHT, _OUTPUT), ((_INPUT, "o"),)),
+    "conv_transpose3d_weight_grad": _Indices((_OUTPUT, _INPUT, None, _OUTPUT), ((_WEIGHT, "n"),)),
+    "conv_transpose3d_bias_grad": _Indices((_OUTPUT + "dhw", _OUTPUT + "dhw"), ((_BIAS, "ndhw"),)),
+    "conv_transpose3d_backward": _Indices(
+        (_OUTPUT, _INPUT, _WEIGHT, _OUTPUT), ((_INPUT, "o"), (_WEIGHT, "n"), (_BIAS, "n"))
+    ),
 }
 
 
 def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list[tuple[list[Any], list[Any]]]]:
-    """What `register_sharding` takes: from the arguments of a call, the placements of the result and of each tensor."""
+    """What `register_sharding` takes: from a call's arguments, the placements of the results and of each tensor."""
     names = [argument.name for argument in op._schema.arguments]
     groups_at = names.index("groups") if "groups" in names else len(names)
+    mask_at = names.index("output_mask") if "output_mask" in names else len(names)
 
     def shared(index: str, arguments: list[str | None]) -> tuple[list[Any], list[Any]]:
-        in_sum = index not in indices.result
-
         def placement(position: int, tensor: str | None) -> Any:
             if tensor is None:
                 return None
             if index in tensor:
                 return placements.Shard(tensor.index(index))
-            return placements.Partial() if in_sum and position == indices.addend else placements.Replicate()
+            is_term = position == indices.addend and index in indices.results[0][1]
+            return placements.Partial() if is_term else placements.Replicate()
 
-        result = placements.Partial() if in_sum else placements.Shard(indices.result.index(index))
-        return [result], [placement(*item) for item in enumerate(arguments)]
+        def outcome(result: str, summed: str) -> Any:
+            if index in result:
+                return placements.Shard(result.index(index))
+            return placements.Partial() if index in summed else placements.Replicate()
+
+        return [outcome(*item) for item in indices.results], [placement(*item) for item in enumerate(arguments)]
 
     def strategy(*args: Any) -> list[tuple[list[Any], list[Any]]]:
         arguments = [None if given is None else tensor for tensor, given in zip(indices.arguments, args, strict=False)]
         # A process that has some of the channels would need other groups than the argument says.
         one_group = len(args) <= groups_at or args[groups_at] == 1
         replicated = [None if tensor is None else placements.Replicate() for tensor in arguments]
-        return [
-            ([placements.Replicate()], replicated),
+        strategies = [
+            ([placements.Replicate()] * len(indices.results), replicated),
             *(
                 shared(index, arguments)
                 for index in sorted({letter for tensor in arguments for letter in tensor or ""})
-                if (one_group or index == "n") and (indices.is_linear or index in indices.result)
+                if (one_group or index == "n") and (indices.is_linear or index in indices.results[0][0])
             ),
+        ]
+        if len(args) <= mask_at:
+            return strategies
+        return [
+            ([place if wanted else None for place, wanted in zip(results, args[mask_at], strict=True)], tensors)
+            for results, tensors in strategies
         ]
 
     return strategy

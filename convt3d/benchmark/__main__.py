@@ -177,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--overhead",
         action="store_true",
-        help="measure instead what an eager call without gradient takes on the host, in microseconds",
+        help="measure instead what an eager call takes on the host, in microseconds",
     )
     parser.add_argument("--list", action="store_true", help="show the chosen layers and stop")
     return parser

@@ -1,6 +1,7 @@
 // The operators on one device, on checked arguments: what csrc/ops/operators.h needs of a device.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,10 @@
 
 namespace convt3d {
 
+// Of input, weight and bias, in this order; only those that are wanted are computed, and have a value.
+using WantedGradients = std::array<bool, 3>;
+using Gradients = std::array<std::optional<Tensor>, 3>;
+
 struct CpuBackend {
   static Tensor forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
                         const std::optional<Tensor>& bias, Activation activation);
@@ -18,6 +23,9 @@ struct CpuBackend {
   static Tensor weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                             const std::optional<Tensor>& relu_output, const Tensor& input);
   static Tensor bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output);
+  static Gradients backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                            const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                            const WantedGradients& wanted);
 };
 
 struct CudaBackend {
@@ -28,6 +36,9 @@ struct CudaBackend {
   static Tensor weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                             const std::optional<Tensor>& relu_output, const Tensor& input);
   static Tensor bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output);
+  static Gradients backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                            const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                            const WantedGradients& wanted);
 
   // The CUDA toolkit that this library was built with ("13.0") and its architectures; both empty in a CPU-only build.
   static std::string toolkit();

@@ -184,6 +184,30 @@ Int5 output_shape(const Problem& problem) {
 
 int64_t bytes_per_element(const Tensor& tensor) { return element_size(*data_type(dtype_of(tensor))); }
 
+// The input beside a weight that `problem` was set from.
+void set_input(const char* op, const Tensor& input, const Tensor& weight, Problem& problem) {
+  const Int5 sizes = sizes_of(input);
+  if (sizes[1] != problem.in_channels) {
+    fail(op, "input must have C_in = ", problem.in_channels, " channels (the first dimension of weight, of shape ",
+         format(weight.sizes()), "), got shape ", format(sizes));
+  }
+  check_spatial(op, "input", sizes);
+  problem.batch = sizes[0];
+  problem.input_size = spatial(sizes);
+  check_extent(op, "input", problem);
+}
+
+// grad_output beside an input that `problem` was set from.
+void check_is_of_output(const char* op, const Tensor& grad_output, const Tensor& input, const Problem& problem) {
+  const Int5 sizes = sizes_of(grad_output);
+  if (sizes != output_shape(problem)) {
+    fail(op, "grad_output must have the shape of the output, ", format(output_shape(problem)), " for input of shape ",
+         format(input.sizes()), ", kernel size ", format(problem.kernel_size), ", stride ", format(problem.stride),
+         ", padding ", format(problem.padding), ", output_padding ", format(problem.output_padding), " and dilation ",
+         format(problem.dilation), ", got ", format(sizes));
+  }
+}
+
 }  // namespace
 
 Problem check_forward(const char* op, const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
@@ -202,15 +226,7 @@ Problem check_forward(const char* op, const Tensor& input, const Tensor& weight,
     }
   }
 
-  const Int5 input_sizes = sizes_of(input);
-  if (input_sizes[1] != problem.in_channels) {
-    fail(op, "input must have C_in = ", problem.in_channels, " channels (the first dimension of weight, of shape ",
-         format(weight.sizes()), "), got shape ", format(input_sizes));
-  }
-  check_spatial(op, "input", input_sizes);
-  problem.batch = input_sizes[0];
-  problem.input_size = spatial(input_sizes);
-  check_extent(op, "input", problem);
+  set_input(op, input, weight, problem);
   for (int64_t size : problem.output_size()) {
     if (size < 1) {
       fail(op, "the output size must be positive, got ", format(problem.output_size()), " from input size ",
@@ -290,16 +306,34 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
   check_spatial(op, "input", input_sizes);
   check_spatial(op, "grad_output", sizes);
   check_extent(op, "input", problem);
-  if (sizes != output_shape(problem)) {
-    fail(op, "grad_output must have the shape of the output, ", format(output_shape(problem)), " for input of shape ",
-         format(input_sizes), ", kernel size ", format(problem.kernel_size), ", stride ", format(problem.stride),
-         ", padding ", format(problem.padding), ", output_padding ", format(problem.output_padding), " and dilation ",
-         format(problem.dilation), ", got ", format(sizes));
-  }
+  check_is_of_output(op, grad_output, input, problem);
   check_result(op,
                {problem.in_channels, problem.out_channels_per_group(), problem.kernel_size[0], problem.kernel_size[1],
                 problem.kernel_size[2]},
                bytes_per_element(input));
+  return problem;
+}
+
+Problem check_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+                       const std::optional<Tensor>& relu_output, const Parameters& parameters,
+                       const std::vector<bool>& output_mask) {
+  check_tensor(op, "grad_output", grad_output, 5, kActivationShape);
+  check_tensor(op, "input", input, 5, kActivationShape);
+  check_tensor(op, "weight", weight, 5, kWeightShape);
+  check_dtype(op, "grad_output", grad_output);
+  check_same_kind(op, "input", input, "grad_output", grad_output);
+  check_same_kind(op, "weight", weight, "grad_output", grad_output);
+  check_relu_output(op, relu_output, grad_output);
+  Problem problem = check_parameters(op, parameters);
+  if (output_mask.size() != 3) {
+    fail(op, "output_mask must be 3 bools (input, weight, bias), got ", output_mask.size());
+  }
+  set_weight(op, sizes_of(weight), problem);
+  set_input(op, input, weight, problem);
+  check_spatial(op, "grad_output", sizes_of(grad_output));
+  check_is_of_output(op, grad_output, input, problem);
+  check_result(op, sizes_of(input), bytes_per_element(input));
+  check_result(op, sizes_of(weight), bytes_per_element(weight));
   return problem;
 }
 

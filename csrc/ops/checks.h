@@ -31,6 +31,10 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
                           const std::vector<int64_t>& kernel_size, const std::optional<Tensor>& relu_output,
                           const Parameters& parameters);
 
+Problem check_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+                       const std::optional<Tensor>& relu_output, const Parameters& parameters,
+                       const std::vector<bool>& output_mask);
+
 void check_bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output);
 
 }  // namespace convt3d

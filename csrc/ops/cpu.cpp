@@ -45,6 +45,11 @@ Tensor zeroed(Tensor tensor) {
   return tensor;
 }
 
+// `length` positions of a dimension from `first` on.
+Tensor narrowed(Tensor tensor, int dim, int64_t first, int64_t length) {
+  return tensor.size(dim) == length ? tensor : torch::stable::narrow(tensor, dim, first, length);
+}
+
 // A problem as ATen is asked it: the stride of a dimension in which the input has one voxel does not matter, so it is
 // as small as an output_padding allows.
 Problem with_least_stride(Problem problem) {
@@ -76,8 +81,10 @@ bool fits_onednn(const Problem& problem) {
 // which it does not take.
 Tensor computable(const Problem& problem, const Tensor& tensor) {
   using torch::headeronly::ScalarType;
-  const bool is_float64 = data_type(dtype_of(tensor)) == DataType::kFloat64;
-  return torch::stable::to(tensor, is_float64 || !fits_onednn(problem) ? ScalarType::Double : ScalarType::Float);
+  const std::optional<DataType> dtype = data_type(dtype_of(tensor));
+  const bool as_float64 = dtype == DataType::kFloat64 || !fits_onednn(problem);
+  if (dtype == (as_float64 ? DataType::kFloat64 : DataType::kFloat32)) return tensor;
+  return torch::stable::to(tensor, as_float64 ? ScalarType::Double : ScalarType::Float);
 }
 
 // A 5-D operand as ATen is given it: computable, and dense. oneDNN's grouped convolutions read a channels-last weight
@@ -103,7 +110,7 @@ Tensor conform(const char* op, const Tensor& tensor, const Int5& sizes, MemoryFo
   }
   Tensor source = tensor;
   for (int dim = 0; dim < 5; ++dim) {
-    if (source.size(dim) != sizes[dim]) source = torch::stable::narrow(source, dim, 0, sizes[dim]);
+    source = narrowed(source, dim, 0, sizes[dim]);
   }
   Tensor result = allocate(op, sizes, format, like);
   torch::stable::copy_(result, source);
@@ -164,16 +171,91 @@ Tensor shifted(const char* op, const UnpaddedWeightGrad& unpadded, const Tensor&
     const int64_t length = unpadded.problem.output_size(axis);
     const int64_t end = std::min(length, shift + sizes[axis + 2]);
     begin[axis] = std::max<int64_t>(shift, 0);
-    source = torch::stable::narrow(source, axis + 2, begin[axis] - shift, end - begin[axis]);
+    source = narrowed(source, axis + 2, begin[axis] - shift, end - begin[axis]);
     has_zeros |= begin[axis] > 0 || end < length;
     sizes[axis + 2] = length;
   }
   if (!has_zeros) return operand(op, unpadded.problem, source);
   const Tensor extended = zeroed(allocate(op, sizes, format, input));
   Tensor inner = extended;
-  for (int dim = 2; dim < 5; ++dim) inner = torch::stable::narrow(inner, dim, begin[dim - 2], source.size(dim));
+  for (int dim = 2; dim < 5; ++dim) inner = narrowed(inner, dim, begin[dim - 2], source.size(dim));
   torch::stable::copy_(inner, source);
   return extended;
+}
+
+// ---- the gradients, from what a ReLU let through of grad_output ----
+
+Tensor input_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                     const Tensor& weight) {
+  const Int3& size = problem.input_size;
+  const Int5 sizes = {problem.batch, problem.in_channels, size[0], size[1], size[2]};
+  if (problem.batch == 0) return allocate(op, sizes, format, grad_output);
+  // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
+  // (which a larger dilation allows) gives that convolution room for more positions than the input had.
+  const Problem asked = with_least_stride(problem);
+  const Tensor grad_input =
+      call_aten<1>(op, "aten::convolution", "", operand(op, asked, grad_output), operand(op, asked, weight),
+                   std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
+                   /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
+  return conform(op, grad_input, sizes, format, grad_output);
+}
+
+Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                      const Tensor& input) {
+  const Int3& size = problem.kernel_size;
+  const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
+  if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
+  const UnpaddedWeightGrad unpadded = without_padding(problem);
+  if (unpadded.is_zero) return zeroed(allocate(op, sizes, format, input));
+  const Problem& asked = unpadded.problem;
+  Tensor met_input = input;
+  for (int axis = 0; axis < 3; ++axis) {
+    met_input = narrowed(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
+  }
+  met_input = operand(op, asked, met_input);
+  const Tensor met_grad_output = shifted(op, unpadded, grad_output, format, met_input);
+  // ATen reads only the size of this weight, as its gradient does not depend on its value.
+  const Tensor weight = allocate(op, sizes, MemoryFormat::kContiguous, met_input);
+  const std::array<bool, 3> output_mask = {false, true, false};
+  const Tensor grad_weight = call_aten<3>(
+      op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
+      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
+      asked.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
+  return conform(op, grad_weight, sizes, format, input);
+}
+
+Tensor bias_grad_of(const Tensor& grad_output) {
+  const std::array<int64_t, 4> dims = {0, 2, 3, 4};
+  return torch::stable::sum(grad_output, IntHeaderOnlyArrayRef(dims.data(), dims.size()));
+}
+
+bool has_no_padding(const Problem& problem) {
+  const Int3 none{0, 0, 0};
+  return problem.padding == none && problem.output_padding == none;
+}
+
+// Those that are wanted by one call of ATen: of a problem without padding, whose weight gradient oneDNN can be trusted
+// with as it is.
+Gradients gradients_of_unpadded(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                                const Tensor& input, const Tensor& weight, const WantedGradients& wanted) {
+  const Problem asked = with_least_stride(problem);
+  const std::array<int64_t, 1> bias_size = {problem.out_channels};
+  const std::array<Tensor, 3> results = call_aten<3>(
+      op, "aten::convolution_backward", "", operand(op, asked, grad_output), operand(op, asked, input),
+      operand(op, asked, weight), std::optional<IntHeaderOnlyArrayRef>({bias_size.data(), bias_size.size()}),
+      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
+      asked.groups, HeaderOnlyArrayRef<bool>(wanted.data(), wanted.size()));
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = conform(op, results[0], sizes_of(input), format, input);
+  if (wanted[1]) gradients[1] = conform(op, results[1], sizes_of(weight), format, input);
+  if (wanted[2]) {
+    gradients[2] = results[2];
+    if (dtype_of(results[2]) != dtype_of(input)) {
+      gradients[2] = allocate_vector(op, problem.out_channels, input);
+      torch::stable::copy_(*gradients[2], results[2]);
+    }
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -182,7 +264,7 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
                            const std::optional<Tensor>& bias, Activation activation) {
   const Int3 size = problem.output_size();
   const Int5 sizes = {problem.batch, problem.out_channels, size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(input, weight);
+  const MemoryFormat format = result_format({&input, &weight});
   if (problem.batch == 0) return allocate(op, sizes, format, input);
   const Problem asked = with_least_stride(problem);
   const std::optional<Tensor> computable_bias = bias ? std::optional<Tensor>(computable(asked, *bias)) : std::nullopt;
@@ -195,48 +277,31 @@ Tensor CpuBackend::forward(const char* op, const Problem& problem, const Tensor&
 
 Tensor CpuBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                               const std::optional<Tensor>& relu_output, const Tensor& weight) {
-  const Int3& size = problem.input_size;
-  const Int5 sizes = {problem.batch, problem.in_channels, size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(grad_output, weight);
-  if (problem.batch == 0) return allocate(op, sizes, format, grad_output);
-  // The input gradient is a convolution of grad_output with the same weight. An output_padding of at least the stride
-  // (which a larger dilation allows) gives that convolution room for more positions than the input had.
-  const Problem asked = with_least_stride(problem);
-  const Tensor grad_input = call_aten<1>(
-      op, "aten::convolution", "", operand(op, asked, mask(op, grad_output, relu_output)), operand(op, asked, weight),
-      std::optional<Tensor>(), list(asked.stride), list(problem.padding), list(problem.dilation),
-      /*transposed=*/false, list(Int3{0, 0, 0}), problem.groups)[0];
-  return conform(op, grad_input, sizes, format, grad_output);
+  return input_grad_of(op, problem, result_format({&grad_output, &weight}), mask(op, grad_output, relu_output), weight);
 }
 
 Tensor CpuBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                                const std::optional<Tensor>& relu_output, const Tensor& input) {
-  const Int3& size = problem.kernel_size;
-  const Int5 sizes = {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]};
-  const MemoryFormat format = result_format(grad_output, input);
-  if (problem.batch == 0) return zeroed(allocate(op, sizes, format, input));
-  const UnpaddedWeightGrad unpadded = without_padding(problem);
-  if (unpadded.is_zero) return zeroed(allocate(op, sizes, format, input));
-  const Problem& asked = unpadded.problem;
-  Tensor met_input = input;
-  for (int axis = 0; axis < 3; ++axis) {
-    met_input = torch::stable::narrow(met_input, axis + 2, unpadded.first_input[axis], asked.input_size[axis]);
-  }
-  met_input = operand(op, asked, met_input);
-  const Tensor met_grad_output = shifted(op, unpadded, mask(op, grad_output, relu_output), format, met_input);
-  // ATen reads only the size of this weight: its gradient does not depend on its value.
-  const Tensor weight = zeroed(allocate(op, sizes, MemoryFormat::kContiguous, met_input));
-  const std::array<bool, 3> output_mask = {false, true, false};
-  const Tensor grad_weight = call_aten<3>(
-      op, "aten::convolution_backward", "", met_grad_output, met_input, weight, std::optional<IntHeaderOnlyArrayRef>(),
-      list(asked.stride), list(asked.padding), list(asked.dilation), /*transposed=*/true, list(asked.output_padding),
-      asked.groups, HeaderOnlyArrayRef<bool>(output_mask.data(), output_mask.size()))[1];
-  return conform(op, grad_weight, sizes, format, input);
+  return weight_grad_of(op, problem, result_format({&grad_output, &input}), mask(op, grad_output, relu_output), input);
 }
 
 Tensor CpuBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
-  const std::array<int64_t, 4> dims = {0, 2, 3, 4};
-  return torch::stable::sum(mask(op, grad_output, relu_output), IntHeaderOnlyArrayRef(dims.data(), dims.size()));
+  return bias_grad_of(mask(op, grad_output, relu_output));
+}
+
+Gradients CpuBackend::backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                               const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                               const WantedGradients& wanted) {
+  const MemoryFormat format = result_format({&grad_output, &input, &weight});
+  const Tensor masked = mask(op, grad_output, relu_output);
+  if (problem.batch != 0 && has_no_padding(problem)) {
+    return gradients_of_unpadded(op, problem, format, masked, input, weight, wanted);
+  }
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = input_grad_of(op, problem, format, masked, weight);
+  if (wanted[1]) gradients[1] = weight_grad_of(op, problem, format, masked, input);
+  if (wanted[2]) gradients[2] = bias_grad_of(masked);
+  return gradients;
 }
 
 }  // namespace convt3d

@@ -86,32 +86,13 @@ class Scratch {
 
 void zero(const Tensor& tensor) { TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor.get())); }
 
-}  // namespace
+// ---- the gradients; the device of grad_output is the current one ----
 
-Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
-                            const std::optional<Tensor>& bias, Activation activation) {
-  const DeviceGuard guard(device_of(input).index);
-  const Int3 size = problem.output_size();
-  Tensor output = allocate_result(op, {problem.batch, problem.out_channels, size[0], size[1], size[2]},
-                                  result_format(input, weight), input);
-  if (problem.batch == 0) return output;
-  const DataType dtype = kernel_dtype(input);
-  const ConstTensor x = view(input);
-  const ConstTensor w = view(weight);
-  const MutableTensor y = mutable_view(output);
-  const auto plan = plan_call(Operator::kForward, problem, dtype, float32_mode(), operands(x, w, {}, y));
-  const Scratch workspace(op, workspace_bytes(*plan), input);
-  convt3d::forward(problem, *plan, dtype, x, w, {view_vector(bias), activation}, y, workspace.data(),
-                   current_stream(input));
-  return output;
-}
-
-Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
-                               const std::optional<Tensor>& relu_output, const Tensor& weight) {
-  const DeviceGuard guard(device_of(grad_output).index);
+Tensor input_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                     const std::optional<Tensor>& relu_output, const Tensor& weight) {
   const Int3& size = problem.input_size;
-  Tensor grad_input = allocate_result(op, {problem.batch, problem.in_channels, size[0], size[1], size[2]},
-                                      result_format(grad_output, weight), grad_output);
+  Tensor grad_input =
+      allocate_result(op, {problem.batch, problem.in_channels, size[0], size[1], size[2]}, format, grad_output);
   if (problem.batch == 0) return grad_input;
   const DataType dtype = kernel_dtype(grad_output);
   const ConstTensor gy = view(grad_output);
@@ -124,13 +105,11 @@ Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Ten
   return grad_input;
 }
 
-Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
-                                const std::optional<Tensor>& relu_output, const Tensor& input) {
-  const DeviceGuard guard(device_of(grad_output).index);
+Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
+                      const std::optional<Tensor>& relu_output, const Tensor& input) {
   const Int3& size = problem.kernel_size;
-  Tensor grad_weight =
-      allocate_result(op, {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]},
-                      result_format(grad_output, input), grad_output);
+  Tensor grad_weight = allocate_result(
+      op, {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]}, format, grad_output);
   if (problem.batch == 0) {
     zero(grad_weight);
     return grad_weight;
@@ -146,8 +125,7 @@ Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Te
   return grad_weight;
 }
 
-Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
-  const DeviceGuard guard(device_of(grad_output).index);
+Tensor bias_grad_of(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
   Tensor grad_bias = allocate_vector(op, grad_output.size(1), grad_output);
   if (grad_output.numel() == 0) {
     zero(grad_bias);
@@ -162,6 +140,55 @@ Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const s
   convt3d::bias_grad(problem, *plan, dtype, gy, mask, grad_bias.mutable_data_ptr(), workspace.data(),
                      current_stream(grad_output));
   return grad_bias;
+}
+
+}  // namespace
+
+Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
+                            const std::optional<Tensor>& bias, Activation activation) {
+  const DeviceGuard guard(device_of(input).index);
+  const Int3 size = problem.output_size();
+  Tensor output = allocate_result(op, {problem.batch, problem.out_channels, size[0], size[1], size[2]},
+                                  result_format({&input, &weight}), input);
+  if (problem.batch == 0) return output;
+  const DataType dtype = kernel_dtype(input);
+  const ConstTensor x = view(input);
+  const ConstTensor w = view(weight);
+  const MutableTensor y = mutable_view(output);
+  const auto plan = plan_call(Operator::kForward, problem, dtype, float32_mode(), operands(x, w, {}, y));
+  const Scratch workspace(op, workspace_bytes(*plan), input);
+  convt3d::forward(problem, *plan, dtype, x, w, {view_vector(bias), activation}, y, workspace.data(),
+                   current_stream(input));
+  return output;
+}
+
+Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                               const std::optional<Tensor>& relu_output, const Tensor& weight) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  return input_grad_of(op, problem, result_format({&grad_output, &weight}), grad_output, relu_output, weight);
+}
+
+Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                                const std::optional<Tensor>& relu_output, const Tensor& input) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  return weight_grad_of(op, problem, result_format({&grad_output, &input}), grad_output, relu_output, input);
+}
+
+Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  return bias_grad_of(op, grad_output, relu_output);
+}
+
+Gradients CudaBackend::backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                                const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                                const WantedGradients& wanted) {
+  const DeviceGuard guard(device_of(grad_output).index);
+  const MemoryFormat format = result_format({&grad_output, &input, &weight});
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = input_grad_of(op, problem, format, grad_output, relu_output, weight);
+  if (wanted[1]) gradients[1] = weight_grad_of(op, problem, format, grad_output, relu_output, input);
+  if (wanted[2]) gradients[2] = bias_grad_of(op, grad_output, relu_output);
+  return gradients;
 }
 
 std::string CudaBackend::toolkit() { return CONVT3D_CUDA_VERSION; }

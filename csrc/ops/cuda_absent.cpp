@@ -32,6 +32,11 @@ Tensor CudaBackend::weight_grad(const char* op, const Problem&, const Tensor&, c
 
 Tensor CudaBackend::bias_grad(const char* op, const Tensor&, const std::optional<Tensor>&) { refuse(op); }
 
+Gradients CudaBackend::backward(const char* op, const Problem&, const Tensor&, const std::optional<Tensor>&,
+                                const Tensor&, const Tensor&, const WantedGradients&) {
+  refuse(op);
+}
+
 std::string CudaBackend::toolkit() { return ""; }
 
 std::string CudaBackend::architectures() { return ""; }

@@ -18,12 +18,14 @@ MemoryFormat suggest_memory_format(const Int5& sizes, const Int5& strides) {
   return MemoryFormat::kChannelsLast3d;
 }
 
-MemoryFormat result_format(const Tensor& first, const Tensor& second) {
-  if (dtype_of(first) == aoti_torch_dtype_float64()) return MemoryFormat::kContiguous;
-  const bool channels_last =
-      suggest_memory_format(sizes_of(first), strides_of(first)) == MemoryFormat::kChannelsLast3d ||
-      suggest_memory_format(sizes_of(second), strides_of(second)) == MemoryFormat::kChannelsLast3d;
-  return channels_last ? MemoryFormat::kChannelsLast3d : MemoryFormat::kContiguous;
+MemoryFormat result_format(std::initializer_list<const Tensor*> operands) {
+  for (const Tensor* operand : operands) {
+    if (dtype_of(*operand) == aoti_torch_dtype_float64()) return MemoryFormat::kContiguous;
+    if (suggest_memory_format(sizes_of(*operand), strides_of(*operand)) == MemoryFormat::kChannelsLast3d) {
+      return MemoryFormat::kChannelsLast3d;
+    }
+  }
+  return MemoryFormat::kContiguous;
 }
 
 Int5 dense_strides(const Int5& sizes, MemoryFormat format) {

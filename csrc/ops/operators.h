@@ -1,8 +1,9 @@
-// The five operators: check the arguments, then hand them to a device's backend.
+// The operators: check the arguments, then hand them to a device's backend.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "ops/backend.h"
@@ -54,6 +55,20 @@ struct Operators {
     constexpr const char* op = "conv_transpose3d_bias_grad";
     check_bias_grad(op, grad_output, relu_output);
     return Backend::bias_grad(op, grad_output, relu_output);
+  }
+
+  // What is not asked for comes as an undefined tensor, which Python sees as None.
+  static std::tuple<Tensor, Tensor, Tensor> conv_transpose3d_backward(
+      const Tensor& grad_output, const Tensor& input, const Tensor& weight, const std::optional<Tensor>& relu_output,
+      const Ints& stride, const Ints& padding, const Ints& output_padding, int64_t groups, const Ints& dilation,
+      const std::vector<bool>& output_mask) {
+    constexpr const char* op = "conv_transpose3d_backward";
+    const Problem problem = check_backward(op, grad_output, input, weight, relu_output,
+                                           {stride, padding, output_padding, groups, dilation}, output_mask);
+    const Gradients gradients = Backend::backward(op, problem, grad_output, relu_output, input, weight,
+                                                  {output_mask[0], output_mask[1], output_mask[2]});
+    const auto or_undefined = [](const std::optional<Tensor>& gradient) { return gradient ? *gradient : Tensor(); };
+    return {or_undefined(gradients[0]), or_undefined(gradients[1]), or_undefined(gradients[2])};
   }
 };
 

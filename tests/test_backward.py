@@ -1,0 +1,458 @@
+"""The gradients of input, weight and bias by one operator, and what reaches it through autograd."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import LAYOUTS, PROBLEMS, Problem, gradients, poison, problems
+from torch import Tensor, nn
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.func import grad, jacrev, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import convt3d
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ops = torch.ops.convt3d
+MASKS = list(itertools.product((False, True), repeat=3))
+ALL_DIFFERENT = PROBLEMS[0]
+SMALL = Problem("all_different", 2, 4, 6, (2, 3, 1), (3, 2, 2), (2, 1, 3), (1, 0, 1), (1, 0, 2), (1, 2, 1), 2)
+
+
+def _backward(
+    problem: Problem,
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    relu_output: Tensor | None,
+    output_mask: tuple[bool, ...] = (True, True, True),
+) -> tuple[Tensor | None, ...]:
+    poison(problem.input_shape, problem.weight_shape, (problem.out_channels,))
+    results: tuple[Tensor | None, ...] = ops.conv_transpose3d_backward(
+        grad_output, input, weight, relu_output, **problem.parameters, output_mask=output_mask
+    )
+    return results
+
+
+def _assert_exact(
+    results: tuple[Tensor | None, ...], expected: tuple[Tensor, ...], output_mask: tuple[bool, ...] = (True,) * 3
+) -> None:
+    assert len(results) == 3
+    for result, wanted, asked in zip(results, expected, output_mask, strict=True):
+        assert (result is not None) == asked
+        if result is not None:
+            assert torch.equal(result, wanted.to(result.dtype))
+
+
+@pytest.mark.parametrize("output_mask", MASKS, ids=str)
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_integers_are_exact(problem: Problem, has_relu: bool, output_mask: tuple[bool, ...], device: str) -> None:
+    input, weight, _ = problem.tensors(torch.float32, device, integers=True)
+    grad_output = problem.grad_output(torch.float32, device, integers=True)
+    relu_output = problem.grad_output(torch.float32, device).relu() if has_relu else None
+    results = _backward(problem, grad_output, input, weight, relu_output, output_mask)
+    _assert_exact(results, gradients(problem, grad_output, input, weight, relu_output), output_mask)
+
+
+@settings(max_examples=100)
+@given(
+    problem=problems(),
+    layouts=st.tuples(*(st.sampled_from(sorted(LAYOUTS)) for _ in range(4))),
+    has_relu=st.booleans(),
+    output_mask=st.tuples(*(st.booleans() for _ in range(3))),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    slices=st.tuples(*(st.integers(0, 2) for _ in range(6))),
+)
+def test_random_problem(
+    problem: Problem,
+    layouts: tuple[str, ...],
+    has_relu: bool,
+    output_mask: tuple[bool, ...],
+    dtype: torch.dtype,
+    slices: tuple[int, ...],
+    device: str,
+) -> None:
+    """Any layouts, and grad_output somewhere in a larger tensor."""
+    input, weight, _ = problem.tensors(dtype, device, integers=True)
+    input, weight = (
+        tensor.to(memory_format=LAYOUTS[layout]) for tensor, layout in zip((input, weight), layouts[:2], strict=True)
+    )
+    dense = problem.grad_output(dtype, device, layouts[2], integers=True)
+    begin, end = slices[:3], slices[3:]
+    larger = torch.full(
+        (
+            dense.shape[0],
+            *(size + a + b for size, a, b in zip(dense.shape[1:4], begin, end, strict=True)),
+            dense.shape[4],
+        ),
+        float("nan"),
+        dtype=dtype,
+        device=device,
+    ).to(memory_format=LAYOUTS[layouts[2]])
+    grad_output = larger
+    for dim, (first, size) in enumerate(zip(begin, dense.shape[1:4], strict=True), start=1):
+        grad_output = grad_output.narrow(dim, first, size)
+    grad_output.copy_(dense)
+    relu_output = problem.grad_output(dtype, device, layouts[3]).relu() if has_relu else None
+    results = _backward(problem, grad_output, input, weight, relu_output, output_mask)
+    _assert_exact(results, gradients(problem, grad_output, input, weight, relu_output), output_mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, repeat=3)), ids="-".join)
+def test_one_memory_format(layouts: tuple[str, ...], dtype: torch.dtype, device: str) -> None:
+    """Of both gradients: channels_last_3d where one of the three tensors is, as for PyTorch on cuDNN."""
+    problem = ALL_DIFFERENT
+    input, weight, _ = problem.tensors(dtype, device)
+    tensors = (problem.grad_output(dtype, device), input, weight)
+    given = [tensor.to(memory_format=LAYOUTS[name]) for tensor, name in zip(tensors, layouts, strict=True)]
+    channels_last = "NDHWC" in layouts and dtype != torch.float64
+    fake = _backward(problem, *(tensor.to("meta") for tensor in given), None)
+    for result, predicted in zip(_backward(problem, *given, None)[:2], fake, strict=False):
+        assert result is not None
+        assert predicted is not None
+        assert predicted.stride() == result.stride()
+        memory_format = torch.channels_last_3d if channels_last else torch.contiguous_format
+        assert result.stride() == torch.empty(result.shape, memory_format=memory_format).stride()
+
+
+def test_empty_batch(device: str) -> None:
+    problem = Problem("", 0, 4, 6, (2, 3, 4), (3, 2, 1), (1, 2, 3), groups=2)
+    input, weight, _ = problem.tensors(torch.float32, device)
+    results = _backward(problem, problem.grad_output(torch.float32, device), input, weight, None)
+    _assert_exact(results, (torch.zeros_like(input), torch.zeros_like(weight), torch.zeros(6, device=device)))
+
+
+# ---- grad_output as a concatenation hands it over ----
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradient_behind_a_concatenation(layout: str, operator_name: str, device: str) -> None:
+    """A slice of the channels of the decoder's gradient is exact, and its neighbours, all NaN, do not get into it."""
+    problem = ALL_DIFFERENT
+    tensors = problem.tensors(torch.float32, device, layout, integers=True, requires_grad=True)
+    output = getattr(convt3d, operator_name)(*tensors, **problem.parameters)
+    handed_over: list[Tensor] = []
+    output.register_hook(handed_over.append)
+    skip = torch.zeros_like(output[:, :5])
+    both = torch.cat((skip, output, skip), 1)
+    grad_output = torch.full_like(both, float("nan"))
+    grad_output[:, 5:-5] = problem.grad_output(torch.float32, device, layout, integers=True)
+    results = torch.autograd.grad(both, tensors, grad_output)
+    assert not handed_over[0].is_contiguous(memory_format=LAYOUTS[layout])  # else this would test nothing
+    relu_output = output if operator_name.endswith("_relu") else None
+    _assert_exact(results, gradients(problem, handed_over[0], *tensors[:2], relu_output))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_no_copy_of_a_slice_of_channels(kernel: int, layout: str, dtype: torch.dtype, has_relu: bool) -> None:
+    """Results and workspaces are all that is allocated, and less than a copy of grad_output alone would take."""
+    problem = Problem("", 2, 16, 32, (24, 28, 40), (kernel,) * 3, (2, 2, 2))
+    input, weight, _ = problem.tensors(dtype, "cuda", layout)
+    channels = (problem.batch, 2 * problem.out_channels, *problem.output_shape[2:])
+    larger = torch.randn(channels, device="cuda").to(dtype, memory_format=LAYOUTS[layout])
+    grad_output = larger[:, 16:48]
+    relu_output = torch.randn(channels, device="cuda").to(dtype, memory_format=LAYOUTS[layout])[:, 16:48]
+    mask = relu_output if has_relu else None
+    expected = ops.conv_transpose3d_backward(grad_output, input, weight, mask, **problem.parameters)
+    size = grad_output.numel() * grad_output.element_size()
+    del expected
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = ops.conv_transpose3d_backward(grad_output, input, weight, mask, **problem.parameters)
+    kept = sum(result.numel() * result.element_size() for result in results)
+    assert torch.cuda.max_memory_allocated() - before - kept < size / 2
+
+
+# ---- through autograd ----
+
+
+class _Calls(TorchDispatchMode):
+    """Names of the operators of convt3d that reach a kernel, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "convt3d":
+            self.names.append(func._schema.name.removeprefix("convt3d::conv_transpose3d"))
+        return func(*args, **(kwargs or {}))
+
+
+def test_one_call_for_all_gradients(operator_name: str, device: str) -> None:
+    tensors = ALL_DIFFERENT.tensors(torch.float32, device, requires_grad=True)
+    output = getattr(convt3d, operator_name)(*tensors, **ALL_DIFFERENT.parameters)
+    with _Calls() as calls:
+        output.sum().backward()
+    assert calls.names == ["_backward"]
+
+
+def test_gradients_of_a_gradient_are_one_call(device: str) -> None:
+    """Those of input and weight; grad_output's are two forwards."""
+    input, weight, _ = ALL_DIFFERENT.tensors(torch.float32, device, requires_grad=True)
+    grad_output = ALL_DIFFERENT.grad_output(torch.float32, device).requires_grad_()
+    results = _backward(ALL_DIFFERENT, grad_output, input, weight, None)
+    loss = sum(result.square().sum() for result in results if result is not None)
+    assert isinstance(loss, Tensor)
+    with _Calls() as calls:
+        loss.backward()
+    assert sorted(calls.names) == ["", "", "_backward"]
+
+
+def test_without_the_weight_the_input_is_not_kept(operator_name: str) -> None:
+    """The gradients of input and bias need no more than the weight, which is there anyway."""
+    input, weight, bias = ALL_DIFFERENT.tensors(torch.float32, "cpu", requires_grad=True)
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        output = getattr(convt3d, operator_name)(input, weight.detach(), bias, **ALL_DIFFERENT.parameters)
+    assert input.data_ptr() not in {tensor.data_ptr() for tensor in kept}
+    with _Calls() as calls:
+        output.sum().backward()
+    assert sorted(calls.names) == ["_bias_grad", "_input_grad"]
+
+
+class _CallsInside(TorchDispatchMode):
+    """Calls a function with tensors that require gradients where autograd is already behind."""
+
+    def __init__(self, function: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.results: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.results.append(self.function())
+        return func(*args, **(kwargs or {}))
+
+
+def test_nothing_is_recorded_below_autograd(operator_name: str) -> None:
+    tensors = SMALL.tensors(torch.float32, "cpu", requires_grad=True)
+    with _CallsInside(lambda: getattr(convt3d, operator_name)(*tensors, **SMALL.parameters)) as mode:
+        torch.ones(1)
+    assert [result.requires_grad for result in mode.results] == [False]
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_make_fx_sees_the_operator(pre_dispatch: bool, operator_name: str) -> None:
+    tensors = SMALL.tensors(torch.float32, "cpu", requires_grad=True)
+
+    def function(*tensors: Tensor) -> Tensor:
+        output: Tensor = getattr(convt3d, operator_name)(*tensors, **SMALL.parameters)
+        return output
+
+    graph = make_fx(function, pre_dispatch=pre_dispatch)(*tensors)
+    called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+    assert [name for name in called if name.startswith("convt3d")] == [f"convt3d.{operator_name}.default"]
+    torch.testing.assert_close(graph(*tensors), function(*tensors))
+
+
+# ---- derivatives of the operator ----
+
+
+def _function(problem: Problem, relu_output: Tensor | None, output_mask: tuple[bool, ...]) -> Callable[..., Any]:
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        results = ops.conv_transpose3d_backward(*tensors, relu_output, **problem.parameters, output_mask=output_mask)
+        return tuple(result for result in results if result is not None)
+
+    return function
+
+
+def _single_operators(
+    problem: Problem, relu_output: Tensor | None, output_mask: tuple[bool, ...]
+) -> Callable[..., tuple[Tensor, ...]]:
+    """The same of three operators, which are tested by themselves."""
+
+    def function(grad_output: Tensor, input: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        parameters = problem.parameters
+        results = (
+            ops.conv_transpose3d_input_grad(grad_output, weight, relu_output, **parameters),
+            ops.conv_transpose3d_weight_grad(grad_output, input, problem.kernel_size, relu_output, **parameters),
+            ops.conv_transpose3d_bias_grad(grad_output, relu_output),
+        )
+        return tuple(result for result, asked in zip(results, output_mask, strict=True) if asked)
+
+    return function
+
+
+def _leaves(problem: Problem, device: str, *, requires_grad: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    input, weight, _ = problem.tensors(torch.float64, device, requires_grad=requires_grad)
+    return problem.grad_output(torch.float64, device).requires_grad_(requires_grad), input, weight
+
+
+def _relu_output(problem: Problem, device: str, has_relu: bool) -> Tensor | None:
+    return problem.grad_output(torch.float64, device).relu() if has_relu else None
+
+
+@pytest.mark.parametrize("output_mask", MASKS[1:], ids=str)
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+def test_gradcheck(has_relu: bool, output_mask: tuple[bool, ...], device: str) -> None:
+    function = _function(SMALL, _relu_output(SMALL, device, has_relu), output_mask)
+    leaves = _leaves(SMALL, device, requires_grad=True)
+    assert gradcheck(function, leaves, check_forward_ad=True, check_batched_grad=True, fast_mode=True)
+
+
+@pytest.mark.parametrize("output_mask", [(True, True, True), (True, True, False), (False, True, True)], ids=str)
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+def test_gradgradcheck(has_relu: bool, output_mask: tuple[bool, ...], device: str) -> None:
+    function = _function(SMALL, _relu_output(SMALL, device, has_relu), output_mask)
+    leaves = _leaves(SMALL, device, requires_grad=True)
+    assert gradgradcheck(function, leaves, check_fwd_over_rev=True, fast_mode=True)
+
+
+@pytest.mark.parametrize("needed", MASKS[1:], ids=str)
+def test_gradients_of_some_arguments(needed: tuple[bool, ...], device: str) -> None:
+    leaves = _leaves(SMALL, device)
+    for leaf, is_needed in zip(leaves, needed, strict=True):
+        leaf.requires_grad_(is_needed)
+    relu_output = _relu_output(SMALL, device, True)
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    outcomes = []
+    for make in (_function, _single_operators):
+        loss = sum(result.sin().sum() for result in make(SMALL, relu_output, (True, True, True))(*leaves))
+        assert isinstance(loss, Tensor)
+        outcomes.append(torch.autograd.grad(loss, wanted))
+    torch.testing.assert_close(*outcomes)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, None])
+@pytest.mark.parametrize("output_mask", [(True, True, True), (False, True, True), (True, False, False)], ids=str)
+def test_forward_mode_with_some_tangents(output_mask: tuple[bool, ...], missing: int | None, device: str) -> None:
+    leaves = _leaves(SMALL, device)
+    tangents = [torch.randn_like(leaf) for leaf in leaves]
+    relu_output = _relu_output(SMALL, device, True)
+
+    def tangent(function: Callable[..., tuple[Tensor, ...]]) -> list[Tensor]:
+        with forward_ad.dual_level():
+            duals = [
+                leaf if index == missing else forward_ad.make_dual(leaf, tangents[index])
+                for index, leaf in enumerate(leaves)
+            ]
+            unpacked = [forward_ad.unpack_dual(result) for result in function(*duals)]
+        return [torch.zeros_like(pair.primal) if pair.tangent is None else pair.tangent for pair in unpacked]
+
+    outcomes = [tangent(make(SMALL, relu_output, output_mask)) for make in (_function, _single_operators)]
+    torch.testing.assert_close(*outcomes)
+
+
+@pytest.mark.parametrize("transform", ["jvp of jvp", "jacrev", "grad of grad"])
+def test_transforms(transform: str, device: str) -> None:
+    leaves = _leaves(SMALL, device)
+    tangents = tuple(torch.randn_like(leaf) for leaf in leaves)
+
+    def transformed(function: Callable[..., Any]) -> Any:
+        def loss(*leaves: Tensor) -> Tensor:
+            return torch.stack([result.sin().sum() for result in function(*leaves)]).sum()
+
+        if transform == "jacrev":
+            return jacrev(function, argnums=(0, 1, 2))(*leaves)
+        if transform == "jvp of jvp":
+            return jvp(lambda *leaves: jvp(function, leaves, tangents)[1], leaves, tangents)
+        return grad(lambda *leaves: grad(loss, argnums=1)(*leaves).sin().sum(), argnums=(0, 1, 2))(*leaves)
+
+    makes = (_function, _single_operators)
+    torch.testing.assert_close(*(transformed(make(SMALL, None, (True, True, True))) for make in makes))
+
+
+@pytest.mark.parametrize("mapped", [dims for dims in itertools.product((None, 1), repeat=4) if any(dims)], ids=str)
+@pytest.mark.parametrize("output_mask", [(True, True, True), (True, False, True)], ids=str)
+def test_vmap(output_mask: tuple[bool, ...], mapped: tuple[int | None, ...], device: str) -> None:
+    relu_output = _relu_output(SMALL, device, True)
+    assert relu_output is not None
+    size = 3
+    tensors = tuple(
+        tensor if dim is None else torch.stack([tensor * (index + 1) for index in range(size)], dim)
+        for tensor, dim in zip((*_leaves(SMALL, device), relu_output), mapped, strict=True)
+    )
+
+    def mapping(make: Callable[..., Any]) -> Any:
+        function = lambda *tensors: make(SMALL, tensors[3], output_mask)(*tensors[:3])  # noqa: E731
+        return vmap(function, in_dims=mapped)(*tensors)
+
+    expected = []
+    for index in range(size):
+        here = [
+            tensor if dim is None else tensor.select(dim, index) for tensor, dim in zip(tensors, mapped, strict=True)
+        ]
+        expected.append(_single_operators(SMALL, here[3], output_mask)(*here[:3]))
+    torch.testing.assert_close(mapping(_function), tuple(torch.stack(parts) for parts in zip(*expected, strict=True)))
+
+
+# ---- graphs ----
+
+
+@pytest.mark.parametrize("output_mask", [(True, True, True), (True, False, True), (False, True, False)], ids=str)
+@pytest.mark.parametrize("how", ["aot_eager", "inductor", "export"])
+def test_in_a_graph(how: str, output_mask: tuple[bool, bool, bool], fresh_compiler: None) -> None:
+    problem = ALL_DIFFERENT
+    input, weight, _ = problem.tensors(torch.float32, "cpu", "NDHWC", integers=True)
+    grad_output = problem.grad_output(torch.float32, "cpu", integers=True)
+    stride, padding, output_padding, groups, dilation = problem.parameters.values()
+
+    class Gradients(nn.Module):
+        def forward(self, grad_output: Tensor, input: Tensor, weight: Tensor) -> tuple[Tensor | None, ...]:
+            results: tuple[Tensor | None, ...] = ops.conv_transpose3d_backward(
+                grad_output * 2, input, weight, None, stride, padding, output_padding, groups, dilation, output_mask
+            )
+            return results
+
+    module: Any = Gradients()
+    tensors = (grad_output, input, weight)
+    expected = gradients(problem, 2 * grad_output, input, weight)
+    if how == "export":
+        module = torch.export.export(module, tensors).module()
+    else:
+        module = torch.compile(module, fullgraph=True, backend=how)
+    results = module(*tensors)
+    _assert_exact(results, expected, output_mask)
+    for result, eager in zip(results, Gradients()(*tensors), strict=True):
+        assert result is None or result.stride() == eager.stride()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_traced_with_its_gradients() -> None:
+    """torch.jit.trace refuses lists of bools, which nobody asked it for."""
+    problem = ALL_DIFFERENT
+    tensors = problem.tensors(torch.float32, "cpu", integers=True, requires_grad=True)
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        output = convt3d.conv_transpose3d(*tensors, **problem.parameters)
+        return torch.autograd.grad(output.square().sum(), tensors)
+
+    traced = torch.jit.trace(function, tensors, check_trace=False)
+    for result, expected in zip(traced(*tensors), function(*tensors), strict=True):
+        assert torch.equal(result, expected)
+
+
+# ---- training ----
+
+
+def _penalised(function: Callable[..., Tensor], parameters: list[Tensor], image: Tensor, problem: Problem) -> Tensor:
+    """A critic's loss with WGAN-GP's penalty, whose gradient goes through the gradient of the input."""
+    critic = function(image, *parameters, **problem.parameters).tanh().sum((1, 2, 3, 4))
+    (by_image,) = torch.autograd.grad(critic.sum(), image, create_graph=True)
+    return critic.mean() + 10 * (by_image.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def test_gradient_penalty_agrees_with_pytorch(device: str) -> None:
+    problem = Problem("", 3, 4, 6, (2, 3, 2), (3, 2, 2), (2, 1, 3), (1, 0, 1), (0, 0, 0), (1, 2, 1), 2)
+    image, *parameters = problem.tensors(torch.float64, device, requires_grad=True)
+    outcomes = []
+    for function in (convt3d.conv_transpose3d, F.conv_transpose3d):
+        loss = _penalised(function, parameters, image, problem)
+        outcomes.append((loss.detach(), *torch.autograd.grad(loss, parameters)))
+    torch.testing.assert_close(*outcomes)
