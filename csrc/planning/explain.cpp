@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "core/devices.h"
 #include "planning/flat_call.h"
@@ -36,6 +37,15 @@ extern "C" __attribute__((visibility("default"))) int convt3d_explain(const conv
   } catch (const std::invalid_argument& error) {
     return convt3d::write(std::string("error=") + error.what(), text, capacity);
   }
+}
+
+// What the candidates of the only engine that is asked are expected to take, in milliseconds and in their order: at
+// most `capacity` numbers. Returns how many candidates there are.
+extern "C" __attribute__((visibility("default"))) int convt3d_candidates(const convt3d::FlatCall* call, double* ms,
+                                                                         int capacity) {
+  const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(convt3d::flat_query(*call));
+  for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) ms[i] = all[i].cost.ms;
+  return static_cast<int>(all.size());
 }
 
 // Of the table of devices, the one that stands for a compute capability: its traits (kDeviceNumbers), its name, and

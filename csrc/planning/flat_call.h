@@ -65,7 +65,7 @@ inline OperandTraits flat_operand(const int64_t* numbers) {
 
 // A call, as one structure: `sizes` as flat_problem() has them, an Operator, a DataType, whether TF32 is allowed;
 // `operands`: the first, the second (weight or, of the weight gradient, input), the mask, the result. `engine`: the
-// only one that is asked, or negative.
+// only one that is asked, or negative; `candidate`: see PlanQuery.
 struct FlatCall {
   const int64_t* sizes;
   const int64_t* operands;
@@ -74,6 +74,7 @@ struct FlatCall {
   int32_t dtype;
   int32_t allow_tf32;
   int32_t engine;
+  int32_t candidate;
 };
 
 inline PlanQuery flat_query(const FlatCall& call) {
@@ -87,6 +88,7 @@ inline PlanQuery flat_query(const FlatCall& call) {
   for (int i = 0; i < 4; ++i) *operands[i] = flat_operand(call.operands + i * kOperandNumbers);
   query.device = flat_device(call.device);
   if (call.engine >= 0) query.engine = static_cast<Engine>(call.engine);
+  query.candidate = call.candidate;
   return query;
 }
 

@@ -23,7 +23,7 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   Key key;
   const int64_t engine = query.engine ? 1 + static_cast<int64_t>(*query.engine) : 0;
   key[0] = static_cast<int64_t>(query.op) | static_cast<int64_t>(query.dtype) << 8 |
-           static_cast<int64_t>(query.mode) << 16 | engine << 24;
+           static_cast<int64_t>(query.mode) << 16 | engine << 24 | int64_t{query.candidate} << 32;
   std::memcpy(key.data() + 1, &query.problem, sizeof(Problem));
   int64_t* next = key.data() + 1 + kProblemNumbers;
   const Operands& operands = query.operands;
