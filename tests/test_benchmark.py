@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import json
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from record_files import META, record
 
+from convt3d._explain.plan import NoPlanError
 from convt3d._layer import Layer
-from convt3d.benchmark import calls, records
+from convt3d.benchmark import calls, cudnn_frontend, records
 from convt3d.benchmark import measure as measuring
-from convt3d.benchmark.layers import parse_layer, select_layers, suite
-from convt3d.benchmark.measure import measure
+from convt3d.benchmark import peers as benchmark_peers
+from convt3d.benchmark.engine import candidates
+from convt3d.benchmark.layers import LAYOUTS, find_layer, group_of, groups, known_layers, parse_layer, select_layers
+from convt3d.benchmark.measure import Options, measure
 from convt3d.benchmark.overhead import REPLACES, format_overhead, measure_overhead
+from convt3d.benchmark.peers import peers
 from convt3d.benchmark.timing import Repetitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torch import Tensor
@@ -47,6 +55,28 @@ PUBLISHED = {
     "depthwise_k3s2": (0.88, (0.1421, 0.1421, 0.0711, 0.0711)),
 }
 
+# Output sizes as published with the layers in use.
+IN_USE = {
+    "nnunet_320_6x7x5": (12, 14, 10),
+    "nnunet_256_10x14x10": (20, 28, 20),
+    "nnunet_64_40x56x40": (80, 112, 80),
+    "nnunet_aniso_14x44x36": (14, 88, 72),
+    "stereo_64_32_k4": (24, 68, 124),
+    "stereo_32_8_k4": (48, 136, 248),
+    "psmnet_64_64": (24, 34, 62),
+    "occupancy_64_32": (200, 200, 16),
+    "vae_last_32_1": (80, 96, 80),
+    "head_48_4": (96, 96, 96),
+    "mednext_up_k3": (79, 79, 79),
+    "mednext_up_k7": (39, 39, 39),
+    "mednext_residual": (39, 39, 39),
+    "expand4_96_24": (80, 96, 80),
+    "unpatch8_256_1": (64, 64, 64),
+    "flat_32_k133": (24, 160, 128),
+    "monai_64_19x23x15": (38, 46, 30),
+    "dilated_48": (20, 28, 24),
+}
+
 ASYMMETRIC = Layer(
     "asymmetric",
     batch=3,
@@ -64,12 +94,15 @@ ASYMMETRIC = Layer(
 STRIDE_ONE = Layer(
     "stride_one", 2, 4, 6, (5, 4, 6), (3, 2, 4), padding=(1, 0, 2), dilation=(1, 2, 1), groups=2, bias=True
 )
+CROPPED = Layer(
+    "cropped", 2, 3, 4, (3, 2, 4), (2, 3, 2), (1, 2, 1), (0, 1, 0), output_padding=(1, 2, 2), dilation=(2, 3, 3)
+)
 KERNEL_IS_STRIDE = Layer("kernel_is_stride", 2, 3, 4, (3, 2, 4), (1, 2, 3), stride=(1, 2, 3), bias=True)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_work_and_limits_equal_the_published_figures(name: str) -> None:
-    (layer,) = (layer for layer in suite() if layer.name == name)
+    (layer,) = (layer for layer in groups()["suite"] if layer.name == name)
     gflop, limits = PUBLISHED[name]
     assert layer.gflop == pytest.approx(gflop, abs=0.0051)
     for precision, limit in zip(("fp32", "tf32", "fp16", "bf16"), limits, strict=True):
@@ -77,7 +110,19 @@ def test_work_and_limits_equal_the_published_figures(name: str) -> None:
 
 
 def test_suite_is_the_published_one() -> None:
-    assert [layer.name for layer in suite()] == list(PUBLISHED)
+    assert [layer.name for layer in groups()["suite"]] == list(PUBLISHED)
+
+
+def test_layers_in_use_have_the_published_outputs() -> None:
+    assert {layer.name: layer.output_size for layer in groups()["use"]} == IN_USE
+
+
+def test_every_layer_is_in_one_group() -> None:
+    names = [layer.name for layer in known_layers()]
+    assert len(set(names)) == len(names) == 36
+    assert [group_of(name) for name in names] == ["suite"] * 18 + ["use"] * 18
+    assert group_of("N=1,C_in=2,C_out=3,input=4,kernel=2") == group_of("another") == "given"
+    assert find_layer("psmnet_64_64") is not None
 
 
 @pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
@@ -114,7 +159,8 @@ def test_one_number_in_a_spec_is_meant_for_every_dimension() -> None:
         ("N=1,C_in=2,C_out=3,input=4,kernel=2,pad=1", "unknown key 'pad'"),
         ("N=1,C_in=3,C_out=2,input=4,kernel=2,groups=2", "groups=2 must divide C_in=3"),
         ("N=1,C_in=2,C_out=3,input=1,kernel=1,padding=1", "output size"),
-        ("no_such_layer*", "known: seed0_grouped_asymmetric"),
+        ("no_such_layer*", "known: suite/seed0_grouped_asymmetric"),
+        ("suite/psmnet*", "no layer matches"),
     ],
 )
 def test_bad_layer_is_refused_by_name(spec: str, message: str) -> None:
@@ -125,15 +171,17 @@ def test_bad_layer_is_refused_by_name(spec: str, message: str) -> None:
 def test_layers_are_selected_by_globs_in_the_suites_order_and_once() -> None:
     names = [layer.name for layer in select_layers(["seed[12]*", "seed2_k355", "kb72"])]
     assert names == ["seed1_grouped_k3s2", "seed2_k355", "kb72"]
+    assert select_layers(["use/*"]) == groups()["use"]
+    assert select_layers([]) == select_layers(["suite/*", "*"]) == known_layers()
 
 
-@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
+@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, CROPPED, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
 @pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 def test_every_peer_and_the_reference_compute_what_autograd_does(
     layer: Layer, pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "compile_once", lambda function: function)
+    monkeypatch.setattr(benchmark_peers, "compile_once", lambda function: function)
     operands = calls.random_operands(layer, "fp32", torch.device("cpu"))
     x, w = (tensor.double().requires_grad_() for tensor in (operands.input, operands.weight))
     b = None if operands.bias is None else operands.bias.double()
@@ -141,7 +189,7 @@ def test_every_peer_and_the_reference_compute_what_autograd_does(
     gx, gw = torch.autograd.grad(y, (x, w), operands.grad_output.double())
     expected = {"forward": y.detach(), "backward_input": gx, "backward_weight": gw}[pass_]
 
-    found = [peer for peer in calls.peers(layer, pass_) if peer.layout == layout]
+    found = [peer for peer in measured_here(layer, pass_) if peer.layout == layout]
     assert found
     for peer in found:
         result = peer.prepare(operands.in_layout(layout))()
@@ -152,6 +200,25 @@ def test_every_peer_and_the_reference_compute_what_autograd_does(
     spoiled = expected.clone()
     spoiled[0, 0, 0, 0, 0] = float("nan")
     assert not reference.error(spoiled) < 1
+
+
+FRONTEND_ABSENT = {
+    f"cudnn_frontend_{layout}": "RuntimeError: nvidia-cudnn-frontend is not installed" for layout in LAYOUTS
+}
+
+
+def measured_here(layer: Layer, pass_: str) -> list[benchmark_peers.Peer]:
+    """The peers that run without a GPU."""
+    return [peer for peer in peers(layer, pass_) if peer.name not in FRONTEND_ABSENT]
+
+
+@pytest.fixture(autouse=True)
+def no_frontend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of cuDNN is installed, wherever these tests run."""
+    found = cudnn_frontend.importlib.util.find_spec
+    monkeypatch.setattr(
+        cudnn_frontend.importlib.util, "find_spec", lambda name, *rest: None if name == "cudnn" else found(name, *rest)
+    )
 
 
 class FixedTimes:
@@ -181,14 +248,15 @@ def test_measure_gives_a_record_for_each_layout(pass_: str, monkeypatch: pytest.
         channels_last = operands.input.is_contiguous(memory_format=torch.channels_last_3d)
         return lambda: call() * (1 + peer_error["NDHWC" if channels_last else "NCDHW"])
 
-    monkeypatch.setattr(calls, "aten_call", known_error)
+    for module in (calls, benchmark_peers):
+        monkeypatch.setattr(module, "aten_call", known_error)
     found = measure(STRIDE_ONE, pass_, "bf16", ["NCDHW", "NDHWC"], FixedTimes())
     assert [entry["layout"] for entry in found] == ["NCDHW", "NDHWC"]
     for entry in found:
         assert (entry["layer"], entry["pass"], entry["precision"]) == ("stride_one", pass_, "bf16")
         assert entry["convt3d_ms"] == 2.0
-        assert entry["peers_ms"] == {peer.name: 4.0 for peer in calls.peers(STRIDE_ONE, pass_)}
-        assert entry["peers_absent"] == {}
+        assert entry["peers_ms"] == {peer.name: 4.0 for peer in measured_here(STRIDE_ONE, pass_)}
+        assert entry["peers_absent"] == FRONTEND_ABSENT
         assert 1e-4 < entry["error"] < 1e-2  # rounding to bf16, measured against float64
         assert entry["cudnn_error"] == pytest.approx(peer_error[entry["layout"]])
 
@@ -200,13 +268,45 @@ def test_peer_that_fails_or_is_wrong_is_absent_with_its_reason(monkeypatch: pyte
     def wrong(function: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
         return lambda product, bias: function(product, bias) * 1.1
 
-    monkeypatch.setattr(calls, "conv3d_flipped_call", unsupported)
-    monkeypatch.setattr(calls, "compile_once", wrong)
+    monkeypatch.setattr(benchmark_peers, "conv3d_flipped_call", unsupported)
+    monkeypatch.setattr(benchmark_peers, "compile_once", wrong)
     (entry,) = measure(STRIDE_ONE, "forward", "fp32", ["NDHWC"], FixedTimes())
-    assert entry["peers_absent"] == {f"conv3d_flipped_{layout}": "RuntimeError: not today" for layout in calls.LAYOUTS}
+    assert entry["peers_absent"] == {
+        **{f"conv3d_flipped_{layout}": "RuntimeError: not today" for layout in LAYOUTS},
+        **FRONTEND_ABSENT,
+    }
     (entry,) = measure(KERNEL_IS_STRIDE, "forward", "fp32", ["NDHWC"], FixedTimes())
-    assert entry["peers_absent"] == {"matmul_shuffle": "wrong result: relative error 0.1"}
+    assert entry["peers_absent"] == {"matmul_shuffle": "wrong result: relative error 0.1", **FRONTEND_ABSENT}
     assert set(entry["peers_ms"]) == {"cudnn_NCDHW", "cudnn_NDHWC"}
+
+
+def test_plans_of_an_engine_are_measured_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    @contextlib.contextmanager
+    def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
+        asked.append((engine, candidate))
+        yield
+
+    monkeypatch.setattr(measuring, "only_engine", only_engine)
+    options = Options(peers=False, engine="mma", plans=3)
+    (entry,) = measure(STRIDE_ONE, "backward_input", "bf16", ["NDHWC"], FixedTimes(), options)
+    assert asked == [("mma", 0), ("mma", 0), ("mma", 1), ("mma", 2)]
+    assert entry["engine"] == "mma"
+    expected = candidates(STRIDE_ONE, "backward_input", "bf16", "NDHWC", "mma", 3)
+    assert [plan["plan"] for plan in entry["plans"]] == [candidate.plan for candidate in expected]
+    assert len({candidate.plan for candidate in expected}) == 3
+    assert [plan["ms"] for plan in entry["plans"]] == [2.0] * 3
+    asked.clear()
+    (entry,) = measure(STRIDE_ONE, "forward", "bf16", ["NDHWC"], FixedTimes(), Options(peers=False, engine="simt"))
+    assert (entry["engine"], asked) == ("simt", [("simt", 0)])
+    with pytest.raises(NoPlanError, match="the engine depthwise has no plan for this call"):
+        measure(STRIDE_ONE, "forward", "bf16", ["NDHWC"], FixedTimes(), Options(engine="depthwise"))
+
+
+def test_candidates_end_where_the_engine_has_no_more() -> None:
+    (only,) = candidates(STRIDE_ONE, "forward", "fp32", "NCDHW", "simt", 5)
+    assert only.number == 0
 
 
 def test_wrong_result_of_convt3d_is_an_error_not_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,19 +317,113 @@ def test_wrong_result_of_convt3d_is_an_error_not_a_record(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measuring, "convt3d_call", wrong)
     with pytest.raises(measuring.WrongResultError, match="NDHWC: wrong result, relative error nan"):
-        measure(ASYMMETRIC, "forward", "fp32", ["NDHWC"], FixedTimes(), with_peers=False)
+        measure(ASYMMETRIC, "forward", "fp32", ["NDHWC"], FixedTimes(), Options(peers=False))
 
 
 def test_peers_are_those_that_apply() -> None:
-    both = ["cudnn_NCDHW", "cudnn_NDHWC"]
-    assert [peer.name for peer in calls.peers(ASYMMETRIC, "forward")] == both
-    assert [peer.name for peer in calls.peers(STRIDE_ONE, "forward")] == [
-        *both,
-        "conv3d_flipped_NCDHW",
-        "conv3d_flipped_NDHWC",
-    ]
-    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "forward")] == [*both, "matmul_shuffle"]
-    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "backward_weight")] == both
+    def names(layer: Layer, pass_: str) -> set[str]:
+        found = peers(layer, pass_)
+        assert len({peer.name for peer in found}) == len(found)
+        assert all(peer.layout in LAYOUTS and peer.name.endswith((peer.layout, "shuffle")) for peer in found)
+        return {peer.name.removesuffix(f"_{peer.layout}") for peer in found} - {"cudnn", "cudnn_frontend"}
+
+    assert names(ASYMMETRIC, "forward") == names(ASYMMETRIC, "backward_weight") == set()
+    assert names(ASYMMETRIC, "backward_input") == {"conv3d"}
+    assert names(STRIDE_ONE, "forward") == {"conv3d_flipped"}
+    assert names(KERNEL_IS_STRIDE, "forward") == {"matmul_shuffle"}
+    assert names(KERNEL_IS_STRIDE, "backward_input") == {"conv3d", "matmul_unshuffle"}
+    assert names(KERNEL_IS_STRIDE, "backward_weight") == {"matmul_unshuffle"}
+
+
+def test_slow_peers_can_be_left_out_and_the_record_says_so() -> None:
+    (entry,) = measure(KERNEL_IS_STRIDE, "backward_input", "fp32", ["NCDHW"], FixedTimes(), Options(slow_peers=False))
+    slow = {f"{name}_{layout}" for name in ("matmul_unshuffle", "cudnn_frontend") for layout in LAYOUTS}
+    assert entry["peers_absent"] == dict.fromkeys(slow, "left out by --no-slow-peers")
+
+
+class FakeFrontend:
+    """What `convt3d.benchmark.cudnn_frontend` asks of the module cudnn: a graph of one node, with numbered plans."""
+
+    data_type = SimpleNamespace(FLOAT="FLOAT", HALF="HALF", BFLOAT16="BFLOAT16")
+    numerical_note = SimpleNamespace(DOWN_CONVERT_INPUTS="down", TENSOR_CORE="tensor core")
+    heur_mode = SimpleNamespace(A="A", FALLBACK="fallback")
+
+    def __init__(self) -> None:
+        self.deselected: list[str] = []
+        self.executed: list[int] = []
+
+    def pygraph(self, **arguments: object) -> FakeFrontend:
+        assert arguments["handle"] == "handle"
+        return self
+
+    def tensor(self, name: str, dim: list[int], stride: list[int], data_type: str) -> Any:
+        node = MagicMock(dim=dim, stride=stride)
+        node.name = name
+        return node
+
+    def node(self, kind: str, **arguments: Any) -> Any:
+        self.kind, self.arguments, self.output = kind, arguments, MagicMock()
+        for setter in ("set_output", "set_data_type", "set_dim", "set_stride"):
+            getattr(self.output, setter).return_value = self.output
+        return self.output
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("conv_"):
+            return functools.partial(self.node, name)
+        return MagicMock()
+
+    def deselect_numeric_notes(self, notes: list[str]) -> None:
+        self.deselected = notes
+
+    def get_execution_plan_count(self) -> int:
+        return 4
+
+    def build_plan_at_index(self, index: int) -> None:
+        if index == 1:
+            raise ValueError("not supported")
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return 8 * index
+
+    def execute_plan_at_index(self, tensors: dict[Any, Tensor], workspace: Tensor, index: int, handle: str) -> None:
+        self.executed.append(index)
+        named = {key: tensors[value] for key, value in self.arguments.items() if isinstance(value, MagicMock)}
+        sizes = [self.arguments[key] for key in ("stride", "padding", "dilation")]
+        result = tensors[self.output]
+        assert self.output.set_dim.call_args[0][0] == list(result.shape)
+        assert self.output.set_stride.call_args[0][0] == list(result.stride())
+        image = result if self.kind == "conv_dgrad" else named["image"]
+        weight = named.get("weight", named.get("filter", result))
+        groups = image.shape[1] // weight.shape[1]
+        if self.kind == "conv_fprop":
+            computed = F.conv3d(image, weight, None, *sizes, groups)
+        else:
+            mask = [self.kind == "conv_dgrad", self.kind == "conv_wgrad", False]
+            computed = torch.ops.aten.convolution_backward(
+                named["loss"], image, weight, None, *sizes, False, [0, 0, 0], groups, mask
+            )[mask.index(True)]
+        result.copy_(computed)
+
+
+@pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_frontends_fastest_plan_computes_what_autograd_does(
+    pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeFrontend()
+    times = itertools.chain([3.0] * 3, [1.0] * 3, [2.0] * 3)
+    monkeypatch.setattr(cudnn_frontend.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(cudnn_frontend.importlib, "import_module", lambda name: fake)
+    monkeypatch.setattr(cudnn_frontend, "_handle", lambda device: "handle")
+    monkeypatch.setattr(cudnn_frontend, "_milliseconds", lambda call: next(times))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=1))
+    operands = calls.random_operands(ASYMMETRIC, "fp32", torch.device("cpu")).in_layout(layout)
+    with calls.precision_switches("fp32"):
+        call = cudnn_frontend.fastest_plan_call(ASYMMETRIC, pass_, operands)
+    assert fake.deselected == ["down", "tensor core"]
+    fake.executed = []
+    torch.testing.assert_close(call(), calls.aten_call(ASYMMETRIC, pass_, operands)(), rtol=1e-4, atol=1e-4)
+    assert fake.executed == [2]  # of 0, 2 and 3, as 1 does not run
 
 
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])

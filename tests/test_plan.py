@@ -16,7 +16,7 @@ from reference import LAYOUTS, TILED
 from convt3d._explain import forward_plan
 from convt3d._layer import Layer
 from convt3d.benchmark import records
-from convt3d.benchmark.layers import suite
+from convt3d.benchmark.layers import known_layers
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -190,7 +190,7 @@ def test_expected_times_are_those_of_the_record() -> None:
     """Costs are fitted to an H200: where a layer takes longer than its launches, they are right to a factor of 2."""
     content = records.load(ROOT / "benchmarks" / "results" / "h200.json")
     assert content is not None
-    layers = {layer.name: layer for layer in suite()}
+    layers = {layer.name: layer for layer in known_layers()}
     ratios = []
     for record in content["records"]:
         if record["convt3d_ms"] < 0.06:

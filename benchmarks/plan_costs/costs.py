@@ -47,7 +47,7 @@ Key = tuple[str, str, str]  # layer, precision, layout
 def case_lines() -> dict[Key, str]:
     """Every layer in every precision and layout, as ``cases.h`` reads them."""
     lines = {}
-    for layer in layers.suite():
+    for layer in layers.known_layers():
         sizes = [
             layer.batch,
             layer.in_channels,
