@@ -6,12 +6,14 @@
 
 #include "core/devices.h"
 #include "planning/flat_call.h"
+#include "planning/plan_cache.h"
 
 namespace convt3d {
 namespace {
 
 std::string explain(const PlanQuery& query) {
-  const OperatorPlan plan = choose(query);
+  static auto* const candidates = new PlanCache(1);  // not destroyed at exit, as in api.cu
+  const OperatorPlan plan = query.candidate > 0 ? *candidates->get(query) : choose(query);
   const std::string text = to_string(plan);  // "engine: plan"
   const size_t colon = text.find(": ");
   std::ostringstream out;

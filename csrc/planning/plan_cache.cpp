@@ -65,7 +65,7 @@ std::shared_ptr<const OperatorPlan> PlanCache::get(const PlanQuery& query) {
     if (found != plans_.end()) return found->second;
   }
   // Searched without the lock; of two threads that search the same, both get the plan that the first one kept.
-  auto plan = std::make_shared<const OperatorPlan>(choose(query));
+  auto plan = query.candidate > 0 ? candidate(query) : std::make_shared<const OperatorPlan>(choose(query));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [place, is_new] = plans_.emplace(key, std::move(plan));
   std::shared_ptr<const OperatorPlan> kept = place->second;
@@ -76,6 +76,19 @@ std::shared_ptr<const OperatorPlan> PlanCache::get(const PlanQuery& query) {
     oldest_first_.pop_front();
   }
   return kept;
+}
+
+std::shared_ptr<const OperatorPlan> PlanCache::candidate(const PlanQuery& query) {
+  PlanQuery of_all = query;
+  of_all.candidate = 0;
+  const Key key = key_of(of_all);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (candidates_.empty() || key != candidates_of_) {
+    candidates_ = candidates(of_all);
+    candidates_of_ = key;
+  }
+  const auto number = static_cast<size_t>(query.candidate);
+  return std::make_shared<const OperatorPlan>(number < candidates_.size() ? candidates_[number] : choose(query));
 }
 
 size_t PlanCache::size() const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "planning/choose.h"
 
@@ -35,11 +36,15 @@ class PlanCache {
     size_t operator()(const Key& key) const;
   };
   static Key key_of(const PlanQuery& query);
+  // Who measures asks for one candidate after another: those of the last query are kept together.
+  std::shared_ptr<const OperatorPlan> candidate(const PlanQuery& query);
 
   const size_t capacity_;
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<const OperatorPlan>, Hash> plans_;
   std::deque<Key> oldest_first_;
+  std::vector<OperatorPlan> candidates_;
+  Key candidates_of_{};
 };
 
 }  // namespace convt3d

@@ -212,18 +212,20 @@ void test_candidates_of_an_engine() {
       const bool computes = engine == Engine::kSimt || forward || (engine == Engine::kMma && op != Operator::kBiasGrad);
       expect(computes ? searches ? all.size() > 1 : all.size() == 1 : all.empty(),
              "an engine has the plans it searches");
+      PlanCache cache(1);
       std::set<std::string> different;
       for (size_t i = 0; i < all.size() && i < 20; ++i) {
         different.insert(to_string(all[i]));
         expect(i < 2 || all[i - 1].cost.ms <= all[i].cost.ms, "candidates are in the order of their costs");
         query.candidate = static_cast<int32_t>(i);
+        expect(to_string(*cache.get(query)) == to_string(all[i]), "a cache has the same candidates");
         expect(searched(query) == to_string(all[i]),
                "a candidate is chosen by its number; the engine's own is the first");
       }
       expect(different.size() == std::min<size_t>(all.size(), 20), "no candidate is there twice");
       query.candidate = static_cast<int32_t>(all.size());
       try {
-        choose(query);
+        cache.get(query);
         expect(false, "a number past the last candidate's is an error");
       } catch (const std::invalid_argument& error) {
         const std::string words = error.what();
