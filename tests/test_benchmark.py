@@ -97,7 +97,7 @@ STRIDE_ONE = Layer(
 CROPPED = Layer(
     "cropped", 2, 3, 4, (3, 2, 4), (2, 3, 2), (1, 2, 1), (0, 1, 0), output_padding=(1, 2, 2), dilation=(2, 3, 3)
 )
-KERNEL_IS_STRIDE = Layer("kernel_is_stride", 2, 3, 4, (3, 2, 4), (1, 2, 3), stride=(1, 2, 3), bias=True)
+KERNEL_IS_STRIDE = Layer("kernel_is_stride", 2, 3, 4, (3, 2, 5), (4, 2, 3), stride=(4, 2, 3), bias=True)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -26,7 +26,7 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
 // By capability and, of one capability, the one that stands for it first. Memory: peak of the data sheet. Clock: boost
 // of the data sheet or, where it was measured, under load.
 const KnownDevice kDevices[] = {
-    device("RTX 2080 Ti", 75, 68, 64, 5.5, 616, 1545),
+    device("GeForce RTX 2080 Ti", 75, 68, 64, 5.5, 616, 1545),
     device("T4", 75, 40, 64, 4, 320, 1590),
     device("A100-SXM4-80GB", 80, 108, 163, 40, 2039, 1410),
     device("A100 80GB PCIe", 80, 108, 163, 40, 1935, 1410),
