@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from convt3d.benchmark.records import Record
 
 ROOT = Path(__file__).resolve().parents[1]
+PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H200
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
 PASSES = {"forward": "forward", "backward_input": "input gradient", "backward_weight": "weight gradient"}
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
@@ -33,20 +34,20 @@ BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
 END = "<!-- table {}: end -->\n"
 
 
-def layer_records(root: Path) -> list[Record]:
+def layer_records(root: Path, files: Sequence[str] = LAYER_RECORDS) -> list[Record]:
     """Those of single layers; of a case, the first file's that has it."""
     found: dict[tuple[str, ...], Record] = {}
-    for name in LAYER_RECORDS:
+    for name in files:
         for record in (records.load(root / RESULTS / name) or {"records": []})["records"]:
             found.setdefault((record["layer"], record["pass"], record["precision"], record["layout"]), record)
     return list(found.values())
 
 
-def means(root: Path) -> str:
+def means(root: Path, files: Sequence[str] = LAYER_RECORDS) -> str:
     """A row for each group of layers, pass and precision."""
     rows = []
     by_row: dict[tuple[str, str, str], list[Record]] = {}
-    for one in layer_records(root):
+    for one in layer_records(root, files):
         by_row.setdefault((group_of(one["layer"]), one["pass"], one["precision"]), []).append(one)
     for group, pass_ in product(GROUPS, PASSES):
         for precision in PRECISIONS:
@@ -70,7 +71,12 @@ def means(root: Path) -> str:
                 ]
             )
     header = ["pass, precision", "layers", "engines", "speed-up", "least", "below 1", "of the limit"]
-    return table(header, rows, left=3)
+    return table(header, rows, left=3) if rows else "Not measured.\n"
+
+
+def means_of_portable_build(root: Path) -> str:
+    """The same of a library without Hopper's instructions."""
+    return means(root, PORTABLE_RECORDS)
 
 
 def layers(root: Path) -> str:
@@ -113,7 +119,7 @@ def host(root: Path) -> str:
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
     PAGE: {"means": means, "host": host, "networks": networks},
-    LAYERS_PAGE: {"layers": layers},
+    LAYERS_PAGE: {"layers": layers, "portable": means_of_portable_build},
 }
 
 
