@@ -42,10 +42,10 @@ except ImportError as error:
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "convt3d"
 
-# Machine code for every architecture from Ampere on (9.0 with its own instructions, hence 90a), and PTX of the newest,
+# Machine code for every architecture from Turing on (9.0 with its own instructions, hence 90a), and PTX of the newest,
 # which later GPUs compile at load time. PTX of an older one would reach no other discrete GPU: machine code also runs
-# on later minor revisions of its architecture, so that these six cover 8.x, 9.0, 10.x and 12.x.
-RELEASE_ARCHS = "80;86;89;90a;100;120+PTX"
+# on later minor revisions of its architecture, so that these seven cover 7.5, 8.x, 9.0, 10.x and 12.x.
+RELEASE_ARCHS = "75;80;86;89;90a;100;120+PTX"
 
 # Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
 TORCH_TARGET_VERSION = "0x020a000000000000"

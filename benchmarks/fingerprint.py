@@ -21,7 +21,7 @@ from convt3d._library import LIBRARY_PATH
 from convt3d.benchmark import records
 from convt3d.benchmark.engine import Engine, Kernels, engine
 from convt3d.benchmark.fingerprint import FingerprintError, Hashes, fingerprints, kernel_hashes
-from convt3d.benchmark.layers import suite
+from convt3d.benchmark.layers import known_layers
 
 RESULTS = Path(__file__).resolve().parent / "results"
 IMAGE = "sm_90a"  # of files that do not say which of the library's architectures ran
@@ -81,7 +81,7 @@ def state(record: dict[str, Any], image: str, kernels: Kernels) -> str:
 
 def engine_of(record: dict[str, Any], image: str) -> Engine | None:
     """What computes a record's case today; None where the suite does not have its layer."""
-    layer = {layer.name: layer for layer in suite()}.get(record["layer"])
+    layer = {layer.name: layer for layer in known_layers()}.get(record["layer"])
     if layer is None:
         return None
     return engine(layer, record["pass"], record["precision"], record["layout"], wgmma=image == "sm_90a")

@@ -31,7 +31,7 @@ from torch import Tensor
 from trait_coverage import read
 
 from convt3d._library import build_info
-from convt3d.benchmark.layers import LAYOUTS, PRECISIONS, layer_from_json, suite
+from convt3d.benchmark.layers import LAYOUTS, PRECISIONS, known_layers, layer_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def layers_of(path: Path) -> list[Layer]:
     entries = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(entries, dict):
         entries = entries["layers"]
-    for_the_reader = ("output", "source")
+    for_the_reader = ("group", "output", "source")
     return [
         layer_from_json({key: value for key, value in entry.items() if key not in for_the_reader}) for entry in entries
     ]
@@ -153,7 +153,7 @@ def main() -> int:
     if options.only != "layers":
         cases += read()[: options.limit]
     if options.only != "covering_set":
-        layers = [*suite(), *(layer for path in options.layers or () for layer in layers_of(path))]
+        layers = [*known_layers(), *(layer for path in options.layers or () for layer in layers_of(path))]
         cases += [case for layer in layers for case in calls_of(layer)]
     hashes: dict[str, str] = {}
     counts: Counter[str] = Counter()

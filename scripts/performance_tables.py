@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the committed records of the benchmarks.
+"""Writes the tables of docs/performance.md and docs/performance-layers.md from the committed records of the benchmarks.
 
 python scripts/performance_tables.py           # after a new record
 python scripts/performance_tables.py --check   # exit code 1 where the page says something else
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import marked
 from readme_numbers import LAYER_RECORDS, NETWORK_RECORDS, RESULTS
 
 from convt3d.benchmark import records
-from convt3d.benchmark.layers import LAYOUTS
+from convt3d.benchmark.layers import GIVEN, LAYOUTS, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,28 +25,33 @@ if TYPE_CHECKING:
     from convt3d.benchmark.records import Record
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = Path("docs/performance.md")
+PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H200
+PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
 PASSES = {"forward": "forward", "backward_input": "input gradient", "backward_weight": "weight gradient"}
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
+GROUPS = {"suite": "", "use": ", layers in use", GIVEN: ", other layers"}  # what a row says of its group
 BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
 END = "<!-- table {}: end -->\n"
 
 
-def layer_records(root: Path) -> list[Record]:
+def layer_records(root: Path, files: Sequence[str] = LAYER_RECORDS) -> list[Record]:
     """Those of single layers; of a case, the first file's that has it."""
     found: dict[tuple[str, ...], Record] = {}
-    for name in LAYER_RECORDS:
+    for name in files:
         for record in (records.load(root / RESULTS / name) or {"records": []})["records"]:
             found.setdefault((record["layer"], record["pass"], record["precision"], record["layout"]), record)
     return list(found.values())
 
 
-def means(root: Path) -> str:
-    """A row for each pass and precision."""
+def means(root: Path, files: Sequence[str] = LAYER_RECORDS) -> str:
+    """A row for each group of layers, pass and precision."""
     rows = []
-    for pass_, title in PASSES.items():
+    by_row: dict[tuple[str, str, str], list[Record]] = {}
+    for one in layer_records(root, files):
+        by_row.setdefault((group_of(one["layer"]), one["pass"], one["precision"]), []).append(one)
+    for group, pass_ in product(GROUPS, PASSES):
         for precision in PRECISIONS:
-            of_row = [one for one in layer_records(root) if (one["pass"], one["precision"]) == (pass_, precision)]
+            of_row = by_row.get((group, pass_, precision), [])
             ratios = [ratio for one in of_row if (ratio := records.speedup(one)) is not None]
             if not ratios:
                 continue
@@ -55,7 +61,7 @@ def means(root: Path) -> str:
             layers = len({one["layer"] for one in of_row})
             rows.append(
                 [
-                    f"{title}, {precision}",
+                    f"{PASSES[pass_]}, {precision}{GROUPS[group]}",
                     str(layers),
                     engines,
                     f"{geometric_mean(ratios):.2f}",
@@ -65,18 +71,25 @@ def means(root: Path) -> str:
                 ]
             )
     header = ["pass, precision", "layers", "engines", "speed-up", "least", "below 1", "of the limit"]
-    return table(header, rows, left=3)
+    return table(header, rows, left=3) if rows else "Not measured.\n"
+
+
+def means_of_portable_build(root: Path) -> str:
+    """The same of a library without Hopper's instructions."""
+    return means(root, PORTABLE_RECORDS)
 
 
 def layers(root: Path) -> str:
-    """The forward of every layer: speed-up and, in brackets, fraction of the limit."""
+    """The forward of every layer, group by group: speed-up and, in brackets, fraction of the limit."""
     forward = {
         (one["layer"], one["precision"], one["layout"]): one for one in layer_records(root) if one["pass"] == "forward"
     }
     cases = [(precision, layout) for precision in PRECISIONS for layout in LAYOUTS]
     rows = [
         [name, *(_ratio(forward.get((name, *case))) for case in cases)]
+        for group in GROUPS
         for name in dict.fromkeys(layer for layer, *_ in forward)
+        if group_of(name) == group
     ]
     return table(["layer", *(f"{precision} {layout}" for precision, layout in cases)], rows, left=1)
 
@@ -104,7 +117,10 @@ def host(root: Path) -> str:
     return table(["call", *precisions], rows, left=1)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"means": means, "layers": layers, "host": host, "networks": networks}
+TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
+    PAGE: {"means": means, "host": host, "networks": networks},
+    LAYERS_PAGE: {"layers": layers, "portable": means_of_portable_build},
+}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> str:
@@ -113,10 +129,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) ->
     return "".join(f"| {' | '.join(row)} |\n" for row in [header, rule, *rows])
 
 
-def with_tables(text: str, root: Path) -> str:
-    """The page's text with the tables of the records."""
-    for name, write in TABLES.items():
-        text = marked.between(text, BEGIN.format(name), END.format(name), write(root), page=PAGE)
+def with_tables(page: Path, text: str, root: Path) -> str:
+    """A page's text with its tables of the records."""
+    for name, write in TABLES[page].items():
+        text = marked.between(text, BEGIN.format(name), END.format(name), write(root), page=page)
     return text
 
 
@@ -125,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
-    new = with_tables((ROOT / PAGE).read_text(encoding="utf-8"), ROOT)
-    return marked.write(ROOT, {PAGE: new}, check=options.check, script="performance_tables.py")
+    new = {page: with_tables(page, (ROOT / page).read_text(encoding="utf-8"), ROOT) for page in TABLES}
+    return marked.write(ROOT, new, check=options.check, script="performance_tables.py")
 
 
 def _ratio(record: Record | None) -> str:

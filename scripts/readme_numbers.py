@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import marked
 
 from convt3d.benchmark import records
-from convt3d.benchmark.layers import PRECISIONS
+from convt3d.benchmark.layers import GIVEN, PRECISIONS, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,9 @@ TITLES = {
     "inference": "networks, inference",
     "training": "networks, training step",
 }
+NETWORK_PASSES = ("inference", "training")
+# Rows of their own, behind those of the suite, where any was measured.
+OTHER_GROUPS = {"use": "layers in use", GIVEN: "other layers"}
 # Transposed layers without the rest of their network.
 PARTS_OF_NETWORKS = ("surroundocc-upsampling",)
 
@@ -51,6 +54,12 @@ class Measured:
     subject: str  # a layer, or a network
     speedup: float
     meta: records.Meta
+
+    @property
+    def title(self) -> str:
+        """Of its row."""
+        other = None if self.pass_ in NETWORK_PASSES else OTHER_GROUPS.get(group_of(self.subject))
+        return TITLES[self.pass_] if other is None else f"{TITLES[self.pass_]}, {other}"
 
 
 def measured(root: Path) -> list[Measured]:
@@ -72,6 +81,16 @@ def measured(root: Path) -> list[Measured]:
     return list(found.values())
 
 
+def titles(results: Sequence[Measured]) -> list[str]:
+    """Of the rows, in their order: those of the suite and of networks always."""
+    found = {result.title for result in results}
+    rows = []
+    for title in TITLES.values():
+        others = [f"{title}, {group}" for group in OTHER_GROUPS.values()]
+        rows += [title, *(other for other in others if other in found)]
+    return rows
+
+
 def section(results: Sequence[Measured]) -> str:
     """What stands in README.md between the markers."""
     newest = next(result.meta for result in results if result.pass_ == "forward")
@@ -83,9 +102,9 @@ def section(results: Sequence[Measured]) -> str:
         f"| times as fast: geometric mean (least to greatest) | {' | '.join(PRECISIONS)} |",
         f"| --- |{' ---: |' * len(PRECISIONS)}",
     ]
-    for pass_, title in TITLES.items():
-        of_pass = [result for result in results if result.pass_ == pass_]
-        cells = [_cell([one.speedup for one in of_pass if one.precision == precision]) for precision in PRECISIONS]
+    for title in titles(results):
+        of_row = [result for result in results if result.title == title]
+        cells = [_cell([one.speedup for one in of_row if one.precision == precision]) for precision in PRECISIONS]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     passes = list(TITLES)
     origin = (
@@ -106,9 +125,9 @@ def figure(results: Sequence[Measured]) -> str:
     left, right, row, top = 250, 730, 22, 52
     rows = [
         (title, precision, of_row)
-        for pass_, title in TITLES.items()
+        for title in titles(results)
         for precision in PRECISIONS
-        if (of_row := [one.speedup for one in results if (one.pass_, one.precision) == (pass_, precision)])
+        if (of_row := [one.speedup for one in results if (one.title, one.precision) == (title, precision)])
     ]
     low, high = min(min(ratios) for *_, ratios in rows) / 1.1, max(max(ratios) for *_, ratios in rows) * 1.1
     height = top + row * len(rows) + 34

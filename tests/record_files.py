@@ -3,7 +3,8 @@
 import itertools
 from pathlib import Path
 
-from convt3d.benchmark import calls, records
+from convt3d.benchmark import records
+from convt3d.benchmark.layers import LAYOUTS
 
 META: records.Meta = {
     "gpu": "A GPU",
@@ -40,6 +41,6 @@ def save_record(path: Path, *layers: str) -> None:
     found = [
         {**record(pass_, layout, 1.0 + number), "layer": layer}
         for number, layer in enumerate(layers)
-        for pass_, layout in itertools.product(passes, calls.LAYOUTS)
+        for pass_, layout in itertools.product(passes, LAYOUTS)
     ]
     records.save(path, records.merge(None, META, found))  # type: ignore[arg-type]

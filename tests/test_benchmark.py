@@ -1,139 +1,48 @@
-"""The benchmark's arithmetic, records and peers on the CPU, and one small measurement on a GPU."""
+"""What the benchmark measures and records, and its peers, on the CPU."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import json
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 import torch.nn.functional as F
+from benchmark_cases import ASYMMETRIC, CROPPED, KERNEL_IS_STRIDE, STRIDE_ONE
 from record_files import META, record
 
-from convt3d._layer import Layer
-from convt3d.benchmark import calls, records
+from convt3d._explain.plan import NoPlanError
+from convt3d.benchmark import calls, cudnn_frontend, records
 from convt3d.benchmark import measure as measuring
-from convt3d.benchmark.layers import parse_layer, select_layers, suite
-from convt3d.benchmark.measure import measure
+from convt3d.benchmark import peers as benchmark_peers
+from convt3d.benchmark.engine import candidates
+from convt3d.benchmark.layers import LAYOUTS
+from convt3d.benchmark.measure import Options, measure
 from convt3d.benchmark.overhead import AUTOCAST, REPLACES, format_overhead, measure_overhead
+from convt3d.benchmark.peers import peers
 from convt3d.benchmark.timing import Repetitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torch import Tensor
 
-# Work (GFLOP) and limits (ms in fp32, tf32, fp16, bf16) as published with the suite, rounded there.
-PUBLISHED = {
-    "seed0_grouped_asymmetric": (26.72, (0.2009, 0.1421, 0.0711, 0.0711)),
-    "seed1_grouped_k3s2": (5.08, (0.0985, 0.0985, 0.0492, 0.0492)),
-    "seed2_k355": (1288.49, (9.6879, 3.2212, 1.7342, 1.6712)),
-    "seed3_k3_64_128": (231.93, (1.7438, 0.5798, 0.3122, 0.3008)),
-    "seed4_dilated_strided": (26.64, (0.2003, 0.1423, 0.0712, 0.0712)),
-    "kb58": (56.37, (0.4238, 0.1409, 0.0759, 0.0731)),
-    "kb72": (5.54, (0.0416, 0.03, 0.015, 0.015)),
-    "kb73": (13.97, (0.2774, 0.2774, 0.1387, 0.1387)),
-    "kb2_100": (370.01, (2.782, 0.925, 0.498, 0.4799)),
-    "kb2_34": (129.02, (0.97, 0.3225, 0.1736, 0.1673)),
-    "nnunet_320_8": (1.34, (0.0101, 0.0034, 0.0018, 0.0017)),
-    "nnunet_128_32": (8.59, (0.0646, 0.0395, 0.0198, 0.0198)),
-    "nnunet_64_64": (17.18, (0.1579, 0.1579, 0.079, 0.079)),
-    "nnunet_aniso": (13.42, (0.148, 0.148, 0.074, 0.074)),
-    "monai_unet_96": (35.93, (0.2702, 0.0933, 0.0484, 0.0467)),
-    "gan3d_512": (46.04, (0.3461, 0.1151, 0.062, 0.0597)),
-    "gan3d_128": (249.91, (1.879, 0.6248, 0.3363, 0.3241)),
-    "depthwise_k3s2": (0.88, (0.1421, 0.1421, 0.0711, 0.0711)),
-}
-
-ASYMMETRIC = Layer(
-    "asymmetric",
-    batch=3,
-    in_channels=4,
-    out_channels=6,
-    input_size=(2, 4, 3),
-    kernel_size=(3, 2, 4),
-    stride=(2, 3, 1),
-    padding=(1, 0, 2),
-    output_padding=(1, 2, 0),
-    dilation=(2, 1, 3),
-    groups=2,
-    bias=True,
-)
-STRIDE_ONE = Layer(
-    "stride_one", 2, 4, 6, (5, 4, 6), (3, 2, 4), padding=(1, 0, 2), dilation=(1, 2, 1), groups=2, bias=True
-)
-KERNEL_IS_STRIDE = Layer("kernel_is_stride", 2, 3, 4, (3, 2, 4), (1, 2, 3), stride=(1, 2, 3), bias=True)
+    from convt3d._layer import Layer
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_work_and_limits_equal_the_published_figures(name: str) -> None:
-    (layer,) = (layer for layer in suite() if layer.name == name)
-    gflop, limits = PUBLISHED[name]
-    assert layer.gflop == pytest.approx(gflop, abs=0.0051)
-    for precision, limit in zip(("fp32", "tf32", "fp16", "bf16"), limits, strict=True):
-        assert layer.limit_ms(precision) == pytest.approx(limit, abs=0.000051)
-
-
-def test_suite_is_the_published_one() -> None:
-    assert [layer.name for layer in suite()] == list(PUBLISHED)
-
-
-@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
-def test_multiply_adds_equal_a_count_by_enumeration(layer: Layer) -> None:
-    products = 0
-    for taps in itertools.product(*map(range, layer.kernel_size)):
-        for positions in itertools.product(*map(range, layer.input_size)):
-            output = [positions[a] * layer.stride[a] - layer.padding[a] + taps[a] * layer.dilation[a] for a in range(3)]
-            products += all(0 <= output[a] < layer.output_size[a] for a in range(3))
-    channels = layer.in_channels * layer.out_channels // layer.groups
-    assert layer.multiply_adds == layer.batch * channels * products
-
-
-def test_layer_spec_gives_the_layer() -> None:
-    spec = (
-        "layer=asymmetric,N=3,C_in=4,C_out=6,input=2x4x3,kernel=3x2x4,stride=2x3x1,padding=1x0x2,output_padding=1x2x0,"
-        "dilation=2x1x3,groups=2,bias=1"
-    )
-    assert parse_layer(spec) == ASYMMETRIC
-
-
-def test_one_number_in_a_spec_is_meant_for_every_dimension() -> None:
-    layer = parse_layer("N=1,C_in=2,C_out=3,input=4,kernel=2,stride=2")
-    assert (layer.input_size, layer.kernel_size, layer.stride) == ((4, 4, 4), (2, 2, 2), (2, 2, 2))
-    assert layer.output_shape == (1, 3, 8, 8, 8)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("N=1,C_in=2,C_out=3,input=4", "needs 'kernel'"),
-        ("N=1,C_in=2,C_out=3,input=4,kernel=two", "kernel must be an integer"),
-        ("N=1,C_in=2,C_out=3,input=4x4,kernel=2", "input must be one or three numbers"),
-        ("N=1,C_in=2,C_out=3,input=4,kernel=2,pad=1", "unknown key 'pad'"),
-        ("N=1,C_in=3,C_out=2,input=4,kernel=2,groups=2", "groups=2 must divide C_in=3"),
-        ("N=1,C_in=2,C_out=3,input=1,kernel=1,padding=1", "output size"),
-        ("no_such_layer*", "known: seed0_grouped_asymmetric"),
-    ],
-)
-def test_bad_layer_is_refused_by_name(spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        select_layers([spec])
-
-
-def test_layers_are_selected_by_globs_in_the_suites_order_and_once() -> None:
-    names = [layer.name for layer in select_layers(["seed[12]*", "seed2_k355", "kb72"])]
-    assert names == ["seed1_grouped_k3s2", "seed2_k355", "kb72"]
-
-
-@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
+@pytest.mark.parametrize("layer", [ASYMMETRIC, STRIDE_ONE, CROPPED, KERNEL_IS_STRIDE], ids=lambda layer: layer.name)
 @pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 def test_every_peer_and_the_reference_compute_what_autograd_does(
     layer: Layer, pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "compile_once", lambda function: function)
+    monkeypatch.setattr(benchmark_peers, "compile_once", lambda function: function)
     operands = calls.random_operands(layer, "fp32", torch.device("cpu"))
     x, w = (tensor.double().requires_grad_() for tensor in (operands.input, operands.weight))
     b = None if operands.bias is None else operands.bias.double()
@@ -141,7 +50,7 @@ def test_every_peer_and_the_reference_compute_what_autograd_does(
     gx, gw = torch.autograd.grad(y, (x, w), operands.grad_output.double())
     expected = {"forward": y.detach(), "backward_input": gx, "backward_weight": gw}[pass_]
 
-    found = [peer for peer in calls.peers(layer, pass_) if peer.layout == layout]
+    found = [peer for peer in measured_here(layer, pass_) if peer.layout == layout]
     assert found
     for peer in found:
         result = peer.prepare(operands.in_layout(layout))()
@@ -152,6 +61,25 @@ def test_every_peer_and_the_reference_compute_what_autograd_does(
     spoiled = expected.clone()
     spoiled[0, 0, 0, 0, 0] = float("nan")
     assert not reference.error(spoiled) < 1
+
+
+FRONTEND_ABSENT = {
+    f"cudnn_frontend_{layout}": "RuntimeError: nvidia-cudnn-frontend is not installed" for layout in LAYOUTS
+}
+
+
+def measured_here(layer: Layer, pass_: str) -> list[benchmark_peers.Peer]:
+    """The peers that run without a GPU."""
+    return [peer for peer in peers(layer, pass_) if peer.name not in FRONTEND_ABSENT]
+
+
+@pytest.fixture(autouse=True)
+def no_frontend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of cuDNN is installed, wherever these tests run."""
+    found = cudnn_frontend.importlib.util.find_spec
+    monkeypatch.setattr(
+        cudnn_frontend.importlib.util, "find_spec", lambda name, *rest: None if name == "cudnn" else found(name, *rest)
+    )
 
 
 class FixedTimes:
@@ -181,14 +109,15 @@ def test_measure_gives_a_record_for_each_layout(pass_: str, monkeypatch: pytest.
         channels_last = operands.input.is_contiguous(memory_format=torch.channels_last_3d)
         return lambda: call() * (1 + peer_error["NDHWC" if channels_last else "NCDHW"])
 
-    monkeypatch.setattr(calls, "aten_call", known_error)
+    for module in (calls, benchmark_peers):
+        monkeypatch.setattr(module, "aten_call", known_error)
     found = measure(STRIDE_ONE, pass_, "bf16", ["NCDHW", "NDHWC"], FixedTimes())
     assert [entry["layout"] for entry in found] == ["NCDHW", "NDHWC"]
     for entry in found:
         assert (entry["layer"], entry["pass"], entry["precision"]) == ("stride_one", pass_, "bf16")
         assert entry["convt3d_ms"] == 2.0
-        assert entry["peers_ms"] == {peer.name: 4.0 for peer in calls.peers(STRIDE_ONE, pass_)}
-        assert entry["peers_absent"] == {}
+        assert entry["peers_ms"] == {peer.name: 4.0 for peer in measured_here(STRIDE_ONE, pass_)}
+        assert entry["peers_absent"] == FRONTEND_ABSENT
         assert 1e-4 < entry["error"] < 1e-2  # rounding to bf16, measured against float64
         assert entry["cudnn_error"] == pytest.approx(peer_error[entry["layout"]])
 
@@ -200,13 +129,45 @@ def test_peer_that_fails_or_is_wrong_is_absent_with_its_reason(monkeypatch: pyte
     def wrong(function: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
         return lambda product, bias: function(product, bias) * 1.1
 
-    monkeypatch.setattr(calls, "conv3d_flipped_call", unsupported)
-    monkeypatch.setattr(calls, "compile_once", wrong)
+    monkeypatch.setattr(benchmark_peers, "conv3d_flipped_call", unsupported)
+    monkeypatch.setattr(benchmark_peers, "compile_once", wrong)
     (entry,) = measure(STRIDE_ONE, "forward", "fp32", ["NDHWC"], FixedTimes())
-    assert entry["peers_absent"] == {f"conv3d_flipped_{layout}": "RuntimeError: not today" for layout in calls.LAYOUTS}
+    assert entry["peers_absent"] == {
+        **{f"conv3d_flipped_{layout}": "RuntimeError: not today" for layout in LAYOUTS},
+        **FRONTEND_ABSENT,
+    }
     (entry,) = measure(KERNEL_IS_STRIDE, "forward", "fp32", ["NDHWC"], FixedTimes())
-    assert entry["peers_absent"] == {"matmul_shuffle": "wrong result: relative error 0.1"}
+    assert entry["peers_absent"] == {"matmul_shuffle": "wrong result: relative error 0.1", **FRONTEND_ABSENT}
     assert set(entry["peers_ms"]) == {"cudnn_NCDHW", "cudnn_NDHWC"}
+
+
+def test_plans_of_an_engine_are_measured_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    @contextlib.contextmanager
+    def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
+        asked.append((engine, candidate))
+        yield
+
+    monkeypatch.setattr(measuring, "only_engine", only_engine)
+    options = Options(peers=False, engine="mma", plans=3)
+    (entry,) = measure(STRIDE_ONE, "backward_input", "bf16", ["NDHWC"], FixedTimes(), options)
+    assert asked == [("mma", 0), ("mma", 0), ("mma", 1), ("mma", 2)]
+    assert entry["engine"] == "mma"
+    expected = candidates(STRIDE_ONE, "backward_input", "bf16", "NDHWC", "mma", 3)
+    assert [plan["plan"] for plan in entry["plans"]] == [candidate.plan for candidate in expected]
+    assert len({candidate.plan for candidate in expected}) == 3
+    assert [plan["ms"] for plan in entry["plans"]] == [2.0] * 3
+    asked.clear()
+    (entry,) = measure(STRIDE_ONE, "forward", "bf16", ["NDHWC"], FixedTimes(), Options(peers=False, engine="simt"))
+    assert (entry["engine"], asked) == ("simt", [("simt", 0)])
+    with pytest.raises(NoPlanError, match="the engine depthwise has no plan for this call"):
+        measure(STRIDE_ONE, "forward", "bf16", ["NDHWC"], FixedTimes(), Options(engine="depthwise"))
+
+
+def test_candidates_end_where_the_engine_has_no_more() -> None:
+    (only,) = candidates(STRIDE_ONE, "forward", "fp32", "NCDHW", "simt", 5)
+    assert only.number == 0
 
 
 def test_wrong_result_of_convt3d_is_an_error_not_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,19 +178,113 @@ def test_wrong_result_of_convt3d_is_an_error_not_a_record(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(measuring, "convt3d_call", wrong)
     with pytest.raises(measuring.WrongResultError, match="NDHWC: wrong result, relative error nan"):
-        measure(ASYMMETRIC, "forward", "fp32", ["NDHWC"], FixedTimes(), with_peers=False)
+        measure(ASYMMETRIC, "forward", "fp32", ["NDHWC"], FixedTimes(), Options(peers=False))
 
 
 def test_peers_are_those_that_apply() -> None:
-    both = ["cudnn_NCDHW", "cudnn_NDHWC"]
-    assert [peer.name for peer in calls.peers(ASYMMETRIC, "forward")] == both
-    assert [peer.name for peer in calls.peers(STRIDE_ONE, "forward")] == [
-        *both,
-        "conv3d_flipped_NCDHW",
-        "conv3d_flipped_NDHWC",
-    ]
-    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "forward")] == [*both, "matmul_shuffle"]
-    assert [peer.name for peer in calls.peers(KERNEL_IS_STRIDE, "backward_weight")] == both
+    def names(layer: Layer, pass_: str) -> set[str]:
+        found = peers(layer, pass_)
+        assert len({peer.name for peer in found}) == len(found)
+        assert all(peer.layout in LAYOUTS and peer.name.endswith((peer.layout, "shuffle")) for peer in found)
+        return {peer.name.removesuffix(f"_{peer.layout}") for peer in found} - {"cudnn", "cudnn_frontend"}
+
+    assert names(ASYMMETRIC, "forward") == names(ASYMMETRIC, "backward_weight") == set()
+    assert names(ASYMMETRIC, "backward_input") == {"conv3d"}
+    assert names(STRIDE_ONE, "forward") == {"conv3d_flipped"}
+    assert names(KERNEL_IS_STRIDE, "forward") == {"matmul_shuffle"}
+    assert names(KERNEL_IS_STRIDE, "backward_input") == {"conv3d", "matmul_unshuffle"}
+    assert names(KERNEL_IS_STRIDE, "backward_weight") == {"matmul_unshuffle"}
+
+
+def test_slow_peers_can_be_left_out_and_the_record_says_so() -> None:
+    (entry,) = measure(KERNEL_IS_STRIDE, "backward_input", "fp32", ["NCDHW"], FixedTimes(), Options(slow_peers=False))
+    slow = {f"{name}_{layout}" for name in ("matmul_unshuffle", "cudnn_frontend") for layout in LAYOUTS}
+    assert entry["peers_absent"] == dict.fromkeys(slow, "left out by --no-slow-peers")
+
+
+class FakeFrontend:
+    """What `convt3d.benchmark.cudnn_frontend` asks of the module cudnn: a graph of one node, with numbered plans."""
+
+    data_type = SimpleNamespace(FLOAT="FLOAT", HALF="HALF", BFLOAT16="BFLOAT16")
+    numerical_note = SimpleNamespace(DOWN_CONVERT_INPUTS="down", TENSOR_CORE="tensor core")
+    heur_mode = SimpleNamespace(A="A", FALLBACK="fallback")
+
+    def __init__(self) -> None:
+        self.deselected: list[str] = []
+        self.executed: list[int] = []
+
+    def pygraph(self, **arguments: object) -> FakeFrontend:
+        assert arguments["handle"] == "handle"
+        return self
+
+    def tensor(self, name: str, dim: list[int], stride: list[int], data_type: str) -> Any:
+        node = MagicMock(dim=dim, stride=stride)
+        node.name = name
+        return node
+
+    def node(self, kind: str, **arguments: Any) -> Any:
+        self.kind, self.arguments, self.output = kind, arguments, MagicMock()
+        for setter in ("set_output", "set_data_type", "set_dim", "set_stride"):
+            getattr(self.output, setter).return_value = self.output
+        return self.output
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("conv_"):
+            return functools.partial(self.node, name)
+        return MagicMock()
+
+    def deselect_numeric_notes(self, notes: list[str]) -> None:
+        self.deselected = notes
+
+    def get_execution_plan_count(self) -> int:
+        return 4
+
+    def build_plan_at_index(self, index: int) -> None:
+        if index == 1:
+            raise ValueError("not supported")
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return 8 * index
+
+    def execute_plan_at_index(self, tensors: dict[Any, Tensor], workspace: Tensor, index: int, handle: str) -> None:
+        self.executed.append(index)
+        named = {key: tensors[value] for key, value in self.arguments.items() if isinstance(value, MagicMock)}
+        sizes = [self.arguments[key] for key in ("stride", "padding", "dilation")]
+        result = tensors[self.output]
+        assert self.output.set_dim.call_args[0][0] == list(result.shape)
+        assert self.output.set_stride.call_args[0][0] == list(result.stride())
+        image = result if self.kind == "conv_dgrad" else named["image"]
+        weight = named.get("weight", named.get("filter", result))
+        groups = image.shape[1] // weight.shape[1]
+        if self.kind == "conv_fprop":
+            computed = F.conv3d(image, weight, None, *sizes, groups)
+        else:
+            mask = [self.kind == "conv_dgrad", self.kind == "conv_wgrad", False]
+            computed = torch.ops.aten.convolution_backward(
+                named["loss"], image, weight, None, *sizes, False, [0, 0, 0], groups, mask
+            )[mask.index(True)]
+        result.copy_(computed)
+
+
+@pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_frontends_fastest_plan_computes_what_autograd_does(
+    pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeFrontend()
+    times = itertools.chain([3.0] * 3, [1.0] * 3, [2.0] * 3)
+    monkeypatch.setattr(cudnn_frontend.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(cudnn_frontend.importlib, "import_module", lambda name: fake)
+    monkeypatch.setattr(cudnn_frontend, "_handle", lambda device: "handle")
+    monkeypatch.setattr(cudnn_frontend, "_milliseconds", lambda call: next(times))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=1))
+    operands = calls.random_operands(ASYMMETRIC, "fp32", torch.device("cpu")).in_layout(layout)
+    with calls.precision_switches("fp32"):
+        call = cudnn_frontend.fastest_plan_call(ASYMMETRIC, pass_, operands)
+    assert fake.deselected == ["down", "tensor core"]
+    fake.executed = []
+    torch.testing.assert_close(call(), calls.aten_call(ASYMMETRIC, pass_, operands)(), rtol=1e-4, atol=1e-4)
+    assert fake.executed == [2]  # of 0, 2 and 3, as 1 does not run
 
 
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])

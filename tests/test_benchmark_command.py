@@ -11,7 +11,7 @@ from record_files import META, record, save_record
 
 from convt3d.benchmark import plot, records
 from convt3d.benchmark.__main__ import main
-from convt3d.benchmark.layers import select_layers, suite
+from convt3d.benchmark.layers import groups, select_layers
 from convt3d.benchmark.overhead import REPLACES
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_command_measures_the_overhead(tmp_path: Path) -> None:
 def test_command_lists_layers_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--layer", "seed*"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [layer.name for layer in suite()][:5]
+    assert [line.split()[0] for line in lines] == [f"suite/{layer.name}" for layer in groups()["suite"]][:5]
 
 
 def test_command_refuses_an_unknown_layer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,10 +50,60 @@ def test_command_says_that_it_needs_a_gpu(capsys: pytest.CaptureFixture[str]) ->
 
 def test_summary_gives_means_and_the_worst_case() -> None:
     shown = [record(ms=1.0), record(layout="NDHWC", ms=4.0), {**record("backward_input"), "peers_ms": {}}]
-    assert records.format_summary(shown).splitlines() == [
-        "forward fp32: 2.50x, at least 1.25x; 25.0% of the limit (2 records)",
-        "backward_input fp32: no peer; 25.0% of the limit (1 records)",
+    suite: records.Record = {**record(ms=2.0), "layer": "kb58"}
+    use: records.Record = {**record(ms=5.0), "layer": "psmnet_64_64"}
+    assert records.format_summary([*shown, suite, use]).splitlines() == [
+        "given: forward fp32: 2.50x, at least 1.25x; 25.0% of the limit (2 records)",
+        "given: backward_input fp32: no peer; 25.0% of the limit (1 records)",
+        "suite: forward fp32: 2.50x, at least 2.50x; 25.0% of the limit (1 records)",
+        "use: forward fp32: 1.00x, at least 1.00x; 10.0% of the limit (1 records)",
     ]
+
+
+def test_plans_are_shown_beside_the_chosen_one() -> None:
+    plans: list[records.MeasuredPlan] = [
+        {"ms": ms, "expected_ms": 1.5, "plan": f"tile={number}"} for number, ms in enumerate((2.0, 1.6, 3.0))
+    ]
+    shown: list[records.Record] = [record(), {**record("backward_input"), "engine": "mma", "plans": plans}]
+    shown.append({**shown[1], "plans": plans[2:]})
+    assert records.format_plans(shown[:2]).splitlines() == [
+        "backward_input fp32 NCDHW: the chosen plan takes 1.25 times the best of 3",
+        "  0: 2.0000 (1.00), expected 1.5000, mma: tile=0",
+        "  1: 1.6000 (0.80), expected 1.5000, mma: tile=1",
+        "  2: 3.0000 (1.50), expected 1.5000, mma: tile=2",
+    ]
+    assert records.format_plan_summary(shown) == (
+        "mma backward_input fp32: chosen plans take 1.118 times the best measured, at most 1.25, within 10 % in 1 of 2"
+    )
+    assert records.format_plans([record()]) == records.format_plan_summary([record()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--engine", "mma"],
+            "gpu.json has records of no --engine, --plans or --no-peers, and these would be of --engine",
+        ),
+        (["--plans", "3", "--no-peers"], "would be of --plans 3 --no-peers: give another file"),
+        (["--plans", "-1"], "--plans must not be negative, got -1"),
+        (["--no-peers"], "--json and --plot compare"),
+    ],
+)
+def test_command_keeps_records_of_another_kind_apart(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    save_record(tmp_path / "gpu.json", "kb58")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--json", "gpu.json", *options])
+    assert exit_info.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_command_shows_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +117,7 @@ def test_command_shows_a_record_without_a_gpu(tmp_path: Path, capsys: pytest.Cap
     assert "kb72" not in shown
     assert "backward_weight" not in shown
     assert "NCDHW 1.0" not in shown
-    assert "forward fp32: 5.00x, at least 5.00x; 50.0% of the limit (1 records)" in shown
+    assert "suite: forward fp32: 5.00x, at least 5.00x; 50.0% of the limit (1 records)" in shown
 
 
 @pytest.mark.parametrize(
@@ -119,9 +169,9 @@ def test_picture_has_the_records_numbers(tmp_path: Path, monkeypatch: pytest.Mon
     slow: records.Record = {**record(layout="NDHWC", ms=10.0), "layer": "kb72", "precision": "tf32"}
     assert plot.draw(tmp_path / "gpu.svg", META, [fast, slow]) == []
     contiguous, channels_last, roofline = drawn[-1].axes
-    assert [(bar.get_x(), bar.get_width()) for bar in contiguous.patches] == [(1, 4.0)]
-    assert [(bar.get_x(), bar.get_width()) for bar in channels_last.patches] == [(1, -0.5)]
-    assert [label.get_text() for label in contiguous.get_yticklabels()] == ["kb58", "kb72"]
+    assert [(bar.get_x(), pytest.approx(bar.get_width())) for bar in contiguous.patches] == [(1, 4.0)] * 2
+    assert [(bar.get_x(), pytest.approx(bar.get_width())) for bar in channels_last.patches] == [(1, -0.5)] * 2
+    assert [label.get_text() for label in contiguous.get_yticklabels()] == ["kb58", "kb72", "MEAN OF 2 (suite)"]
     points = [tuple(point) for group in roofline.collections for point in group.get_offsets()]
     for entry, (intensity, teraflops) in zip((fast, slow), points, strict=True):
         (layer,) = select_layers([entry["layer"]])
@@ -148,6 +198,33 @@ def test_plot_without_matplotlib_names_the_extra(
         main(["--plot", "picture.png"])
     assert exit_info.value.code == 2
     assert "convt3d[bench]" in capsys.readouterr().err
+
+
+@pytest.mark.cuda
+def test_command_measures_plans_of_one_engine_into_a_file_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "plans.json"
+    spec = "layer=small,N=2,C_in=24,C_out=16,input=5x6x7,kernel=2x3x2,stride=2x1x2,padding=0x1x0"
+    options = [
+        "--layer",
+        spec,
+        "--precision",
+        "fp16",
+        "--quick",
+        "--json",
+        str(path),
+        "--engine",
+        "mma",
+        "--plans",
+        "3",
+    ]
+    assert main([*options, "--no-peers"]) == 0
+    content = records.load(path)
+    assert content is not None
+    assert content["meta"]["asked"] == "--engine mma --plans 3 --no-peers"
+    assert len(content["records"]) == 6
+    for entry in content["records"]:
+        assert (entry["engine"], len(entry["plans"])) == ("mma", 3)
+        assert len({plan["plan"] for plan in entry["plans"]}) == 3
 
 
 @pytest.mark.cuda

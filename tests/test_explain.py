@@ -72,9 +72,9 @@ def test_engine_of_a_given_capability() -> None:
     assert hopper.device == "compute capability 9.0 (given)"
 
 
-@pytest.mark.parametrize("capability", [(7, 0), (7, 5), (0, 9), (-9, 0)])
+@pytest.mark.parametrize("capability", [(7, 0), (7, 4), (0, 9), (-9, 0)])
 def test_capability_that_no_build_serves_is_refused(capability: tuple[int, int]) -> None:
-    message = rf"device_capability must be \(8, 0\) or later, .*, got {re.escape(str(capability))}"
+    message = rf"device_capability must be \(7, 5\) or later, .*, got {re.escape(str(capability))}"
     with pytest.raises(RuntimeError, match=message):
         convt3d.explain(*tensors(), **PARAMETERS, device_capability=capability)
     model = torch.nn.ConvTranspose3d(3, 2, 2)
@@ -110,7 +110,7 @@ def test_argument_of_another_type_is_named(arguments: Any, message: str) -> None
 
 def test_gpu_that_no_build_serves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
-    with pytest.raises(RuntimeError, match=r"the compute capability of cuda:0 must be \(8, 0\) or later"):
+    with pytest.raises(RuntimeError, match=r"the compute capability of cuda:0 must be \(7, 5\) or later"):
         call._device(torch.device("cuda:0"), None)
 
 
@@ -191,6 +191,14 @@ def test_every_gpu_has_a_plan(capability: tuple[int, int], operator: Any) -> Non
     of_forward = "halo_wgmma" if capability == (9, 0) else "mma"
     assert explained.engine == {"forward": of_forward, "bias_grad": "simt"}.get(operator, "mma")
     assert explained.expected_ms > 0
+
+
+@pytest.mark.parametrize("operator", ["forward", *GRADIENTS])
+def test_gpu_before_the_tensor_cores_instructions_has_the_other_engines(operator: Any) -> None:
+    assert convt3d.explain(*tensors(), **PARAMETERS, operator=operator, device_capability=(7, 5)).engine == "simt"
+    depthwise = torch.empty(2, 8, 5, 6, 7), torch.empty(8, 1, 3, 3, 3)
+    explained = convt3d.explain(*depthwise, stride=2, groups=8, operator=operator, device_capability=(7, 5))
+    assert explained.engine == ("depthwise" if operator == "forward" else "simt")
 
 
 def test_slower_gpus_are_expected_to_take_longer() -> None:

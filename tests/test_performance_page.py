@@ -14,22 +14,32 @@ import performance_tables  # noqa: E402  # scripts/performance_tables.py
 
 
 def test_page_has_the_tables_of_the_records() -> None:
-    text = (ROOT / performance_tables.PAGE).read_text(encoding="utf-8")
-    assert performance_tables.with_tables(text, ROOT) == text
-    assert len(text.splitlines()) <= 120
+    for page in performance_tables.TABLES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert performance_tables.with_tables(page, text, ROOT) == text
+        assert len(text.splitlines()) <= 120
 
 
 def test_tables_follow_the_records(tmp_path: Path) -> None:
-    save_record(tmp_path / performance_tables.RESULTS / "h200.json", "first", "second")
+    save_record(tmp_path / performance_tables.RESULTS / "h200.json", "kb58", "kb72", "psmnet_64_64")
     assert performance_tables.means(tmp_path).splitlines()[2:] == [
         "| forward, fp32 | 2 | simt | 3.54 | 2.50 | 0 of 4 | 0.35 |",
         "| weight gradient, fp32 | 2 | simt | 3.54 | 2.50 | 0 of 4 | 0.35 |",
+        "| forward, fp32, layers in use | 1 | simt | 1.67 | 1.67 | 0 of 2 | 0.17 |",
+        "| weight gradient, fp32, layers in use | 1 | simt | 1.67 | 1.67 | 0 of 2 | 0.17 |",
     ]
-    first, second = performance_tables.layers(tmp_path).splitlines()[2:]
+    assert performance_tables.means_of_portable_build(tmp_path) == "Not measured.\n"
+    save_record(tmp_path / performance_tables.RESULTS / "h200_sm80.json", "kb72")
+    assert performance_tables.means_of_portable_build(tmp_path).splitlines()[2:] == [
+        "| forward, fp32 | 1 | simt | 5.00 | 5.00 | 0 of 2 | 0.50 |",
+        "| weight gradient, fp32 | 1 | simt | 5.00 | 5.00 | 0 of 2 | 0.50 |",
+    ]
+    first, second, in_use = performance_tables.layers(tmp_path).splitlines()[2:]
+    assert in_use.startswith("| psmnet_64_64 | - |")
     assert first.endswith("| 5.00 (0.50) | 5.00 (0.50) |")
-    assert second.startswith("| second | - |")
+    assert second.startswith("| kb72 | - |")
 
 
 def test_page_without_a_marker_is_refused() -> None:
     with pytest.raises(SystemExit, match="must have the lines"):
-        performance_tables.with_tables("# Performance\n", ROOT)
+        performance_tables.with_tables(performance_tables.PAGE, "# Performance\n", ROOT)

@@ -7,16 +7,18 @@ import re
 import shutil
 import subprocess
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
 from reference import LAYOUTS, TILED
 
-from convt3d._explain import forward_plan
+from convt3d._explain import forward_plan, layer_plan
+from convt3d._explain.plan import known_device
 from convt3d._layer import Layer
 from convt3d.benchmark import records
-from convt3d.benchmark.layers import suite
+from convt3d.benchmark.layers import known_layers
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -187,11 +189,32 @@ def test_sets_runs_and_images(name: str, layout: str, precision: str, expected: 
     assert all(re.search(f" {part} ", plan.plan) for part in expected), plan.plan
 
 
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)])
+def test_every_layer_has_a_plan_on_every_architecture(capability: tuple[int, int]) -> None:
+    """Of engines that the device has, within its shared memory; tensor cores have one of every layer but float64."""
+    device = known_device(capability)
+    shared_bytes = device.traits[3]
+    tensor_cores = {"mma"} if capability >= (8, 0) else set()
+    if capability == (9, 0):
+        tensor_cores.add("halo_wgmma")
+    for layer, operator, precision, layout in product(
+        known_layers(), ("forward", "input_grad", "weight_grad"), ("fp32", "tf32", "fp16"), LAYOUTS
+    ):
+        case = f"{layer.name} {operator} {precision} {layout}"
+        chosen = layer_plan(layer, operator, precision, layout, device)
+        assert chosen.engine in {"simt", "depthwise", *tensor_cores}, case
+        assert chosen.expected_ms > 0, case
+        for engine in {chosen.engine, "mma"} & tensor_cores:
+            plan = layer_plan(layer, operator, precision, layout, device, engine=engine).plan
+            (used,) = re.findall(r" shared(?:_bytes)?=(\d+)", plan)
+            assert 0 < int(used) <= shared_bytes, case
+
+
 def test_expected_times_are_those_of_the_record() -> None:
     """Costs are fitted to an H200: where a layer takes longer than its launches, they are right to a factor of 2."""
     content = records.load(ROOT / "benchmarks" / "results" / "h200.json")
     assert content is not None
-    layers = {layer.name: layer for layer in suite()}
+    layers = {layer.name: layer for layer in known_layers()}
     ratios = []
     for record in content["records"]:
         if record["convt3d_ms"] < 0.06:

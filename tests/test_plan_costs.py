@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "plan_costs"))
 import costs
 
 from convt3d._explain import forward_plan
+from convt3d._explain.plan import known_device
 from convt3d.benchmark.layers import LAYOUTS, select_layers
 
 pytestmark = [
@@ -43,8 +45,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> costs.Model:
 
 def test_cases_are_all_layers() -> None:
     lines = costs.case_lines()
-    assert len(lines) == 18 * 3 * 2
+    assert len(lines) == 36 * 3 * 2
     assert lines["kb73", "fp16", "NDHWC"] == ("kb73 fp16 NDHWC 4 32 32 4 32 64 128 3 3 3 2 2 2 1 1 1 0 0 0 1 1 1 0")
+
+
+def test_sweep_draws_the_chosen_plan_and_others_near_it() -> None:
+    (layer,) = select_layers(["kb73"])
+    key = layer, "fp16", "NDHWC"
+    expected = costs.candidate_costs_on(key, known_device((9, 0)))
+    assert expected[1:] == sorted(expected[1:])
+    options = argparse.Namespace(count=30, jitter=0.15, seed=1)
+    found = costs.drawn(key, expected, options)
+    assert found[0] == 0
+    assert len(set(found)) == 30
+    assert 30 < max(found) < len(expected)
+    assert costs.drawn(key, expected, options) == found
+    assert costs.drawn(key, expected, argparse.Namespace(count=3, jitter=0, seed=1)) == [0, 1, 2]
+    assert costs.drawn(key, [], options) == []
 
 
 def test_model_expects_what_the_plan_does(model: costs.Model) -> None:

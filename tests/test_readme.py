@@ -11,6 +11,7 @@ from statistics import geometric_mean
 
 import pytest
 import torch
+from record_files import save_record
 
 import convt3d
 
@@ -59,6 +60,19 @@ def test_edited_readme_is_noticed(copy: Path) -> None:
     readme.write_text(text.replace("gradient of the weight | **1", "gradient of the weight | **2"), encoding="utf-8")
     assert readme.read_text(encoding="utf-8") != text
     assert script.main(["--check"]) == 1
+
+
+def test_layers_in_use_have_rows_of_their_own(tmp_path: Path) -> None:
+    save_record(tmp_path / script.RESULTS / "h200.json", "kb58", "kb72", "psmnet_64_64")
+    results = script.measured(tmp_path)
+    assert [title for title in script.titles(results) if "in use" in title] == [
+        "forward, layers in use",
+        "gradient of the weight, layers in use",
+    ]
+    rows = script.section(results).splitlines()
+    assert "| forward | **3.54** (2.50 to 5.00) | not measured | not measured | not measured |" in rows
+    assert "| forward, layers in use | **1.67** (1.67 to 1.67) | not measured | not measured | not measured |" in rows
+    assert ">forward, layers in use<" in script.figure(results)
 
 
 def test_a_mean_of_the_table_is_that_of_the_record() -> None:

@@ -28,7 +28,7 @@ def _script(name: str) -> Any:
 
 
 check_release = _script("check_release")
-ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", "compute_120")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", "compute_120")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_installation(sources: Path) -> None:
     (difference,) = check_release.differences_of_installation(sources, _built(version="1.2.2"))
     assert "must be 1.2.3, got 1.2.2" in difference
     (difference,) = check_release.differences_of_installation(sources, _built(architectures=ARCHITECTURES[1:]))
-    assert "must have kernels for sm_80, too" in difference
+    assert "must have kernels for sm_75, too" in difference
     (difference,) = check_release.differences_of_installation(sources, _built(architectures=()))
     assert difference.endswith("got none")
     (difference,) = check_release.differences_of_installation(sources, _built(), "13.0")

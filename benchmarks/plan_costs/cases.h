@@ -1,4 +1,4 @@
-// What both programs beside this file read: one case a line of standard input or of a string, as costs.py writes it.
+// What model.cpp reads: a case in a line, as costs.py writes it.
 #pragma once
 
 #include <istream>

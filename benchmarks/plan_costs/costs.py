@@ -1,6 +1,6 @@
 """Fits the constants by which a forward plan is chosen, in csrc/engines/wgmma/plan/cost.cpp, to measured times.
 
-With a GPU of compute capability 9.0, nvcc and the installed package:
+With a GPU of compute capability 9.0 and the installed package:
 
     python benchmarks/plan_costs/costs.py sweep times.txt      # a line for each plan
     python benchmarks/plan_costs/costs.py fit times.txt        # without a GPU; --write changes cost.cpp
@@ -19,14 +19,25 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
+from convt3d._explain.plan import candidate_costs, cuda_device, dense_operands, layer_plan, only_engine
 from convt3d.benchmark import layers
+from convt3d.benchmark.calls import convt3d_call, precision_switches, random_operands
+from convt3d.benchmark.timing import Repetitions, Timer, warm_up
+
+if TYPE_CHECKING:
+    from convt3d._explain.plan import Device
+    from convt3d._layer import Layer
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent.parent / "csrc"
@@ -41,13 +52,16 @@ FIXED = ("kBytesPerClock", "kThreadOutputClocks")
 # Of the device that the constants are fitted to, from the table of devices.
 CLOCKS_PER_MS = 1e3 * float(re.findall(r'"H200", .*?(\d+), true', (CSRC / "core" / "devices.cpp").read_text())[0])
 
+ENGINE = "halo_wgmma"
+REPETITIONS = 3  # of a plan
+
 Key = tuple[str, str, str]  # layer, precision, layout
 
 
 def case_lines() -> dict[Key, str]:
     """Every layer in every precision and layout, as ``cases.h`` reads them."""
     lines = {}
-    for layer in layers.suite():
+    for layer in layers.known_layers():
         sizes = [
             layer.batch,
             layer.in_channels,
@@ -68,19 +82,38 @@ def case_lines() -> dict[Key, str]:
 
 
 def sweep(options: argparse.Namespace) -> None:
-    """Builds the program of ``sweep.cu`` and writes what it measures."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    program = BUILD / "sweep"
-    units = CSRC / "engines" / "instantiate"
-    engines = [unit for name in ("float32", "float16") for unit in sorted(units.glob(f"wgmma_forward*_{name}.cu"))]
-    sources = [*engines, HERE / "sweep.cu", *sorted((CSRC / "device").glob("*.cu")), *PLAN_SOURCES, COST]
-    flags = ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-gencode=arch=compute_90a,code=sm_90a"]
-    subprocess.run(["nvcc", *flags, f"-I{CSRC}", f"-I{HERE}", *map(str, sources), "-o", str(program)], check=True)
-    lines = [line for key, line in case_lines().items() if fnmatchcase(key[0], options.layer)]
-    arguments = [str(options.count), str(options.jitter), str(options.seed)]
-    with options.times.open("w") as out:
-        for line in tqdm(lines, unit="case"):
-            subprocess.run([str(program), *arguments], input=line + "\n", text=True, stdout=out, check=True)
+    """Measures some plans of every layer, the chosen one first, and writes a line for each."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    timer = Timer(Repetitions(at_least=REPETITIONS, at_most=REPETITIONS, slow_replays=REPETITIONS))
+    warm_up()
+    suite = [layer for layer in layers.known_layers() if fnmatchcase(layer.name, options.layer)]
+    with options.times.open("w") as out, torch.no_grad():
+        for layer, precision in tqdm(list(product(suite, PRECISIONS)), unit="case"):
+            operands = random_operands(layer, precision, device)
+            for layout in layers.LAYOUTS:
+                call = convt3d_call(layer, "forward", operands.in_layout(layout))
+                key = layer, precision, layout
+                for number in drawn(key, candidate_costs_on(key, cuda_device(device)), options):
+                    with precision_switches(precision), only_engine(ENGINE, number):
+                        milliseconds, _ = timer.time(call)
+                    plan = layer_plan(
+                        layer, "forward", precision, layout, cuda_device(device), engine=ENGINE, candidate=number
+                    )
+                    print(layer.name, precision, layout, f"{milliseconds:.5f}", plan.plan, file=out, flush=True)
+
+
+def candidate_costs_on(key: tuple[Layer, str, str], device: Device) -> list[float]:
+    """What the engine's plans of a case are expected to take."""
+    layer, precision, layout = key
+    return candidate_costs(layer, "forward", precision, dense_operands(layer, "forward", layout), device, ENGINE)
+
+
+def drawn(key: tuple[Layer, str, str], costs: list[float], options: argparse.Namespace) -> list[int]:
+    """The numbers of the plans to measure: the chosen one, and others by costs times a random factor."""
+    layer, precision, layout = key
+    random = np.random.default_rng(zlib.crc32(f"{layer.name} {precision} {layout} {options.seed}".encode()))
+    order = np.argsort(np.array(costs) * np.exp(options.jitter * random.normal(size=len(costs))))
+    return [0, *(int(number) for number in order if number != 0)][: options.count] if costs else []
 
 
 class Model:
@@ -231,7 +264,7 @@ def fit(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    measure = commands.add_parser("sweep", help="measure plans of every layer of the suite")
+    measure = commands.add_parser("sweep", help="measure plans of every layer")
     measure.add_argument("times", type=Path, metavar="FILE")
     measure.add_argument("--layer", default="*", metavar="GLOB")
     measure.add_argument("--count", type=int, default=100, help="plans of a case; default: 100")

@@ -27,7 +27,7 @@ from convt3d.functional import Ints, _integer, _ints, _triple
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
 _ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
-_MINIMUM_CAPABILITY = (8, 0)
+_MINIMUM_CAPABILITY = (7, 5)
 _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
 

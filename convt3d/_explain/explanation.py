@@ -85,7 +85,7 @@ def explain(
         groups: number of blocks that the channels are split into.
         dilation: voxels between the elements of the kernel.
         device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for, at least
-            (8, 0); (9, 0) stands for an H200, (8, 0) for an A100. Default: the tensors' CUDA device, or an H200 for
+            (7, 5); (9, 0) stands for an H200, (8, 0) for an A100. Default: the tensors' CUDA device, or an H200 for
             tensors elsewhere.
         measure: only for a model: whether to measure its calls. Default: where they run on a GPU and
             `device_capability` is not given.

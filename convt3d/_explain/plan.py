@@ -99,6 +99,7 @@ class FlatCall(ctypes.Structure):
         ("dtype", ctypes.c_int32),
         ("allow_tf32", ctypes.c_int32),
         ("engine", ctypes.c_int32),
+        ("candidate", ctypes.c_int32),
     )
 
 
@@ -109,6 +110,7 @@ def flat_call(
     operands: Operands,
     device: Device,
     engine: str | None = None,
+    candidate: int = 0,
 ) -> FlatCall:
     """A call as the library takes it; `sizes`: N, C_in, C_out, groups and the triples from the input's size on."""
     numbers: list[int] = []
@@ -122,11 +124,22 @@ def flat_call(
         _DTYPES[precision],
         precision == "tf32",
         -1 if engine is None else ENGINES.index(engine),
+        candidate,
     )
 
 
+class NoPlanError(RuntimeError):
+    """The only engine that is asked has no plan for the call, or none with the candidate's number."""
+
+
 def operator_plan(
-    layer: Layer, operator: str, precision: str, operands: Operands, device: Device, engine: str | None = None
+    layer: Layer,
+    operator: str,
+    precision: str,
+    operands: Operands,
+    device: Device,
+    engine: str | None = None,
+    candidate: int = 0,
 ) -> OperatorPlan:
     """The engine and plan of a call.
 
@@ -137,18 +150,19 @@ def operator_plan(
         operands: strides and alignment of its tensors.
         device: the GPU.
         engine: the only one of `ENGINES` that is asked; None: the cheapest.
+        candidate: which of that engine's plans, as `candidate_costs` numbers them.
 
     Raises:
-        RuntimeError: the only engine that is asked has no plan for the call.
+        NoPlanError: the only engine that is asked has no such plan for the call.
     """
-    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine)
+    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine, candidate)
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     length = _library().convt3d_explain(ctypes.byref(call), text, len(text))
     if length >= len(text):
         raise AssertionError(f"the plan's text has {length} characters, more than the {len(text)} reserved for it")
     facts = dict(line.split("=", 1) for line in text.value.decode().splitlines())
     if "error" in facts:
-        raise RuntimeError(facts["error"])
+        raise NoPlanError(facts["error"])
     return OperatorPlan(
         facts["engine"],
         facts["plan"],
@@ -167,10 +181,22 @@ def layer_plan(
     *,
     masked: bool = False,
     engine: str | None = None,
+    candidate: int = 0,
 ) -> OperatorPlan:
     """The engine and plan of a call on dense tensors of one layout, with a ReLU's output where `masked`."""
     operands = dense_operands(layer, operator, layout, masked=masked)
-    return operator_plan(layer, operator, precision, operands, device, engine)
+    return operator_plan(layer, operator, precision, operands, device, engine, candidate)
+
+
+def candidate_costs(
+    layer: Layer, operator: str, precision: str, operands: Operands, device: Device, engine: str
+) -> list[float]:
+    """Milliseconds that an engine's plans of a call are expected to take: the one it chooses, then by that time."""
+    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine)
+    library = _library()
+    costs = (ctypes.c_double * library.convt3d_candidates(ctypes.byref(call), None, 0))()
+    library.convt3d_candidates(ctypes.byref(call), costs, len(costs))
+    return list(costs)
 
 
 def forward_plan(layer: Layer, precision: str, layout: str, *, has_wgmma: bool) -> OperatorPlan:
@@ -253,17 +279,18 @@ def cuda_device(device: torch.device) -> Device:
 
 
 @contextlib.contextmanager
-def only_engine(engine: str) -> Iterator[None]:
+def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
     """Calls on a GPU, of every thread, ask this one of `ENGINES` alone; a call for which it has no plan fails.
 
-    For tests and measurements. Needs a library with CUDA kernels.
+    They run its plan with that number (`candidate_costs`). For tests and measurements. Needs a library with CUDA
+    kernels.
     """
     ask = _library().convt3d_ask_engine
-    ask(ENGINES.index(engine))
+    ask(ENGINES.index(engine), candidate)
     try:
         yield
     finally:
-        ask(-1)
+        ask(-1, 0)
 
 
 def _library() -> ctypes.CDLL:

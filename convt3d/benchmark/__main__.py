@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import sys
 from itertools import product
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from convt3d._explain.plan import ENGINES, NoPlanError
 from convt3d._library import build_info
 
 from . import plot, records
 from .engine import Kernels
 from .environment import current_meta
-from .layers import LAYOUTS, PASSES, PRECISIONS, chosen, select_layers
-from .measure import measure
+from .layers import LAYOUTS, PASSES, PRECISIONS, chosen, group_of, is_meant, select_layers
+from .measure import Options, measure
 from .overhead import format_overhead, measure_overhead
 from .progress import progress
 from .timing import QUICK, Repetitions, Timer, warm_up
@@ -51,12 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     if options.list:
         for layer in layers:
-            print(f"{layer.name:26} {layer.gflop:9.2f} GFLOP  input {layer.input_shape} output {layer.output_shape}")
+            name = f"{group_of(layer.name)}/{layer.name}"
+            print(f"{name:32} {layer.gflop:9.2f} GFLOP  input {layer.input_shape} output {layer.output_shape}")
         return 0
     if not torch.cuda.is_available():
         parser.error("a CUDA device is needed, and torch sees none")
-    if options.no_peers and (options.json or options.plot):
+    if options.plans < 0:
+        parser.error(f"--plans must not be negative, got {options.plans}")
+    if options.no_peers and (options.plot or (options.json and not options.plans)):
         parser.error("--json and --plot compare; they cannot be combined with --no-peers")
+    kept = records.load(options.json) if options.json else None
+    if kept is not None and kept["meta"].get("asked", "") != _asked(options):
+        parser.error(
+            f"{options.json} has records of {_in_options(kept['meta'].get('asked', ''))}, and these would be of "
+            f"{_in_options(_asked(options))}: give another file"
+        )
     return _measure_overhead(options) if options.overhead else _run(layers, options)
 
 
@@ -72,17 +81,28 @@ def _show(options: argparse.Namespace) -> int:
         if record["pass"] in chosen(options.pass_, PASSES)
         and record["precision"] in chosen(options.precision, PRECISIONS)
         and record["layout"] in chosen(options.layout, LAYOUTS)
-        and any(fnmatch.fnmatchcase(record["layer"], pattern) for pattern in options.layer or ["*"])
+        and is_meant(record["layer"], options.layer)
     ]
     if not shown:
         raise ValueError(f"{options.from_record}: none of its {len(content['records'])} records is asked for")
     for name in dict.fromkeys(record["layer"] for record in shown):
-        print(f"\n{name}\n{records.format_table([record for record in shown if record['layer'] == name])}")
-    print(f"\n{records.format_summary(shown)}")
+        print(f"\n{name}\n{_tables([record for record in shown if record['layer'] == name])}")
+    print(f"\n{_summaries(shown)}")
     if "overhead_us" in content:
         print(f"\n{format_overhead(content['overhead_us'])}")
     _plot(options.plot, content["meta"], shown)
     return 0
+
+
+def _asked(options: argparse.Namespace) -> str:
+    """What `Meta.asked` is of records that these options make."""
+    words = [f"--engine {options.engine}"] if options.engine else []
+    words += [f"--plans {options.plans}"] if options.plans else []
+    return " ".join([*words, "--no-peers"] if options.no_peers else words)
+
+
+def _in_options(asked: str) -> str:
+    return asked or "no --engine, --plans or --no-peers"
 
 
 def _measure_overhead(options: argparse.Namespace) -> int:
@@ -100,12 +120,20 @@ def _measure_overhead(options: argparse.Namespace) -> int:
 
 def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
     meta = current_meta()
+    if asked := _asked(options):
+        meta["asked"] = asked
     print(records.in_words(meta), flush=True)
     kept = records.load(options.json) if options.json else None
     if kept is not None and (changed := records.differences(kept["meta"], meta)):
         print(f"{options.json}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
     kernels = Kernels.of_current_device(build_info()) if options.json else Kernels(None)
     timer = Timer(QUICK if options.quick else Repetitions())
+    how = Options(
+        peers=not options.no_peers,
+        slow_peers=not options.no_slow_peers,
+        engine=options.engine,
+        plans=options.plans,
+    )
     warm_up()
     cases = list(product(chosen(options.pass_, PASSES), chosen(options.precision, PRECISIONS)))
     layouts = chosen(options.layout, LAYOUTS)
@@ -115,9 +143,10 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
         of_layer: list[records.Record] = []
         for pass_, precision in progress(cases, f"[{number}/{len(layers)}] {layer.name}", " ".join):
             try:
-                measured = measure(
-                    layer, pass_, precision, layouts, timer, with_peers=not options.no_peers, kernels=kernels
-                )
+                measured = measure(layer, pass_, precision, layouts, timer, how, kernels)
+            except NoPlanError as error:
+                print(f"left out: {layer.name} {pass_} {precision}: {error}", flush=True)
+                continue
             except RuntimeError as error:
                 failures.append(f"{layer.name} {pass_} {precision}: {error}")
                 continue
@@ -125,13 +154,22 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
             if options.json:
                 kept = records.merge(kept, meta, measured, kernels.measured_by)
                 records.save(options.json, kept)
-        print(f"\n{layer.name}: {layer.gflop:.2f} GFLOP\n{records.format_table(of_layer)}", flush=True)
+        if of_layer:
+            print(f"\n{layer.name}: {layer.gflop:.2f} GFLOP\n{_tables(of_layer)}", flush=True)
         all_measured += of_layer
-    print(f"\n{records.format_summary(all_measured)}")
+    print(f"\n{_summaries(all_measured)}")
     _plot(options.plot, meta, all_measured)
     for failure in failures:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _tables(shown: Sequence[records.Record]) -> str:
+    return "\n".join(text for text in (records.format_table(shown), records.format_plans(shown)) if text)
+
+
+def _summaries(shown: Sequence[records.Record]) -> str:
+    return "\n".join(text for text in (records.format_summary(shown), records.format_plan_summary(shown)) if text)
 
 
 def _plot(path: Path | None, meta: records.Meta, shown: Sequence[records.Record]) -> None:
@@ -153,8 +191,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME|SPEC",
-        help="a layer of the suite (globs allowed) or a spec such as "
-        "N=2,C_in=64,C_out=32,input=16x32x32,kernel=2,stride=2; repeatable; default: the whole suite",
+        help="a layer's name or GROUP/NAME (globs allowed, as in 'suite/*' and 'use/*') or a spec such as "
+        "N=2,C_in=64,C_out=32,input=16x32x32,kernel=2,stride=2; repeatable; default: every layer of both groups",
     )
     parser.add_argument("--pass", dest="pass_", action="append", choices=PASSES, help="repeatable; default: all")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all")
@@ -174,6 +212,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="fewer replays: a first look, with more noise")
     parser.add_argument("--no-peers", action="store_true", help="measure convt3d alone")
+    parser.add_argument(
+        "--no-slow-peers",
+        action="store_true",
+        help="leave out the peers that take seconds to prepare (torch.compile, cuDNN's frontend); the records say so",
+    )
+    parser.add_argument(
+        "--engine", choices=ENGINES, help="ask this engine of convt3d alone; cases that it has no plan for are left out"
+    )
+    parser.add_argument(
+        "--plans",
+        type=int,
+        default=0,
+        metavar="N",
+        help="measure also the first N plans of the engine: the one that it chooses and the next by their costs",
+    )
     parser.add_argument(
         "--overhead",
         action="store_true",

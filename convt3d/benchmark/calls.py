@@ -1,4 +1,4 @@
-"""What is measured: convt3d's operators, their peers in PyTorch, and the float64 reference that judges both."""
+"""What is measured: convt3d's operators and PyTorch's own, and the float64 reference that judges both."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .layers import LAYOUTS
-
 if TYPE_CHECKING:
-    from convt3d._layer import Int3, Layer
+    from convt3d._layer import Layer
 
 Call = Callable[[], Tensor]
-Compiler = Callable[[Callable[[Tensor, Tensor | None], Tensor]], Callable[[Tensor, Tensor | None], Tensor]]
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 MEMORY_FORMATS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
@@ -115,88 +112,6 @@ def aten_call(layer: Layer, pass_: str, operands: Operands) -> Call:
         return gradients[index]
 
     return backward
-
-
-def conv3d_flipped_call(layer: Layer, operands: Operands) -> Call:
-    """Stride 1: the forward pass as ``F.conv3d`` with weights flipped and transposed beforehand."""
-    padding = conv3d_flipped_padding(layer)
-    if padding is None:
-        raise ValueError(f"layer {layer.name!r} is not a plain conv3d")
-    groups, in_channels, out_channels = layer.groups, layer.in_channels, layer.out_channels
-    grouped = operands.weight.reshape(groups, in_channels // groups, out_channels // groups, *layer.kernel_size)
-    weight = grouped.transpose(1, 2).reshape(out_channels, in_channels // groups, *layer.kernel_size).flip(2, 3, 4)
-    channels_last = operands.input.is_contiguous(memory_format=torch.channels_last_3d)
-    weight = weight.contiguous(memory_format=MEMORY_FORMATS["NDHWC" if channels_last else "NCDHW"])
-    return lambda: F.conv3d(operands.input, weight, operands.bias, 1, padding, layer.dilation, groups)
-
-
-def conv3d_flipped_padding(layer: Layer) -> Int3 | None:
-    """Padding of the equivalent ``F.conv3d``, or None where there is none without cropping or extra positions."""
-    if layer.stride != (1, 1, 1) or any(layer.output_padding):
-        return None
-    depth, height, width = (layer.dilation[a] * (layer.kernel_size[a] - 1) - layer.padding[a] for a in range(3))
-    return None if min(depth, height, width) < 0 else (depth, height, width)
-
-
-def is_matmul(layer: Layer) -> bool:
-    """Kernel == stride with nothing else: each input position makes its own block of outputs."""
-    return (
-        layer.kernel_size == layer.stride
-        and layer.groups == 1
-        and not any(layer.padding)
-        and not any(layer.output_padding)
-        and layer.dilation == (1, 1, 1)
-    )
-
-
-def matmul_shuffle_call(layer: Layer, operands: Operands, compiler: Compiler) -> Call:
-    """Kernel == stride: the forward pass as one matrix product and a compiled shuffle, which also adds the bias."""
-    if not is_matmul(layer):
-        raise ValueError(f"layer {layer.name!r} is not a matrix product")
-    (kd, kh, kw), (d, h, w) = layer.kernel_size, layer.input_size
-    batch, in_channels, out_channels = layer.batch, layer.in_channels, layer.out_channels
-
-    def shuffle(product: Tensor, bias: Tensor | None) -> Tensor:
-        blocks = product.view(batch, out_channels, kd, kh, kw, d, h, w).permute(0, 1, 5, 2, 6, 3, 7, 4)
-        output = blocks.reshape(batch, out_channels, d * kd, h * kh, w * kw)
-        return output if bias is None else output + bias.view(1, -1, 1, 1, 1)
-
-    compiled = compiler(shuffle)
-    matrix = operands.weight.reshape(in_channels, -1).t().contiguous().expand(batch, -1, -1)  # [N, C_out*taps, C_in]
-    columns = operands.input.reshape(batch, in_channels, -1)  # [N, C_in, D*H*W]
-    return lambda: compiled(torch.bmm(matrix, columns), operands.bias)
-
-
-def compile_once(function: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """``torch.compile`` for one shape, with no earlier compilation counting against its limit."""
-    torch.compiler.reset()
-    return torch.compile(function, fullgraph=True, dynamic=False)
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Another way to the same result; ``prepare`` does what may be done once, ahead of the calls."""
-
-    name: str
-    layout: str
-    prepare: Callable[[Operands], Call]
-
-
-def peers(layer: Layer, pass_: str) -> list[Peer]:
-    """Every peer of a layer's pass, each in its own layout."""
-    found = [Peer(f"cudnn_{layout}", layout, lambda operands: aten_call(layer, pass_, operands)) for layout in LAYOUTS]
-    if pass_ != "forward":
-        return found
-    if conv3d_flipped_padding(layer) is not None:
-        found += [
-            Peer(f"conv3d_flipped_{layout}", layout, lambda operands: conv3d_flipped_call(layer, operands))
-            for layout in LAYOUTS
-        ]
-    if is_matmul(layer):
-        found.append(
-            Peer("matmul_shuffle", "NCDHW", lambda operands: matmul_shuffle_call(layer, operands, compile_once))
-        )
-    return found
 
 
 class Reference:

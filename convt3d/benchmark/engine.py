@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from convt3d._explain import layer_plan
-from convt3d._explain.plan import cuda_device, known_device
+from convt3d._explain.plan import NoPlanError, cuda_device, known_device
 
 from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
 
 if TYPE_CHECKING:
+    from convt3d._explain.plan import Device
     from convt3d._layer import Layer
     from convt3d._library import BuildInfo
 
@@ -38,7 +39,43 @@ class Engine:
 _OPERATORS = {"forward": "forward", "backward_input": "input_grad", "backward_weight": "weight_grad"}
 
 
-def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool | None = None) -> Engine:
+@dataclass(frozen=True)
+class Candidate:
+    """One of an engine's plans for a call.
+
+    Attributes:
+        number: for `convt3d._explain.plan.only_engine`; 0 is the plan that the engine chooses.
+        plan: in words.
+        expected_ms: by the engine's costs.
+    """
+
+    number: int
+    plan: str
+    expected_ms: float
+
+
+def candidates(layer: Layer, pass_: str, precision: str, layout: str, engine: str, count: int) -> list[Candidate]:
+    """The first plans of an engine on the current device: the one it chooses, then the others by their costs.
+
+    Raises:
+        NoPlanError: it has none.
+    """
+    found: list[Candidate] = []
+    try:
+        for number in range(count):
+            plan = layer_plan(
+                layer, _OPERATORS[pass_], precision, layout, _current_device(), engine=engine, candidate=number
+            )
+            found.append(Candidate(number, plan.plan, plan.expected_ms))
+    except NoPlanError:
+        if not found:
+            raise
+    return found
+
+
+def engine(
+    layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool | None = None, only: str | None = None
+) -> Engine:
     """What computes a pass of a layer.
 
     Args:
@@ -47,14 +84,22 @@ def engine(layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool
         precision: of the benchmark.
         layout: of the output.
         wgmma: of an H200 or, without Hopper's instructions, of an A100; None: of the current device.
+        only: the engine that is asked alone; None: all are.
+
+    Raises:
+        NoPlanError: the engine that is asked alone has no plan.
     """
-    if wgmma is None and torch.cuda.is_available():
-        device = cuda_device(torch.device("cuda", torch.cuda.current_device()))
-    else:
-        device = known_device((9, 0) if wgmma else (8, 0))
-    found = layer_plan(layer, _OPERATORS[pass_], precision, layout, device)
+    device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
+    found = layer_plan(layer, _OPERATORS[pass_], precision, layout, device, engine=only)
     words = re.sub(r" (clocks|load|store)=\S+", "", found.plan)
     return Engine(found.engine, hashlib.sha256(words.encode()).hexdigest()[:12])
+
+
+def _current_device() -> Device:
+    """The GPU or, without one, that for which plans are then made."""
+    if torch.cuda.is_available():
+        return cuda_device(torch.device("cuda", torch.cuda.current_device()))
+    return known_device((8, 0))
 
 
 class Kernels:

@@ -1,8 +1,9 @@
-"""Layers of the benchmark: the public suite, and layers given on the command line."""
+"""Layers of the benchmark: the groups of ``layers.json``, and layers given on the command line."""
 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,38 @@ if TYPE_CHECKING:
 PASSES = ("forward", "backward_input", "backward_weight")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 LAYOUTS = ("NCDHW", "NDHWC")
+GROUPS = ("suite", "use")
+GIVEN = "given"  # the group of layers that are in none of those
 
 
-def suite() -> tuple[Layer, ...]:
-    """The layers of the public suite, in order."""
+@functools.cache
+def groups() -> Mapping[str, tuple[Layer, ...]]:
+    """The layers of ``layers.json`` by group.
+
+    ``suite``: the public suite, large and even; ``use``: as published networks run them, with small batches, uneven
+    sizes, few output channels and strides past 2.
+    """
     text = resources.files(__package__).joinpath("layers.json").read_text(encoding="utf-8")
-    return tuple(layer_from_json(entry) for entry in json.loads(text))
+    found: dict[str, list[Layer]] = {group: [] for group in GROUPS}
+    for entry in json.loads(text):
+        found[entry.pop("group")].append(layer_from_json(entry))
+    return {group: tuple(layers) for group, layers in found.items()}
+
+
+def known_layers() -> tuple[Layer, ...]:
+    """The layers of every group, in order."""
+    return tuple(layer for of_group in groups().values() for layer in of_group)
+
+
+def group_of(name: str) -> str:
+    """The group of the layer that a record names, one of `GROUPS` or `GIVEN`."""
+    return next((group for group, layers in groups().items() if any(layer.name == name for layer in layers)), GIVEN)
+
+
+def is_meant(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a glob matches a layer's name, alone or after its group and a slash; each does where there is none."""
+    names = (name, f"{group_of(name)}/{name}")
+    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for text in names for pattern in patterns)
 
 
 def layer_from_json(entry: Mapping[str, Any]) -> Layer:
@@ -60,8 +87,8 @@ def chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
 
 
 def select_layers(patterns: Sequence[str]) -> tuple[Layer, ...]:
-    """Layers given by globs over the suite's names or as specs (with a ``=``); the whole suite for no pattern."""
-    known = suite()
+    """Layers given by globs, such as ``use/*`` or ``kb*``, or as specs (with a ``=``); all groups for no pattern."""
+    known = known_layers()
     if not patterns:
         return known
     chosen: dict[str, Layer] = {}
@@ -69,16 +96,17 @@ def select_layers(patterns: Sequence[str]) -> tuple[Layer, ...]:
         if "=" in pattern:
             layers: Iterable[Layer] = [parse_layer(pattern)]
         else:
-            layers = [layer for layer in known if fnmatch.fnmatchcase(layer.name, pattern)]
+            layers = [layer for layer in known if is_meant(layer.name, [pattern])]
             if not layers:
-                raise ValueError(f"no layer matches {pattern!r}; known: {', '.join(layer.name for layer in known)}")
+                names = ", ".join(f"{group_of(layer.name)}/{layer.name}" for layer in known)
+                raise ValueError(f"no layer matches {pattern!r}; known: {names}")
         chosen.update((layer.name, layer) for layer in layers)
     return tuple(chosen.values())
 
 
 def find_layer(name: str) -> Layer | None:
-    """The layer that a record names: one of the suite, or the spec itself; None for a name given to a spec."""
-    for layer in suite():
+    """The layer that a record names: one of a group, or the spec itself; None for a name given to a spec."""
+    for layer in known_layers():
         if layer.name == name:
             return layer
     try:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from convt3d._explain.plan import only_engine
+
 from .calls import (
     Operands,
     Reference,
     convt3d_call,
     exhaustive_cudnn,
-    peers,
     precision_switches,
     random_operands,
 )
-from .engine import Kernels, engine
+from .engine import Kernels, candidates, engine
+from .peers import peers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from convt3d._layer import Layer
 
     from .calls import Call
-    from .records import Record
+    from .records import MeasuredPlan, Record
 
 # No precision rounds this badly: a peer beyond it computes something else and has no time worth comparing with.
 _WRONG = 0.02
@@ -46,53 +49,96 @@ class WrongResultError(RuntimeError):
     """convt3d's operator returned values that are not the reference's."""
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a case is measured.
+
+    Attributes:
+        peers: whether peers are.
+        slow_peers: whether those are that take seconds to prepare.
+        engine: convt3d's only one that is asked; None: all are.
+        plans: how many of an engine's plans are, the chosen one first; of the chosen engine where ``engine`` is None.
+    """
+
+    peers: bool = True
+    slow_peers: bool = True
+    engine: str | None = None
+    plans: int = 0
+
+
 def measure(
     layer: Layer,
     pass_: str,
     precision: str,
     layouts: Sequence[str],
     timer: Stopwatch,
-    *,
-    with_peers: bool = True,
+    options: Options = Options(),
     kernels: Kernels | None = None,
 ) -> list[Record]:
     """Records of convt3d in each of ``layouts``, all with the same peers, and with the fingerprints of ``kernels``.
 
-    A peer that fails is recorded as absent with its reason. Raises what convt3d's operator raises, and
-    :class:`WrongResultError` where its result is wrong.
+    A peer that fails is recorded as absent with its reason.
+
+    Raises:
+        NoPlanError: the only engine that is asked computes no such case.
+        WrongResultError: the result is wrong. Whatever convt3d's operator raises passes through, too.
     """
+    engines = {layout: engine(layer, pass_, precision, layout, only=options.engine) for layout in layouts}
     operands = random_operands(layer, precision, timer.device)
     reference = Reference(layer, pass_, operands)
     compared = _Peers()
     records: list[Record] = []
     with precision_switches(precision), torch.no_grad():
-        if with_peers:
+        if options.peers:
             with exhaustive_cudnn():
-                compared = _measure_peers(layer, pass_, operands, reference, timer)
-        for layout in layouts:
-            milliseconds, result = timer.time(convt3d_call(layer, pass_, operands.in_layout(layout)))
-            error = reference.error(result)
-            if not error < _WRONG:
-                raise WrongResultError(f"{layout}: wrong result, relative error {error:.3g}")
-            runs = engine(layer, pass_, precision, layout)
-            records.append(
-                {
-                    "layer": layer.name,
-                    "pass": pass_,
-                    "precision": precision,
-                    "layout": layout,
-                    "convt3d_ms": _round(milliseconds),
-                    "peers_ms": compared.milliseconds,
-                    "peers_absent": compared.absent,
-                    "limit_ms": _round(layer.limit_ms(precision)),
-                    "error": _round(error, 3),
-                    "cudnn_error": compared.error.get(f"cudnn_{layout}"),
-                    "engine": runs.name,
-                    "kernels": kernels.fingerprint(runs.name, pass_, precision) if kernels else None,
-                    "plan": runs.plan,
-                }
-            )
+                compared = _measure_peers(layer, pass_, operands, reference, timer, options)
+        for layout, runs in engines.items():
+            call = convt3d_call(layer, pass_, operands.in_layout(layout))
+            with _asking(options.engine):
+                milliseconds, error = _timed(timer, call, reference, layout)
+            record: Record = {
+                "layer": layer.name,
+                "pass": pass_,
+                "precision": precision,
+                "layout": layout,
+                "convt3d_ms": _round(milliseconds),
+                "peers_ms": compared.milliseconds,
+                "peers_absent": compared.absent,
+                "limit_ms": _round(layer.limit_ms(precision)),
+                "error": _round(error, 3),
+                "cudnn_error": compared.error.get(f"cudnn_{layout}"),
+                "engine": runs.name,
+                "kernels": kernels.fingerprint(runs.name, pass_, precision) if kernels else None,
+                "plan": runs.plan,
+            }
+            if options.plans > 0:
+                plans: list[MeasuredPlan] = []
+                for candidate in candidates(layer, pass_, precision, layout, runs.name, options.plans):
+                    with _asking(runs.name, candidate.number):
+                        milliseconds, _ = _timed(timer, call, reference, f"{layout}, plan {candidate.number}")
+                    plans.append(
+                        {
+                            "ms": _round(milliseconds),
+                            "expected_ms": _round(candidate.expected_ms),
+                            "plan": candidate.plan,
+                        }
+                    )
+                record["plans"] = plans
+            records.append(record)
     return records
+
+
+def _asking(engine: str | None, candidate: int = 0) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if engine is None else only_engine(engine, candidate)
+
+
+def _timed(timer: Stopwatch, call: Call, reference: Reference, what: str) -> tuple[float, float]:
+    """Milliseconds of a call of convt3d, and its error."""
+    milliseconds, result = timer.time(call)
+    error = reference.error(result)
+    if not error < _WRONG:
+        raise WrongResultError(f"{what}: wrong result, relative error {error:.3g}")
+    return milliseconds, error
 
 
 @dataclass
@@ -104,9 +150,14 @@ class _Peers:
     absent: dict[str, str] = field(default_factory=dict)
 
 
-def _measure_peers(layer: Layer, pass_: str, operands: Operands, reference: Reference, timer: Stopwatch) -> _Peers:
+def _measure_peers(
+    layer: Layer, pass_: str, operands: Operands, reference: Reference, timer: Stopwatch, options: Options
+) -> _Peers:
     found = _Peers()
     for peer in peers(layer, pass_):
+        if peer.slow and not options.slow_peers:
+            found.absent[peer.name] = "left out by --no-slow-peers"
+            continue
         try:
             milliseconds, result = timer.time(peer.prepare(operands.in_layout(peer.layout)))
             error = reference.error(result)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from convt3d._layer import COPY_BYTES_PER_SECOND, PEAK_FLOPS_PER_SECOND
 
-from .layers import LAYOUTS, PASSES, PRECISIONS, find_layer
+from .layers import GIVEN, GROUPS, LAYOUTS, PASSES, PRECISIONS, find_layer, group_of
 from .records import speedup
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def draw(path: Path, meta: Meta, records: Sequence[Record]) -> list[str]:
     by_pass = {
         pass_: of_pass for pass_ in PASSES if (of_pass := [record for record in records if record["pass"] == pass_])
     }
-    heights = [max(4.5, 1.5 + _INCHES_PER_LAYER * len(_layers(of_pass))) for of_pass in by_pass.values()]
+    heights = [max(4.5, 1.5 + _INCHES_PER_LAYER * len(_bars(of_pass))) for of_pass in by_pass.values()]
     figure = figure_type(figsize=(18, 0.6 + sum(heights)), layout="constrained")
     figure.suptitle(f"convt3d on {meta['gpu']}, torch {meta['torch']}, cuDNN {meta['cudnn']}, {meta['date']}")
     grid = figure.subplots(len(by_pass), 3, squeeze=False, width_ratios=(1, 1, 1.5), height_ratios=heights)
@@ -53,7 +54,7 @@ def draw(path: Path, meta: Meta, records: Sequence[Record]) -> list[str]:
     for row, (pass_, of_pass) in zip(grid, by_pass.items(), strict=True):
         for axes, layout in zip(row[:2], LAYOUTS, strict=True):
             of_layout = [record for record in of_pass if record["layout"] == layout]
-            _draw_speedups(axes, _layers(of_pass), _precisions(of_pass), of_layout)
+            _draw_speedups(axes, _bars(of_pass), _precisions(of_pass), of_layout)
             axes.set_title(f"{pass_}, {layout}")
         unknown.update(dict.fromkeys(_draw_roofline(row[2], of_pass)))
         row[2].set_title(f"{pass_}: roofline")
@@ -62,22 +63,36 @@ def draw(path: Path, meta: Meta, records: Sequence[Record]) -> list[str]:
     return list(unknown)
 
 
-def _layers(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(record["layer"] for record in records))
+def _bars(records: Sequence[Record]) -> dict[str, list[str]]:
+    """What the rows of bars are called, and the layers whose mean each shows: layers, and groups of several."""
+    bars: dict[str, list[str]] = {}
+    for group in (*GROUPS, GIVEN):
+        of_group = list(dict.fromkeys(record["layer"] for record in records if group_of(record["layer"]) == group))
+        bars.update((name, [name]) for name in of_group)
+        if group != GIVEN and len(of_group) > 1:
+            bars[f"MEAN OF {len(of_group)} ({group})"] = of_group
+    return bars
 
 
 def _precisions(records: Sequence[Record]) -> list[str]:
     return [precision for precision in PRECISIONS if any(record["precision"] == precision for record in records)]
 
 
-def _draw_speedups(axes: Any, layers: Sequence[str], precisions: Sequence[str], records: Sequence[Record]) -> None:
+def _draw_speedups(
+    axes: Any, bars: Mapping[str, Sequence[str]], precisions: Sequence[str], records: Sequence[Record]
+) -> None:
     height = 0.8 / len(precisions)
     for number, precision in enumerate(precisions):
         shift = (number - (len(precisions) - 1) / 2) * height
-        ratios = {
-            layers.index(record["layer"]) + shift: ratio
+        by_layer = {
+            record["layer"]: ratio
             for record in records
             if record["precision"] == precision and (ratio := speedup(record)) is not None
+        }
+        ratios = {
+            row + shift: geometric_mean(of_row)
+            for row, layers in enumerate(bars.values())
+            if (of_row := [by_layer[layer] for layer in layers if layer in by_layer])
         }
         if not ratios:
             continue
@@ -86,8 +101,8 @@ def _draw_speedups(axes: Any, layers: Sequence[str], precisions: Sequence[str], 
         axes.bar_label(drawn, [f"{ratio:.2g}" for ratio in ratios.values()], fontsize=6, padding=2)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(layers)), layers, fontsize=8)
-    axes.set_ylim(len(layers) - 0.5, -0.5)
+    axes.set_yticks(range(len(bars)), list(bars), fontsize=8)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.margins(x=0.15)
     axes.set_xlabel("times faster than the strongest peer")
     if axes.get_legend_handles_labels()[0]:

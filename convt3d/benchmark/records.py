@@ -6,12 +6,23 @@ import json
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from .layers import group_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-Record = TypedDict(
-    "Record",
+
+class MeasuredPlan(TypedDict):
+    """One of an engine's plans for a case."""
+
+    ms: float
+    expected_ms: float  # by the engine's costs
+    plan: str  # in words
+
+
+_RequiredOfRecord = TypedDict(
+    "_RequiredOfRecord",
     {
         "layer": str,
         "pass": str,
@@ -30,9 +41,13 @@ Record = TypedDict(
 )
 
 
-class Meta(TypedDict):
-    """Where the records of a file come from; one file never mixes builds or machines."""
+class Record(_RequiredOfRecord, total=False):
+    """One case: a layer, a pass, a precision and a layout."""
 
+    plans: list[MeasuredPlan]  # of --plans: the chosen one first, then by their expected times
+
+
+class _RequiredOfMeta(TypedDict):
     gpu: str
     torch: str
     cudnn: str
@@ -41,6 +56,12 @@ class Meta(TypedDict):
     csrc_tree: str
     python_tree: str
     image: str  # of the library's architectures, the one whose code ran
+
+
+class Meta(_RequiredOfMeta, total=False):
+    """Where the records of a file come from; one file never mixes builds or machines, or what was asked of convt3d."""
+
+    asked: str  # options that make records another kind than those of the chosen plans beside their peers
 
 
 class _RecordFile(TypedDict):
@@ -160,15 +181,51 @@ def format_table(records: Sequence[Record]) -> str:
     return "\n".join([*lines, *(f"absent {line}" for line in sorted(absent))])
 
 
-def format_summary(records: Sequence[Record]) -> str:
-    """Pass by pass and precision: geometric means of speed-up and fraction of the limit, and the worst speed-up."""
+def format_plans(records: Iterable[Record]) -> str:
+    """A line for each plan that was measured: its time, over that of the chosen plan, what was expected, its words."""
     lines = []
-    for pass_, precision in dict.fromkeys((record["pass"], record["precision"]) for record in records):
-        of_case = [record for record in records if (record["pass"], record["precision"]) == (pass_, precision)]
+    for record in records:
+        plans = record.get("plans", [])
+        if not plans:
+            continue
+        best = min(plan["ms"] for plan in plans)
+        case = f"{record['pass']} {record['precision']} {record['layout']}"
+        lines.append(f"{case}: the chosen plan takes {plans[0]['ms'] / best:.2f} times the best of {len(plans)}")
+        lines += [
+            f"  {number}: {plan['ms']:.4f} ({plan['ms'] / plans[0]['ms']:.2f}), expected {plan['expected_ms']:.4f}, "
+            f"{record['engine']}: {plan['plan']}"
+            for number, plan in enumerate(plans)
+        ]
+    return "\n".join(lines)
+
+
+def format_plan_summary(records: Iterable[Record]) -> str:
+    """By engine and pass: how much longer the chosen plans take than the best that were measured."""
+    by_case: dict[str, list[float]] = {}
+    for record in records:
+        if plans := record.get("plans"):
+            slower = plans[0]["ms"] / min(plan["ms"] for plan in plans)
+            by_case.setdefault(f"{record['engine']} {record['pass']} {record['precision']}", []).append(slower)
+    return "\n".join(
+        f"{case}: chosen plans take {geometric_mean(slower):.3f} times the best measured, at most {max(slower):.2f}, "
+        f"within 10 % in {sum(one <= 1.1 for one in slower)} of {len(slower)}"
+        for case, slower in by_case.items()
+    )
+
+
+def format_summary(records: Sequence[Record]) -> str:
+    """By group of layers, pass and precision: means of speed-up and fraction of the limit, and the worst speed-up."""
+
+    def case(record: Record) -> tuple[str, str, str]:
+        return group_of(record["layer"]), record["pass"], record["precision"]
+
+    lines = []
+    for group, pass_, precision in dict.fromkeys(map(case, records)):
+        of_case = [record for record in records if case(record) == (group, pass_, precision)]
         ratios = [ratio for record in of_case if (ratio := speedup(record)) is not None]
         compared = f"{geometric_mean(ratios):.2f}x, at least {min(ratios):.2f}x" if ratios else "no peer"
         reached = geometric_mean([limit_fraction(record) for record in of_case])
-        lines.append(f"{pass_} {precision}: {compared}; {reached:.1%} of the limit ({len(of_case)} records)")
+        lines.append(f"{group}: {pass_} {precision}: {compared}; {reached:.1%} of the limit ({len(of_case)} records)")
     return "\n".join(lines)
 
 

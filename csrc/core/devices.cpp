@@ -29,7 +29,7 @@ const CapabilityRates kRates[] = {
     {80, 1024, 35}, {86, 512, 15}, {89, 512, 15}, {90, 0.629 * 2048, 35}, {100, 1024, 35}, {120, 512, 15},
 };
 
-KnownDevice device(const char* name, int capability, int multiprocessors, int shared_kilobytes, int l2_megabytes,
+KnownDevice device(const char* name, int capability, int multiprocessors, int shared_kilobytes, double l2_megabytes,
                    double gigabytes_per_second, double megahertz, bool measured = false) {
   KnownDevice known{name, {}, measured};
   DeviceTraits& traits = known.traits;
@@ -37,7 +37,7 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
   traits.capability_minor = capability % 10;
   traits.multiprocessors = multiprocessors;
   traits.shared_bytes = shared_kilobytes * kKilobyte;
-  traits.l2_bytes = l2_megabytes * kMegabyte;
+  traits.l2_bytes = static_cast<int64_t>(l2_megabytes * kMegabyte);
   traits.bytes_per_ms = gigabytes_per_second * 1e6;
   traits.clocks_per_ms = megahertz * 1e3;
   traits.rates = multiprocessor_rates(traits.capability_major, traits.capability_minor, name);
@@ -48,6 +48,8 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
 // By capability and, of one capability, the one that stands for it first. Memory: peak of the data sheet. Clock: boost
 // of the data sheet or, where it was measured, under load.
 const KnownDevice kDevices[] = {
+    device("GeForce RTX 2080 Ti", 75, 68, 64, 5.5, 616, 1545),
+    device("T4", 75, 40, 64, 4, 320, 1590),
     device("A100-SXM4-80GB", 80, 108, 163, 40, 2039, 1410),
     device("A100 80GB PCIe", 80, 108, 163, 40, 1935, 1410),
     device("A100", 80, 108, 163, 40, 1555, 1410),

@@ -41,8 +41,12 @@ void with_type(DataType dtype, Function&& function) {
   }
 }
 
-// The only engine that calls ask; negative: all are.
-std::atomic<int> asked_engine{-1};
+// The only engine that calls ask, and for which of its candidates; negative: all are asked.
+struct Asked {
+  int32_t engine;
+  int32_t candidate;
+};
+std::atomic<Asked> asked{Asked{-1, 0}};
 
 }  // namespace
 
@@ -50,9 +54,12 @@ std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& proble
                                               const Operands& operands) {
   // Not destroyed at exit: other threads may still be calling.
   static auto* const cache = new PlanCache(1024);
-  PlanQuery query{op, problem, dtype, mode, operands, current_device().traits, std::nullopt};
-  const int engine = asked_engine.load(std::memory_order_relaxed);
-  if (engine >= 0) query.engine = static_cast<Engine>(engine);
+  PlanQuery query{op, problem, dtype, mode, operands, current_device().traits, std::nullopt, 0};
+  const auto [engine, candidate] = asked.load(std::memory_order_relaxed);
+  if (engine >= 0) {
+    query.engine = static_cast<Engine>(engine);
+    query.candidate = candidate;
+  }
   return cache->get(query);
 }
 
@@ -126,9 +133,10 @@ std::string compiled_architectures() { return CONVT3D_ARCHS; }
 
 }  // namespace convt3d
 
-// For tests and measurements: from now on, calls of this process ask this Engine alone, or all where it is negative.
-extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine) {
-  convt3d::asked_engine = engine;
+// For tests and measurements: from now on, calls of this process ask this Engine alone, for this one of its candidates;
+// or all where it is negative.
+extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine, int candidate) {
+  convt3d::asked = {engine, candidate};
 }
 
 // The traits of the current device (kDeviceNumbers), and whether the engines' costs were measured on it. Returns a

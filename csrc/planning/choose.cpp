@@ -15,7 +15,7 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -49,40 +49,93 @@ int terms_of(const PlanQuery& query) {
   return query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
 }
 
-Offer wgmma_offer(const PlanQuery& query) {
-  if (query.op != Operator::kForward || query.dtype == DataType::kFloat64) return std::nullopt;
-  const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
-  const auto plan = plan_halo_forward(query.problem, element, query.operands, query.device);
+OperatorPlan operator_plan(const HaloPlan& plan, const DeviceTraits& device) {
+  return {plan, plan.workspace_bytes(), {plan.cost / device.clocks_per_ms, true}};
+}
+OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&) {
+  return {plan, plan.packed_bytes, {plan.cost_ms, false}};
+}
+OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&) {
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
+}
+
+template <typename Plan>
+Offer offer_of(const std::optional<Plan>& plan, const DeviceTraits& device) {
   if (!plan) return std::nullopt;
-  return OperatorPlan{*plan, plan->workspace_bytes(), {plan->cost / query.device.clocks_per_ms, true}};
+  return operator_plan(*plan, device);
+}
+
+template <typename Plan>
+std::vector<OperatorPlan> all_of(const std::vector<Plan>& plans, const DeviceTraits& device) {
+  std::vector<OperatorPlan> all;
+  for (const Plan& plan : plans) all.push_back(operator_plan(plan, device));
+  return all;
+}
+
+HaloElement halo_element(const PlanQuery& query) {
+  return {static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
+}
+
+bool is_for_wgmma(const PlanQuery& query) {
+  return query.op == Operator::kForward && query.dtype != DataType::kFloat64;
+}
+
+Offer wgmma_offer(const PlanQuery& query) {
+  if (!is_for_wgmma(query)) return std::nullopt;
+  return offer_of(plan_halo_forward(query.problem, halo_element(query), query.operands, query.device), query.device);
+}
+
+std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
+  if (!is_for_wgmma(query)) return {};
+  return all_of(halo_candidates(query.problem, halo_element(query), query.operands, query.device), query.device);
+}
+
+bool is_for_mma(const PlanQuery& query) { return query.op != Operator::kBiasGrad && query.dtype != DataType::kFloat64; }
+
+mma::Correlation correlation_of(Operator op) {
+  return op == Operator::kForward ? mma::Correlation::kForward : mma::Correlation::kInputGrad;
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
-  if (op == Operator::kBiasGrad || dtype == DataType::kFloat64) return std::nullopt;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  if (!is_for_mma(query)) return std::nullopt;
   if (op == Operator::kWeightGrad) {
-    const auto plan = mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device);
-    if (!plan) return std::nullopt;
-    return OperatorPlan{*plan, plan->workspace_bytes(), {plan->cost_ms, false}};
+    return offer_of(mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device), device);
   }
-  const auto plan = mma::plan_correlation(
-      problem, op == Operator::kForward ? mma::Correlation::kForward : mma::Correlation::kInputGrad, dtype,
-      terms_of(query), {operands.first, operands.mask, operands.result}, mma::limits_of(device));
-  if (!plan) return std::nullopt;
-  return OperatorPlan{*plan, plan->packed_bytes, {plan->cost_ms, false}};
+  return offer_of(mma::plan_correlation(problem, correlation_of(op), dtype, terms_of(query),
+                                        {operands.first, operands.mask, operands.result}, mma::limits_of(device)),
+                  device);
 }
+
+std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  if (!is_for_mma(query)) return {};
+  if (op == Operator::kWeightGrad) {
+    return all_of(
+        mma::weight_grad_candidates(problem, dtype, terms_of(query), mma::grad_layouts(problem, dtype, operands),
+                                    {device.shared_bytes, device.multiprocessors}),
+        device);
+  }
+  return all_of(mma::correlation_candidates(problem, correlation_of(op), dtype, terms_of(query),
+                                            {operands.first, operands.mask, operands.result}, mma::limits_of(device)),
+                device);
+}
+
+// Of an engine that searches no others.
+std::vector<OperatorPlan> no_plans(const PlanQuery&) { return {}; }
 
 struct OfferingEngine {
   Engine engine;
   Offer (*offer)(const PlanQuery&);
+  std::vector<OperatorPlan> (*plans)(const PlanQuery&);  // all that it searches, in any order
 };
 
 // Those that settle others come first.
 constexpr OfferingEngine kEngines[] = {
-    {Engine::kDepthwise, depthwise_offer},
-    {Engine::kWgmma, wgmma_offer},
-    {Engine::kMma, mma_offer},
-    {Engine::kSimt, simt_offer},
+    {Engine::kDepthwise, depthwise_offer, no_plans},
+    {Engine::kWgmma, wgmma_offer, wgmma_plans},
+    {Engine::kMma, mma_offer, mma_plans},
+    {Engine::kSimt, simt_offer, no_plans},
 };
 
 // Whether a plan of the first engine is taken whatever one of the other costs: of these costs do not decide, as they
@@ -96,19 +149,48 @@ bool is_settled(const std::vector<OperatorPlan>& offers, Engine other) {
                      [&](const OperatorPlan& offer) { return settles(offer.engine(), other); });
 }
 
+std::string name_of_asked(const PlanQuery& query) {
+  return std::string("convt3d: the engine ") + engine_name(query.engine.value_or(Engine::kSimt));
+}
+
+[[noreturn]] void throw_no_plan(const PlanQuery& query) {
+  throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
+}
+
 }  // namespace
 
+std::vector<OperatorPlan> candidates(const PlanQuery& query) {
+  std::vector<OperatorPlan> found;
+  for (const auto& [engine, offer, plans] : kEngines) {
+    if (query.engine != engine || !query.device.has(engine)) continue;
+    const Offer offered = offer(query);
+    if (!offered) continue;
+    const std::string identity = to_string(*offered);
+    found.push_back(*offered);
+    for (OperatorPlan& plan : plans(query)) {
+      if (to_string(plan) != identity) found.push_back(std::move(plan));
+    }
+    std::stable_sort(found.begin() + 1, found.end(),
+                     [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
+  }
+  return found;
+}
+
 OperatorPlan choose(const PlanQuery& query) {
+  if (query.candidate > 0) {
+    std::vector<OperatorPlan> all = candidates(query);
+    if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
+    if (all.empty()) throw_no_plan(query);
+    throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
+                                " plans for this call, none with the number " + std::to_string(query.candidate));
+  }
   std::vector<OperatorPlan> offers;
-  for (const auto& [engine, offer] : kEngines) {
+  for (const auto& [engine, offer, plans] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
     if (is_settled(offers, engine)) continue;
     if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
   }
-  if (offers.empty()) {
-    throw std::invalid_argument(std::string("convt3d: the engine ") +
-                                engine_name(query.engine.value_or(Engine::kSimt)) + " has no plan for this call");
-  }
+  if (offers.empty()) throw_no_plan(query);
   return *std::min_element(offers.begin(), offers.end(),
                            [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
 }

@@ -1,7 +1,9 @@
 // Which engine computes a call, and by which plan. Knows nothing of torch or CUDA.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/call.h"
 #include "core/device_traits.h"
@@ -21,10 +23,14 @@ struct PlanQuery {
   Operands operands;
   DeviceTraits device;
   std::optional<Engine> engine;  // the only one that is asked; none: all are
+  int32_t candidate = 0;         // of candidates(), where one engine alone is asked
 };
 
-// The cheapest of the plans that the engines offer. Throws std::invalid_argument where the only engine that is asked
-// has none.
+// The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
+// for. Throws std::invalid_argument where that engine has none.
 OperatorPlan choose(const PlanQuery& query);
+// Every plan that the only engine that is asked has for a call: first the one that it offers, then the others in the
+// order of their costs. For tests and measurements: a call that asks all engines searches less.
+std::vector<OperatorPlan> candidates(const PlanQuery& query);
 
 }  // namespace convt3d

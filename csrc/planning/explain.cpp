@@ -2,15 +2,18 @@
 #include <cstdio>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "core/devices.h"
 #include "planning/flat_call.h"
+#include "planning/plan_cache.h"
 
 namespace convt3d {
 namespace {
 
 std::string explain(const PlanQuery& query) {
-  const OperatorPlan plan = choose(query);
+  static auto* const candidates = new PlanCache(1);  // not destroyed at exit, as in api.cu
+  const OperatorPlan plan = query.candidate > 0 ? *candidates->get(query) : choose(query);
   const std::string text = to_string(plan);  // "engine: plan"
   const size_t colon = text.find(": ");
   std::ostringstream out;
@@ -36,6 +39,15 @@ extern "C" __attribute__((visibility("default"))) int convt3d_explain(const conv
   } catch (const std::invalid_argument& error) {
     return convt3d::write(std::string("error=") + error.what(), text, capacity);
   }
+}
+
+// What the candidates of the only engine that is asked are expected to take, in milliseconds and in their order: at
+// most `capacity` numbers. Returns how many candidates there are.
+extern "C" __attribute__((visibility("default"))) int convt3d_candidates(const convt3d::FlatCall* call, double* ms,
+                                                                         int capacity) {
+  const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(convt3d::flat_query(*call));
+  for (size_t i = 0; i < all.size() && i < static_cast<size_t>(capacity); ++i) ms[i] = all[i].cost.ms;
+  return static_cast<int>(all.size());
 }
 
 // Of the table of devices, the one that stands for a compute capability: its traits (kDeviceNumbers), its name, and

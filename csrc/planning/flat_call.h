@@ -69,7 +69,7 @@ inline OperandTraits flat_operand(const int64_t* numbers) {
 
 // A call, as one structure: `sizes` as flat_problem() has them, an Operator, a DataType, whether TF32 is allowed;
 // `operands`: the first, the second (weight or, of the weight gradient, input), the mask, the result. `engine`: the
-// only one that is asked, or negative.
+// only one that is asked, or negative; `candidate`: see PlanQuery.
 struct FlatCall {
   const int64_t* sizes;
   const int64_t* operands;
@@ -78,6 +78,7 @@ struct FlatCall {
   int32_t dtype;
   int32_t allow_tf32;
   int32_t engine;
+  int32_t candidate;
 };
 
 inline PlanQuery flat_query(const FlatCall& call) {
@@ -91,6 +92,7 @@ inline PlanQuery flat_query(const FlatCall& call) {
   for (int i = 0; i < 4; ++i) *operands[i] = flat_operand(call.operands + i * kOperandNumbers);
   query.device = flat_device(call.device);
   if (call.engine >= 0) query.engine = static_cast<Engine>(call.engine);
+  query.candidate = call.candidate;
   return query;
 }
 

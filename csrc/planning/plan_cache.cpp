@@ -23,7 +23,7 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   Key key;
   const int64_t engine = query.engine ? 1 + static_cast<int64_t>(*query.engine) : 0;
   key[0] = static_cast<int64_t>(query.op) | static_cast<int64_t>(query.dtype) << 8 |
-           static_cast<int64_t>(query.mode) << 16 | engine << 24;
+           static_cast<int64_t>(query.mode) << 16 | engine << 24 | int64_t{query.candidate} << 32;
   std::memcpy(key.data() + 1, &query.problem, sizeof(Problem));
   int64_t* next = key.data() + 1 + kProblemNumbers;
   const Operands& operands = query.operands;
@@ -68,7 +68,7 @@ std::shared_ptr<const OperatorPlan> PlanCache::get(const PlanQuery& query) {
     if (found != plans_.end()) return found->second;
   }
   // Searched without the lock; of two threads that search the same, both get the plan that the first one kept.
-  auto plan = std::make_shared<const OperatorPlan>(choose(query));
+  auto plan = query.candidate > 0 ? candidate(query) : std::make_shared<const OperatorPlan>(choose(query));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [place, is_new] = plans_.emplace(key, std::move(plan));
   std::shared_ptr<const OperatorPlan> kept = place->second;
@@ -79,6 +79,19 @@ std::shared_ptr<const OperatorPlan> PlanCache::get(const PlanQuery& query) {
     oldest_first_.pop_front();
   }
   return kept;
+}
+
+std::shared_ptr<const OperatorPlan> PlanCache::candidate(const PlanQuery& query) {
+  PlanQuery of_all = query;
+  of_all.candidate = 0;
+  const Key key = key_of(of_all);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (candidates_.empty() || key != candidates_of_) {
+    candidates_ = candidates(of_all);
+    candidates_of_ = key;
+  }
+  const auto number = static_cast<size_t>(query.candidate);
+  return std::make_shared<const OperatorPlan>(number < candidates_.size() ? candidates_[number] : choose(query));
 }
 
 size_t PlanCache::size() const {

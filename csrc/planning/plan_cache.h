@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "planning/choose.h"
 
@@ -27,7 +28,7 @@ class PlanCache {
   static constexpr size_t kProblemNumbers = sizeof(Problem) / sizeof(int64_t);
   static constexpr size_t kOperandNumbers = 6;  // strides; address and presence
   static constexpr size_t kDeviceNumbers = sizeof(DeviceTraits) / sizeof(int64_t);
-  // Operator, type, mode and engine in one; problem, operands, device.
+  // Operator, type, mode, engine and candidate in one; problem, operands, device.
   using Key = std::array<int64_t, 1 + kProblemNumbers + 4 * kOperandNumbers + kDeviceNumbers>;
   // Those that queries differ in most, up to the first operand's, in whole steps of the hash.
   static constexpr size_t kHashedNumbers = 32;
@@ -35,11 +36,15 @@ class PlanCache {
     size_t operator()(const Key& key) const;
   };
   static Key key_of(const PlanQuery& query);
+  // Who measures asks for one candidate after another: those of the last query are kept together.
+  std::shared_ptr<const OperatorPlan> candidate(const PlanQuery& query);
 
   const size_t capacity_;
   mutable std::mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<const OperatorPlan>, Hash> plans_;
   std::deque<Key> oldest_first_;
+  std::vector<OperatorPlan> candidates_;
+  Key candidates_of_{};
 };
 
 }  // namespace convt3d

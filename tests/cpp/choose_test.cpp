@@ -1,8 +1,10 @@
 // The choice of plans and their cache, without torch or a GPU; run by tests/test_plan.py.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <initializer_list>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -92,6 +94,12 @@ void test_every_part_of_a_query_counts() {
   add([](PlanQuery& query) { query.device.rates.shared_bytes /= 2; });
   add([](PlanQuery& query) { query.device.engines = engine_bit(Engine::kSimt); });
   add([](PlanQuery& query) { query.device = device_of_capability(8, 0).traits; });
+  for (const int candidate : {1, 2}) {
+    add([=](PlanQuery& query) {
+      query.engine = Engine::kMma;
+      query.candidate = candidate;
+    });
+  }
 
   PlanCache cache(queries.size());
   for (const PlanQuery& query : queries) {
@@ -196,6 +204,43 @@ void test_an_engine_that_is_asked_alone() {
   }
 }
 
+void test_candidates_of_an_engine() {
+  PlanCache cache(1);
+  for (const Engine engine : {Engine::kMma, Engine::kWgmma, Engine::kSimt, Engine::kDepthwise}) {
+    for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
+      PlanQuery query = query_of_few_channels();
+      query.engine = engine;
+      query.op = op;
+      const std::vector<OperatorPlan> all = candidates(query);
+      const bool searches = engine == Engine::kMma || engine == Engine::kWgmma;
+      const bool forward = op == Operator::kForward;
+      const bool computes = engine == Engine::kSimt || forward || (engine == Engine::kMma && op != Operator::kBiasGrad);
+      expect(computes ? searches ? all.size() > 1 : all.size() == 1 : all.empty(),
+             "an engine has the plans it searches");
+      std::set<std::string> different;
+      for (size_t i = 0; i < all.size() && i < 20; ++i) {
+        different.insert(to_string(all[i]));
+        expect(i < 2 || all[i - 1].cost.ms <= all[i].cost.ms, "candidates are in the order of their costs");
+        query.candidate = static_cast<int32_t>(i);
+        expect(to_string(*cache.get(query)) == to_string(all[i]), "a cache has the same candidates");
+        expect(searched(query) == to_string(all[i]),
+               "a candidate is chosen by its number; the engine's own is the first");
+      }
+      expect(different.size() == std::min<size_t>(all.size(), 20), "no candidate is there twice");
+      query.candidate = static_cast<int32_t>(all.size());
+      try {
+        cache.get(query);
+        expect(false, "a number past the last candidate's is an error");
+      } catch (const std::invalid_argument& error) {
+        const std::string words = error.what();
+        expect(words.find(all.empty() ? "no plan for this call" : " plans for this call, none with the number ") !=
+                   std::string::npos,
+               "the error says how many candidates there are");
+      }
+    }
+  }
+}
+
 // The numbers of a plan that devices decide.
 void test_plans_are_for_their_device() {
   PlanQuery query = some_query();
@@ -231,6 +276,7 @@ void test_table_of_devices() {
   expect(name_of("NVIDIA A100-SXM4-40GB") == "A100" && name_of("NVIDIA A100-SXM4-80GB") == "A100-SXM4-80GB" &&
              name_of("NVIDIA A10") == "A10" && name_of("NVIDIA L40S") == "L40S" && name_of("NVIDIA L40") == "unknown" &&
              name_of("NVIDIA H200 NVL") == "H200 NVL" && name_of("NVIDIA GH200 480GB") == "unknown" &&
+             name_of("NVIDIA GeForce RTX 2080 Ti") == "GeForce RTX 2080 Ti" && name_of("Tesla T4") == "T4" &&
              name_of("NVIDIA H100 80GB HBM3") == "H100" && name_of("NVIDIA H100 PCIe") == "H100 PCIe",
          "names that contain one another are told apart");
   expect(std::string(device_of_capability(9, 0).name) == "H200" && device_of_capability(9, 0).measured,
@@ -263,6 +309,12 @@ void test_table_of_devices() {
            "a device that the table lacks has rates");
   }
   expect(compiled_engines(9, 0, "sm_80 sm_90a") & engine_bit(Engine::kWgmma), "Hopper has its engine");
+  expect(device_of_capability(7, 5).traits.capability_major == 7 &&
+             device_of_capability(8, 0).traits.multiprocessors == 108,
+         "Turing and Ampere are told apart");
+  expect(compiled_engines(8, 0, "sm_80") & engine_bit(Engine::kMma), "Ampere has mma.sync for every type");
+  expect(compiled_engines(7, 5, "sm_75") == (engine_bit(Engine::kSimt) | engine_bit(Engine::kDepthwise)),
+         "Turing has not");
   expect(!(compiled_engines(9, 0, "sm_80") & engine_bit(Engine::kWgmma)) &&
              !(compiled_engines(10, 0, "sm_90a") & engine_bit(Engine::kWgmma)),
          "without its machine code, or on another architecture, it has not");
@@ -273,6 +325,7 @@ void test_table_of_devices() {
 int main() {
   test_order_of_the_forwards_engines();
   test_an_engine_that_is_asked_alone();
+  test_candidates_of_an_engine();
   test_plans_are_for_their_device();
   test_table_of_devices();
   test_same_query_is_searched_once();

@@ -5,7 +5,7 @@
 
 namespace convt3d {
 
-// The bits of the nearest TF32, ties away from zero.
+// The bits of the nearest TF32, ties away from zero (compute capability 8.0 and later).
 __device__ __forceinline__ uint32_t rounded_to_tf32(float value) {
   uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
@@ -14,9 +14,13 @@ __device__ __forceinline__ uint32_t rounded_to_tf32(float value) {
 
 // The greater; a NaN stays.
 __device__ __forceinline__ float greater(float a, float b) {
+#if __CUDA_ARCH__ >= 800
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
+#else
+  return a > b || a != a ? a : b;
+#endif
 }
 
 // By zero, too, for quotients that nobody uses: the device does not stop there.

@@ -82,9 +82,8 @@ struct PlainDivisor {
 template <typename T>
 __global__ void __launch_bounds__(kPackHaloThreads, 4)
     convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightParams<T> params) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  hopper::allow_dependents();  // the multiplication may set up and load its first tiles
-#endif
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, as of the multiplication
+  hopper::allow_dependents();           // which may set up and load its first tiles
   constexpr int kPlaneChannels = kPieceChannels<T>;
   const HaloProduct& product = params.plan.product;
   const HaloArrangement& arrangement = params.plan.arrangement;
@@ -189,6 +188,7 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
       }
     }
   }
+#endif
 }
 
 }  // namespace convt3d
