@@ -1,0 +1,40 @@
+// What the depthwise engine's kernels for tiles receive and share.
+#pragma once
+
+#include "device/ptx/shared_memory.cuh"
+#include "device/source.cuh"
+#include "engines/depthwise/tile_plan.h"
+#include "epilogue/epilogue.h"
+
+namespace convt3d {
+
+template <typename T>
+struct DepthwiseTileParams {
+  DepthwiseTilePlan plan;
+  Source<T> source[2];  // what the plan's boxes are of
+  const T* weight;
+  Strides weight_stride;  // n: channel
+  T* destination;
+  Strides destination_stride;
+  float* partial;  // of the weight gradient, [split][channel][depth][width][height]
+  Epilogue epilogue;
+};
+
+// Which tile of positions, of which image.
+struct DepthwiseTile {
+  int64_t image;
+  int32_t at[3];
+
+  __device__ __forceinline__ DepthwiseTile(const DepthwiseTilePlan& plan, int32_t number) {
+    auto rest = static_cast<uint32_t>(number);
+#pragma unroll
+    for (int i = 2; i >= 0; --i) {
+      const auto tiles = static_cast<uint32_t>(plan.tiles[i]);
+      at[i] = static_cast<int32_t>(rest % tiles);
+      rest /= tiles;
+    }
+    image = rest;
+  }
+};
+
+}  // namespace convt3d
