@@ -56,8 +56,8 @@ struct DepthwiseWalk {
 };
 
 // One row of taps along the height, of all of a run. `rows`: what the run's first row is, of a column of the box.
-template <DepthwiseRun kRun>
-__device__ __forceinline__ void multiply_run(const float* rows, const float* slots, int32_t taps, int32_t first_slot,
+template <DepthwiseRun kRun, typename Taps>
+__device__ __forceinline__ void multiply_run(const float* rows, const float* slots, Taps taps, int32_t first_slot,
                                              int32_t skipped_rows, float (&sum)[depthwise_run_length(kRun)]) {
   constexpr int kLength = depthwise_run_length(kRun);
   constexpr int kRows = depthwise_run_rows(kRun);
@@ -112,7 +112,7 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
   float* const weights = reinterpret_cast<float*>(dynamic_shared_memory);
   float* const staged = weights + plan.tile_channels * plan.weight_pitch();
   stage_tap_slots(params, first_channel, weights);
-  stage_box(params.source[0], box, tile, first_channel, plan, staged);
+  const int32_t before = stage_box(params.source[0], box, tile, first_channel, plan, staged);
   __syncthreads();
 
   const int32_t runs = plan.tile[1] / kLength;
@@ -151,23 +151,25 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
     float sum[kLength];
 #pragma unroll
     for (int r = 0; r < kLength; ++r) sum[r] = bias;
+    with_taps(plan.taps[1], [&](auto taps) {
 #pragma unroll 1
-    for (int32_t j = 0; j < depth.count; ++j) {
-      const float* const plane = channel_box + (depth.first + j * step) * box.plane_pitch;
-      const float* slots =
-          channel_weights + ((depth.tap + j * tap_step_d) * plan.taps[2] + width.tap) * kDepthwiseTapSlots;
-      float part[kLength] = {};
-      int32_t x = width.first;
+      for (int32_t j = 0; j < depth.count; ++j) {
+        const float* const plane = channel_box + (depth.first + j * step) * box.plane_pitch;
+        const float* slots =
+            channel_weights + ((depth.tap + j * tap_step_d) * plan.taps[2] + width.tap) * kDepthwiseTapSlots;
+        float part[kLength] = {};
+        int32_t x = width.first + before;
 #pragma unroll 1
-      for (int32_t k = 0; k < width.count; ++k) {
-        multiply_run<kRun>(plane + box.column(x) * box.column_pitch, slots, plan.taps[1], plan.first_slot,
-                           plan.skipped_rows, part);
-        x += step;
-        slots += tap_step_w * kDepthwiseTapSlots;
-      }
+        for (int32_t k = 0; k < width.count; ++k) {
+          multiply_run<kRun>(plane + box.column(x) * box.column_pitch, slots, taps, plan.first_slot, plan.skipped_rows,
+                             part);
+          x += step;
+          slots += tap_step_w * kDepthwiseTapSlots;
+        }
 #pragma unroll
-      for (int r = 0; r < kLength; ++r) sum[r] += part[r];
-    }
+        for (int r = 0; r < kLength; ++r) sum[r] += part[r];
+      }
+    });
     activate(params.epilogue, sum, kLength);
     T* const destination = params.destination + tile.image * to.n + channel * to.c + to.spatial(to_d, to_h, to_w);
     const int32_t left = plan.size[1] - to_h;

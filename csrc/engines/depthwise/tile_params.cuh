@@ -1,6 +1,8 @@
 // What the depthwise engine's kernels for tiles receive and share.
 #pragma once
 
+#include <type_traits>
+
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
 #include "engines/depthwise/tile_plan.h"
@@ -19,6 +21,16 @@ struct DepthwiseTileParams {
   float* partial;  // of the weight gradient, [split][channel][depth][width][height]
   Epilogue epilogue;
 };
+
+// Hands `function` the number of taps, known to the compiler where it is the commonest.
+template <typename Function>
+__device__ __forceinline__ void with_taps(int32_t taps, Function&& function) {
+  if (taps == 3) {
+    function(std::integral_constant<int32_t, 3>());
+  } else {
+    function(taps);
+  }
+}
 
 // Which tile of positions, of which image.
 struct DepthwiseTile {

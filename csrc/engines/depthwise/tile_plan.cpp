@@ -19,10 +19,12 @@ constexpr int64_t kFewBlocks = 512;  // below this many, multiprocessors stand i
 // row of taps and of a run.
 constexpr double kRowClocks = 40;
 constexpr double kLoadClocks = 12;
-constexpr double kQuadClocks = 26;
+constexpr double kQuadClocks = 20;
 constexpr double kMaskedFactor = 1.5;
 constexpr double kBlockClocks = 120;
-constexpr double kProductsOverhead = 10;
+constexpr double kProductsOverhead = 22;
+constexpr double kKnownProductsOverhead = 12;  // of three taps
+constexpr double kRunClocks = 110;
 constexpr double kWeightClocks = 25;
 // What a byte of L2 takes, in instructions of a multiprocessor that could have been issued meanwhile: about half of
 // them are.
@@ -45,9 +47,8 @@ bool is_taken(const Problem& problem, DataType dtype) {
 
 // Distances between floats in shared memory.
 void set_pitches(DepthwiseBox& box, int32_t tile_channels) {
-  const int32_t columns = box.split_columns != 0 ? 2 * box.odd_columns : box.extent[2];
   box.column_pitch = box.extent[1] | 1;
-  box.plane_pitch = columns * box.column_pitch;
+  box.plane_pitch = box.columns * box.column_pitch;
   box.channel_pitch = box.extent[0] * box.plane_pitch;
   if (tile_channels == 1) return;
   const int32_t apart = 32 / tile_channels;  // banks from a channel to the next, times an odd number
@@ -134,14 +135,13 @@ std::vector<int64_t> tile_extents(int64_t size, int64_t unit, int64_t least) {
 // Loads of a row of the box.
 int64_t row_pieces(const DepthwiseTilePlan& plan, const DepthwiseBox& box) {
   const int64_t size = box.quads ? kAccessQuad : 1;
-  if (box.by_channels) return box.extent[2] * plan.tile_channels / size;
-  return ceil_div(box.extent[2] + size - 1, size);
+  return box.by_channels ? box.extent[2] * plan.tile_channels / size : box.columns / size;
 }
 
 // Few enough threads that each has several loads, and enough for whole sectors.
 int32_t row_lanes(const DepthwiseTilePlan& plan, const DepthwiseBox& box, int64_t bytes) {
   const int64_t sector = kSectorBytes / (bytes * (box.quads ? kAccessQuad : 1));
-  const int64_t wanted = std::max(sector, ceil_div(row_pieces(plan, box), kDepthwiseLoadsAtATime));
+  const int64_t wanted = std::max(sector, ceil_div(row_pieces(plan, box), 2 * kDepthwiseLoadsAtATime));
   int32_t lanes = 1;
   while (lanes < wanted && lanes < 32) lanes *= 2;
   return lanes;
@@ -151,9 +151,9 @@ double stage_clocks(const DepthwiseTilePlan& plan, const DepthwiseBox& box, int6
   const int64_t lines = int64_t{box.extent[0]} * box.extent[1];
   const int64_t rows = box.by_channels ? lines : lines * plan.tile_channels;
   const int64_t threads = round_up(rows * box.lanes, kDepthwiseTileThreads);
-  const int64_t turns = ceil_div(row_pieces(plan, box), int64_t{box.lanes} * kDepthwiseLoadsAtATime);
-  const double instructions = static_cast<double>(threads * turns) *
-                              (kRowClocks + kDepthwiseLoadsAtATime * (box.quads ? kQuadClocks : kLoadClocks));
+  const int64_t loads = ceil_div(row_pieces(plan, box), box.lanes);
+  const double instructions = static_cast<double>(threads) *
+                              (kRowClocks + static_cast<double>(loads) * (box.quads ? kQuadClocks : kLoadClocks));
   const int64_t row_bytes = box.by_channels ? box.extent[2] * round_up(plan.tile_channels * bytes, kSectorBytes)
                                             : box.extent[2] * bytes + kSectorBytes;
   const double clocks = instructions + static_cast<double>(rows * row_bytes) * kByteClocks;
@@ -164,6 +164,7 @@ double stage_clocks(const DepthwiseTilePlan& plan, const DepthwiseBox& box, int6
 double product_clocks(const DepthwiseTilePlan& plan) {
   const double length = depthwise_run_length(plan.run);
   const double taps = plan.taps[1];
+  const double overhead = plan.taps[1] == 3 ? kKnownProductsOverhead : kProductsOverhead;
   const double step = plan.run == DepthwiseRun::kStep2 ? 2 : 1;
   const double rows =
       plan.run == DepthwiseRun::kSpread ? length / 2 + 3 - plan.skipped_rows : (length - 1) * step + taps;
@@ -173,7 +174,7 @@ double product_clocks(const DepthwiseTilePlan& plan) {
     const int64_t threads = int64_t{plan.sharing} * plan.tile_channels * plan.pairs();
     const auto each = static_cast<double>(ceil_div(static_cast<int64_t>(places), plan.sharing));
     return static_cast<double>(round_up(threads, kDepthwiseTileThreads)) * each *
-           (runs * (rows + length + length * taps) + kProductsOverhead);
+           (runs * (rows + length + length * taps + overhead) + kProductsOverhead);
   }
   double pairs = plan.pairs();
   if (plan.op == Operator::kForward) {
@@ -183,7 +184,7 @@ double product_clocks(const DepthwiseTilePlan& plan) {
   const double products = plan.run == DepthwiseRun::kSpread ? length * taps / 2 : length * taps;
   const auto threads = static_cast<int64_t>(plan.tile_channels * places * runs);
   return static_cast<double>(round_up(threads, kDepthwiseTileThreads)) *
-         (pairs * (rows + products + kProductsOverhead) + 4 * length + kProductsOverhead);
+         (pairs * (rows + products + overhead) + 6 * length + kRunClocks);
 }
 
 class Search {
@@ -226,11 +227,13 @@ class Search {
     DepthwiseBox& source = plan.box[0];
     // Neighbours along the width then read neighbours, whatever the stride.
     source.split_columns = plan.op != Operator::kForward && plan.stride[2] == 2 ? 1 : 0;
-    source.odd_columns = narrow(ceil_div(source.extent[2], 2));
     int64_t floats = 0;
     for (DepthwiseBox& box : plan.box) {
       if (&box != &source && plan.op != Operator::kWeightGrad) break;
       box.quads = box.quads && (!box.by_channels || channels >= kAccessQuad);
+      box.columns = narrow(box.row_quads() ? round_up(box.extent[2] + kAccessQuad - 1, kAccessQuad)
+                                           : round_up(box.extent[2], 1 + box.split_columns));
+      box.odd_columns = box.columns / 2;
       box.lanes = row_lanes(plan, box, bytes_);
       set_pitches(box, channels);
       floats += box_floats(box, channels);

@@ -47,6 +47,7 @@ struct DepthwiseBox {
   std::array<int32_t, 3> first;    // position of the box that the first tile reads
   std::array<int32_t, 3> advance;  // ... from it to the next tile's
   Divisor by_extent[2];            // depth, height
+  int32_t columns;                 // of the width: with room for whole vectors, wherever these begin
   int32_t split_columns;           // 1: even columns come first, and odd ones from odd_columns on; else 0
   int32_t odd_columns;
   int32_t column_pitch;  // odd, so that neighbours along the width are in banks of their own
@@ -56,6 +57,7 @@ struct DepthwiseBox {
   bool by_channels;       // neighbouring threads load neighbouring channels, else places of a row
   bool quads;             // four neighbours at a time, whole and aligned
 
+  CONVT3D_HOST_DEVICE bool row_quads() const { return quads && !by_channels; }
   // Where a column of the box is.
   CONVT3D_HOST_DEVICE int32_t column(int32_t x) const {
     return (x >> split_columns) + (x & split_columns) * odd_columns;

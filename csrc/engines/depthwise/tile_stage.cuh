@@ -31,17 +31,20 @@ __device__ __forceinline__ void load_neighbours(const Source<T>& source, int64_t
   }
 }
 
-// Where a block's box begins.
+// Where a block's box begins; of whole vectors along the width, `before` places before the first that is read.
 struct DepthwiseBoxOrigin {
   int64_t image;
   int32_t channel;
   int32_t at[3];
+  int32_t before;
 
   __device__ __forceinline__ DepthwiseBoxOrigin(const DepthwiseBox& box, const DepthwiseTile& tile,
                                                 int32_t first_channel)
       : image(tile.image), channel(first_channel) {
 #pragma unroll
     for (int i = 0; i < 3; ++i) at[i] = box.first[i] + tile.at[i] * box.advance[i];
+    before = box.row_quads() ? at[2] & (kQuad - 1) : 0;
+    at[2] -= before;
   }
 };
 
@@ -51,9 +54,10 @@ __device__ __forceinline__ void stage_rows(const Source<T>& source, const Depthw
                                            const DepthwiseBoxOrigin& origin, const DepthwiseTilePlan& plan, float* to) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) & (box.lanes - 1);
   const int32_t rows = plan.tile_channels * box.extent[0] * box.extent[1];
-  const int32_t before = origin.at[2] & (kCount - 1);  // of whole vectors, what lies before the box
-  const int32_t first_w = origin.at[2] - before;
-  const int32_t pieces = (box.extent[2] + before + kCount - 1) / kCount;
+  const int32_t pieces = box.columns / kCount;
+  int32_t place[kCount];  // of a piece's elements, from the first: pieces begin at even columns where these are split
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) place[e] = box.column(e) * box.column_pitch;
 #pragma unroll 1
   for (int32_t row = static_cast<int32_t>(threadIdx.x) / box.lanes; row < rows;
        row += kDepthwiseTileThreads / box.lanes) {
@@ -76,19 +80,18 @@ __device__ __forceinline__ void stage_rows(const Source<T>& source, const Depthw
 #pragma unroll
       for (int i = 0; i < kDepthwiseLoadsAtATime; ++i) {
         const int32_t piece = first + i * box.lanes;
-        const int32_t w = first_w + piece * kCount;
-        load_neighbours(source, line + w * source.stride.w, mask_line + w * source.mask_stride.w,
+        const int32_t w = origin.at[2] + piece * kCount;
+        load_neighbours(source, line + w * (kCount == 1 ? source.stride.w : 1),
+                        mask_line + w * (kCount == 1 ? source.mask_stride.w : 1),
                         exists && piece < pieces && depthwise_inside(w, source.size[2]), values[i]);
       }
 #pragma unroll
       for (int i = 0; i < kDepthwiseLoadsAtATime; ++i) {
+        const int32_t piece = first + i * box.lanes;
+        if (piece >= pieces) break;
+        float* const first_place = column + box.column(piece * kCount) * box.column_pitch;
 #pragma unroll
-        for (int e = 0; e < kCount; ++e) {
-          const int32_t x = (first + i * box.lanes) * kCount + e - before;
-          if (depthwise_inside(x, box.extent[2])) {
-            column[box.column(x) * box.column_pitch] = to_accumulator(values[i][e]);
-          }
-        }
+        for (int e = 0; e < kCount; ++e) first_place[place[e]] = to_accumulator(values[i][e]);
       }
     }
   }
@@ -142,10 +145,11 @@ __device__ __forceinline__ void stage_channels(const Source<T>& source, const De
   }
 }
 
-// By all threads of a block, which do not wait for each other.
+// By all threads of a block, which do not wait for each other. Returns the column of the first place that is read.
 template <typename T>
-__device__ __forceinline__ void stage_box(const Source<T>& source, const DepthwiseBox& box, const DepthwiseTile& tile,
-                                          int32_t first_channel, const DepthwiseTilePlan& plan, float* to) {
+__device__ __forceinline__ int32_t stage_box(const Source<T>& source, const DepthwiseBox& box,
+                                             const DepthwiseTile& tile, int32_t first_channel,
+                                             const DepthwiseTilePlan& plan, float* to) {
   const DepthwiseBoxOrigin origin(box, tile, first_channel);
   if (box.by_channels) {
     if (box.quads) {
@@ -158,6 +162,7 @@ __device__ __forceinline__ void stage_box(const Source<T>& source, const Depthwi
   } else {
     stage_rows<1>(source, box, origin, plan, to);
   }
+  return origin.before;
 }
 
 }  // namespace convt3d

@@ -8,8 +8,8 @@
 namespace convt3d {
 
 // kLength neighbours of the input along the height, and the rows of grad_output that their taps meet.
-template <int kLength, int kStep>
-__device__ __forceinline__ void add_products(const float* inputs, const float* rows, int32_t taps,
+template <int kLength, int kStep, typename Taps>
+__device__ __forceinline__ void add_products(const float* inputs, const float* rows, Taps taps,
                                              float (&sum)[kDepthwiseMaxTaps]) {
   constexpr int kWhole = (kLength - 1) * kStep + 1;  // rows of a single tap
   float input[kLength];
@@ -54,10 +54,8 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
   for (int32_t number = first_tile; number < last_tile; ++number) {
     const DepthwiseTile tile(plan, number);
     __syncthreads();
-#pragma unroll 1
-    for (int i = 0; i < 2; ++i) {
-      stage_box(params.source[i], plan.box[i], tile, first_channel, plan, i == 0 ? staged : inputs);
-    }
+    const int32_t before = stage_box(params.source[0], box, tile, first_channel, plan, staged);
+    const int32_t input_before = stage_box(params.source[1], input_box, tile, first_channel, plan, inputs);
     __syncthreads();
     // Positions past the input's end would multiply what is there of grad_output by nothing, which is no zero where it
     // is not finite.
@@ -84,22 +82,25 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
       const float* const inputs_of_channel = inputs + c * input_box.channel_pitch;
 
       float sum[kDepthwiseMaxTaps] = {};
+      with_taps(taps, [&](auto known_taps) {
 #pragma unroll 1
-      for (auto place = static_cast<int32_t>(part); place < plan.tile[0] * plan.tile[2]; place += plan.sharing) {
-        int32_t d = place;
-        const int32_t w = plan.by_tile[2].take(d);
-        if (d >= existing[0] || w >= existing[2]) continue;
-        const float* rows = of_channel + (d * plan.stride[0] + tap_d) * box.plane_pitch +
-                            box.column(w * plan.stride[2] + tap_w) * box.column_pitch;
-        const float* column = inputs_of_channel + d * input_box.plane_pitch + w * input_box.column_pitch;
-        int32_t left = existing[1];
+        for (auto place = static_cast<int32_t>(part); place < plan.tile[0] * plan.tile[2]; place += plan.sharing) {
+          int32_t d = place;
+          const int32_t w = plan.by_tile[2].take(d);
+          if (d >= existing[0] || w >= existing[2]) continue;
+          const float* rows = of_channel + (d * plan.stride[0] + tap_d) * box.plane_pitch +
+                              box.column(w * plan.stride[2] + tap_w + before) * box.column_pitch;
+          const float* column =
+              inputs_of_channel + d * input_box.plane_pitch + (w + input_before) * input_box.column_pitch;
+          int32_t left = existing[1];
 #pragma unroll 1
-        for (; left >= kLength; left -= kLength, column += kLength, rows += kLength * kStep) {
-          add_products<kLength, kStep>(column, rows, taps, sum);
+          for (; left >= kLength; left -= kLength, column += kLength, rows += kLength * kStep) {
+            add_products<kLength, kStep>(column, rows, known_taps, sum);
+          }
+#pragma unroll 1
+          for (; left > 0; --left, ++column, rows += kStep) add_products<1, kStep>(column, rows, known_taps, sum);
         }
-#pragma unroll 1
-        for (; left > 0; --left, ++column, rows += kStep) add_products<1, kStep>(column, rows, taps, sum);
-      }
+      });
 #pragma unroll
       for (int k = 0; k < kDepthwiseMaxTaps; ++k) {
         if (k < taps) sums[k * owners + owner] += sum[k];
