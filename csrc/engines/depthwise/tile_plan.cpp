@@ -13,6 +13,8 @@ namespace {
 
 // Constants, not a device's own, so that the order of summation and every bit of a result is the same on all.
 constexpr int64_t kWeightGradBlocks = 1024;
+// Below this many positions a split costs more in its partial sums than it gains.
+constexpr int64_t kLeastSplitPositions = 512;
 constexpr int64_t kFewBlocks = 512;  // below this many, multiprocessors stand idle
 
 // Instructions, assumed: of a thread's turn at a row of a box and of each of its loads, of a block's beginning, of a
@@ -36,7 +38,7 @@ int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
 
 bool is_taken(const Problem& problem, DataType dtype) {
-  if (dtype == DataType::kFloat64) return false;
+  if (dtype == DataType::kFloat64 || problem.batch == 0) return false;
   if (problem.in_channels_per_group() != 1 || problem.out_channels_per_group() != 1) return false;
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > 2 || problem.kernel_size[i] > kDepthwiseMaxTaps) return false;
@@ -249,7 +251,9 @@ class Search {
     if (plan.shared_bytes > kDepthwiseTileBytes) return;
     const int64_t tiles = plan.positions() * plan.channel_tiles;
     const int64_t wanted = std::clamp<int64_t>(kWeightGradBlocks / plan.channel_tiles, 1, plan.positions());
-    plan.split_tiles = narrow(ceil_div(plan.positions(), wanted));
+    const int64_t least = ceil_div(kLeastSplitPositions, tile[0] * tile[1] * tile[2]);
+    plan.split_tiles =
+        narrow(std::clamp(ceil_div(plan.positions(), wanted), std::min(least, plan.positions()), plan.positions()));
     plan.splits = narrow(ceil_div(plan.positions(), plan.split_tiles));
     if (plan.blocks() > INT_MAX || plan.positions() > INT_MAX) return;
     double clocks = product_clocks(plan) + kBlockClocks * kDepthwiseTileThreads + stage_clocks(plan, source, bytes_);
