@@ -204,22 +204,22 @@ BUGS = [
     Bug(
         "depthwise tiles: last column of vectors",
         T + "tile_stage.cuh",
-        "exists && piece < pieces && depthwise_inside(w, source.size[2]), values[i]);",
-        "exists && piece < pieces - (BUG && kCount > 1) && depthwise_inside(w, source.size[2]), values[i]);",
+        "if (!exists || at >= end || !depthwise_inside",
+        "if (!exists || at >= end - (BUG && kCount > 1) || !depthwise_inside",
         DEPTHWISE,
     ),
     Bug(
         "depthwise tiles: channels past the last",
         T + "tile_stage.cuh",
-        "&& channel < plan.channels,",
-        "&& channel < plan.channels + BUG,",
+        "origin.channel + c < plan.channels;",
+        "origin.channel + c < plan.channels + BUG;",
         DEPTHWISE,
     ),
     Bug(
         "depthwise tiles: mask of vectors",
         T + "tile_stage.cuh",
-        "if (to_accumulator(mask[e]) <= 0)",
-        "if (!(BUG && e == 3) && to_accumulator(mask[e]) <= 0)",
+        "if (to_accumulator(values[i][e]) <= 0) first",
+        "if (!(BUG && e == 3) && to_accumulator(values[i][e]) <= 0) first",
         DEPTHWISE + " --operator input_grad",
     ),
     Bug(

@@ -11,12 +11,24 @@
 namespace convt3d::depthwise {
 
 template <typename T>
+void add_load(DepthwiseTileParams<T>& params, ConstTensor tensor, const Int3& size, int32_t box, bool masks) {
+  if (tensor.data == nullptr) return;
+  DepthwiseLoad<T>& load = params.load[params.loads++];
+  load.data = static_cast<const T*>(tensor.data);
+  load.stride = to_strides(tensor.stride);
+  for (int i = 0; i < 3; ++i) load.size[i] = static_cast<int32_t>(size[i]);
+  load.box = box;
+  load.masks = masks;
+}
+
+template <typename T>
 void run_correlation(const char* name, const DepthwiseTilePlan& plan, const Int3& source_size, ConstTensor source,
                      ConstTensor mask, ConstTensor weight, const Epilogue& epilogue, MutableTensor result,
                      Stream stream) {
   DepthwiseTileParams<T> params{};
   params.plan = plan;
-  params.source[0] = make_source<T>(source, mask, source_size, {});
+  add_load(params, source, source_size, 0, false);
+  add_load(params, mask, source_size, 0, true);
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);
   params.destination = static_cast<T*>(result.data);
@@ -48,8 +60,9 @@ void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, Con
                       Stream stream) {
   DepthwiseTileParams<T> params{};
   params.plan = plan;
-  params.source[0] = make_source<T>(grad_output, relu_output, problem.output_size(), {});
-  params.source[1] = make_source<T>(input, {}, problem.input_size, {});
+  add_load(params, grad_output, problem.output_size(), 0, false);
+  add_load(params, relu_output, problem.output_size(), 0, true);
+  add_load(params, input, problem.input_size, 1, false);
   params.partial = static_cast<float*>(workspace);
   auto* const kernel = plan.run == DepthwiseRun::kStep1 ? convt3d_depthwise_tile_weight_grad<T, DepthwiseRun::kStep1>
                                                         : convt3d_depthwise_tile_weight_grad<T, DepthwiseRun::kStep2>;

@@ -112,7 +112,11 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
   float* const weights = reinterpret_cast<float*>(dynamic_shared_memory);
   float* const staged = weights + plan.tile_channels * plan.weight_pitch();
   stage_tap_slots(params, first_channel, weights);
-  const int32_t before = stage_box(params.source[0], box, tile, first_channel, plan, staged);
+  int32_t before = 0;
+#pragma unroll 1
+  for (int i = 0; i < params.loads; ++i) {
+    before = stage_box(params.load[i], box, tile, first_channel, plan, staged);
+  }
   __syncthreads();
 
   const int32_t runs = plan.tile[1] / kLength;

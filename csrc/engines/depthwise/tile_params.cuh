@@ -10,10 +10,23 @@
 
 namespace convt3d {
 
+// What is loaded into a box.
+template <typename T>
+struct DepthwiseLoad {
+  const T* data;
+  Strides stride;
+  int32_t size[3];
+  int32_t box;  // of the plan
+  bool masks;   // what is in the box already
+};
+
+constexpr int kDepthwiseMostLoads = 3;  // grad_output, its mask, the input
+
 template <typename T>
 struct DepthwiseTileParams {
   DepthwiseTilePlan plan;
-  Source<T> source[2];  // what the plan's boxes are of
+  DepthwiseLoad<T> load[kDepthwiseMostLoads];  // in this order
+  int32_t loads;
   const T* weight;
   Strides weight_stride;  // n: channel
   T* destination;

@@ -19,10 +19,10 @@ constexpr int64_t kFewBlocks = 512;  // below this many, multiprocessors stand i
 
 // Instructions, assumed: of a thread's turn at a row of a box and of each of its loads, of a block's beginning, of a
 // row of taps and of a run.
-constexpr double kRowClocks = 40;
-constexpr double kLoadClocks = 12;
+constexpr double kRowClocks = 45;
+constexpr double kLoadClocks = 14;
 constexpr double kQuadClocks = 20;
-constexpr double kMaskedFactor = 1.5;
+constexpr double kMaskedFactor = 2;
 constexpr double kBlockClocks = 120;
 constexpr double kProductsOverhead = 22;
 constexpr double kKnownProductsOverhead = 12;  // of three taps
@@ -144,7 +144,7 @@ int64_t row_pieces(const DepthwiseTilePlan& plan, const DepthwiseBox& box) {
 int32_t row_lanes(const DepthwiseTilePlan& plan, const DepthwiseBox& box, int64_t bytes) {
   const int64_t sector = kSectorBytes / (bytes * (box.quads ? kAccessQuad : 1));
   const int64_t wanted = std::max(sector, ceil_div(row_pieces(plan, box), 2 * kDepthwiseLoadsAtATime));
-  int32_t lanes = 1;
+  int32_t lanes = box.by_channels ? plan.tile_channels / (box.quads ? kAccessQuad : 1) : 1;  // each has a channel's
   while (lanes < wanted && lanes < 32) lanes *= 2;
   return lanes;
 }

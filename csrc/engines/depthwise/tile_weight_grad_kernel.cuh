@@ -54,8 +54,15 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
   for (int32_t number = first_tile; number < last_tile; ++number) {
     const DepthwiseTile tile(plan, number);
     __syncthreads();
-    const int32_t before = stage_box(params.source[0], box, tile, first_channel, plan, staged);
-    const int32_t input_before = stage_box(params.source[1], input_box, tile, first_channel, plan, inputs);
+    int32_t before[2] = {};
+#pragma unroll 1
+    for (int i = 0; i < params.loads; ++i) {
+      const int32_t of = params.load[i].box;
+      const int32_t begins =
+          stage_box(params.load[i], plan.box[of], tile, first_channel, plan, of == 0 ? staged : inputs);
+      before[0] = of == 0 ? begins : before[0];
+      before[1] = begins;  // the last one is the input
+    }
     __syncthreads();
     // Positions past the input's end would multiply what is there of grad_output by nothing, which is no zero where it
     // is not finite.
@@ -89,9 +96,9 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_ti
           const int32_t w = plan.by_tile[2].take(d);
           if (d >= existing[0] || w >= existing[2]) continue;
           const float* rows = of_channel + (d * plan.stride[0] + tap_d) * box.plane_pitch +
-                              box.column(w * plan.stride[2] + tap_w + before) * box.column_pitch;
+                              box.column(w * plan.stride[2] + tap_w + before[0]) * box.column_pitch;
           const float* column =
-              inputs_of_channel + d * input_box.plane_pitch + (w + input_before) * input_box.column_pitch;
+              inputs_of_channel + d * input_box.plane_pitch + (w + before[1]) * input_box.column_pitch;
           int32_t left = existing[1];
 #pragma unroll 1
           for (; left >= kLength; left -= kLength, column += kLength, rows += kLength * kStep) {
