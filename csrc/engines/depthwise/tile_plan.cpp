@@ -19,9 +19,9 @@ constexpr int64_t kFewBlocks = 512;  // below this many, multiprocessors stand i
 
 // Instructions, assumed: of a thread's turn at a row of a box and of each of its loads, of a block's beginning, of a
 // row of taps and of a run.
-constexpr double kRowClocks = 45;
-constexpr double kLoadClocks = 14;
-constexpr double kQuadClocks = 20;
+constexpr double kRowClocks = 60;
+constexpr double kLoadClocks = 20;
+constexpr double kQuadClocks = 28;
 constexpr double kMaskedFactor = 2;
 constexpr double kBlockClocks = 120;
 constexpr double kProductsOverhead = 22;
