@@ -186,6 +186,7 @@ def problems(
     stride: int = 3,
     dilation: int = 3,
     groups: int = 3,
+    kernel: int = 4,
 ) -> Problem:
     """Any small valid problem; the arguments are the least and largest batch, and the largest of the others."""
 
@@ -194,11 +195,11 @@ def problems(
         return first, second, third
 
     group_count = draw(st.integers(1, groups))
-    sizes, kernel, strides, dilations = three(size), three(4), three(stride), three(dilation)
+    sizes, kernels, strides, dilations = three(size), three(kernel), three(stride), three(dilation)
     output_padding, padding = [], []
     for axis in range(3):
         output_padding.append(draw(st.integers(0, max(strides[axis], dilations[axis]) - 1)))
-        unpadded = (sizes[axis] - 1) * strides[axis] + dilations[axis] * (kernel[axis] - 1) + output_padding[axis] + 1
+        unpadded = (sizes[axis] - 1) * strides[axis] + dilations[axis] * (kernels[axis] - 1) + output_padding[axis] + 1
         padding.append(draw(st.integers(0, (unpadded - 1) // 2)))
     return Problem(
         "random",
@@ -206,7 +207,7 @@ def problems(
         group_count * draw(st.integers(1, channels)),
         group_count * draw(st.integers(1, channels)),
         sizes,
-        kernel,
+        kernels,
         strides,
         tuple(padding),  # type: ignore[arg-type]
         tuple(output_padding),  # type: ignore[arg-type]

@@ -74,6 +74,11 @@ def test_random_operators_on_mma(emulate: Path, type: str, operator: str) -> Non
     run(emulate, "--engine", "mma", "--operator", operator, "--type", type, "--seconds", str(SECONDS))
 
 
+@pytest.mark.parametrize("operator", ["input_grad", "weight_grad"])
+def test_random_gradients_on_tiles(emulate: Path, operator: str) -> None:
+    run(emulate, "--engine", "depthwise", "--operator", operator, "--seconds", str(SECONDS))
+
+
 @pytest.mark.parametrize("operator", ["input_grad", "weight_grad", "bias_grad"])
 def test_random_gradients(emulate: Path, operator: str) -> None:
     run(emulate, "--operator", operator, "--seconds", str(SECONDS))

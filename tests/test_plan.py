@@ -14,8 +14,8 @@ from statistics import geometric_mean
 import pytest
 from reference import LAYOUTS, TILED
 
-from convt3d._explain import forward_plan, layer_plan
-from convt3d._explain.plan import known_device
+from convt3d._explain import forward_plan
+from convt3d._explain.plan import known_device, layer_plan
 from convt3d._layer import Layer
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import known_layers
@@ -89,6 +89,50 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
     assert plan.workspace_bytes == 0
     moved = layer.bytes(precision) / 4.25e12  # at the speed of a copy
     assert moved < plan.expected_ms * 1e-3 < 1.5 * moved
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_tiles_of_the_depthwise_engine(precision: str, layout: str, capability: tuple[int, int]) -> None:
+    """Both gradients, and the forward where a kernel is longer than four."""
+    device = known_device(capability)
+    for kernel, stride in [((3, 3, 3), (2, 2, 2)), ((7, 5, 6), (2, 1, 2)), ((1, 1, 7), (1, 2, 1))]:
+        layer = Layer("", 2, 24, 24, (5, 6, 17), kernel, stride, (1, 0, 1), groups=24)
+        for operator in ("forward", "input_grad", "weight_grad"):
+            plan = layer_plan(layer, operator, precision, layout, device)
+            assert plan.engine == "depthwise"
+            assert plan.plan.startswith("tiles ") == (operator != "forward" or max(kernel) > 4)
+            assert (plan.workspace_bytes > 0) == (operator == "weight_grad")
+            if operator != "forward":
+                masked = layer_plan(layer, operator, precision, layout, device, masked=True)
+                assert masked.plan.endswith(" masked")
+                assert masked.expected_ms > plan.expected_ms
+                assert layer_plan(layer, operator, "fp64", layout, device).engine == "simt"
+
+
+@pytest.mark.parametrize(
+    ("groups", "out_channels", "kernel", "stride", "dilation"),
+    [(12, 24, 3, 2, 1), (12, 12, 8, 2, 1), (12, 12, 3, 3, 1), (12, 12, 3, 2, 2)],
+)
+def test_gradients_that_tiles_do_not_compute(
+    groups: int, out_channels: int, kernel: int, stride: int, dilation: int
+) -> None:
+    layer = Layer(
+        "",
+        2,
+        12,
+        out_channels,
+        (5, 6, 7),
+        (3, kernel, 4),
+        (1, stride, 2),
+        (0, 0, 0),
+        (0, 0, 0),
+        (1, dilation, 1),
+        groups,
+    )
+    for operator in ("input_grad", "weight_grad"):
+        assert layer_plan(layer, operator, "fp16", "NCDHW", known_device((9, 0))).engine in ("mma", "simt")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ TINY = [
     Problem("position_rows", 1, 24, 9, (2, 3, 16), (2, 1, 2), (2, 1, 2)),
     Problem("position_rows_of_phases", 1, 8, 9, (2, 3, 16), (2, 2, 2), (2, 2, 2), (1, 0, 0), (1, 1, 0)),
     Problem("depthwise", 2, 12, 12, (2, 3, 8), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), groups=12),
+    Problem("depthwise_long_kernel", 2, 5, 5, (2, 5, 9), (2, 7, 3), (1, 2, 2), (0, 3, 1), (0, 1, 0), groups=5),
+    Problem("depthwise_quads", 1, 12, 12, (2, 9, 8), (5, 3, 3), (2, 1, 1), (2, 1, 1), (1, 0, 0), groups=12),
     Problem("two_outputs_of_a_channel", 1, 5, 10, (2, 3, 5), (2, 3, 3), (1, 2, 3), (0, 1, 1), (0, 1, 0), (1, 2, 1), 5),
 ]
 # Large enough for folded positions.

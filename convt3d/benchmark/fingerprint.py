@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight"),
     ("depthwise", "forward"): ("convt3d_depthwise_*",),
+    ("depthwise", "backward_input"): ("convt3d_depthwise_tile_correlation",),
+    ("depthwise", "backward_weight"): ("convt3d_depthwise_tile_weight_grad", "convt3d_ordered_sum"),
     ("simt", "forward"): ("convt3d_correlation", "convt3d_pack_weight", "convt3d_fill"),
     ("simt", "backward_input"): ("convt3d_correlation", "convt3d_pack_weight"),
     ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),

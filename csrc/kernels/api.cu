@@ -12,6 +12,7 @@
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
+#include "engines/depthwise/run_tiles.h"
 #include "engines/mma/run.h"
 #include "engines/mma/run_weight_grad.h"
 #include "engines/simt/run.h"
@@ -73,6 +74,9 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
       return depthwise::forward<T>(problem, *depthwise, input, weight, epilogue, output, stream);
     }
     if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
+        return depthwise::tile_forward<T>(problem, *tiles, input, weight, epilogue, output, stream);
+      }
       if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
         return wgmma::forward<T>(problem, *halo, input, weight, epilogue, output, workspace, stream);
       }
@@ -89,6 +93,9 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
+        return depthwise::tile_input_grad<T>(problem, *tiles, grad_output, relu_output, weight, grad_input, stream);
+      }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
                                   stream);
@@ -105,6 +112,10 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
+        return depthwise::tile_weight_grad<T>(problem, *tiles, grad_output, relu_output, input, grad_weight, workspace,
+                                              stream);
+      }
       if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
         return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, grad_weight, workspace, stream);
       }

@@ -38,10 +38,16 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  if (query.op != Operator::kForward) return std::nullopt;
-  const auto plan = plan_depthwise_forward(query.problem, query.dtype, query.operands);
+  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
+  if (op != Operator::kForward || has_long_kernel(problem)) {
+    if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands)) {
+      return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
+    }
+  }
+  if (op != Operator::kForward) return std::nullopt;
+  const auto plan = plan_depthwise_forward(problem, dtype, operands);
   if (!plan) return std::nullopt;
-  return OperatorPlan{*plan, 0, depthwise_cost(query.problem, query.dtype, query.device)};
+  return OperatorPlan{*plan, 0, depthwise_cost(problem, dtype, device)};
 }
 
 // Numbers that stand for one of float32 in the tensor cores: TF32, or float32 proper as a high and a low one.

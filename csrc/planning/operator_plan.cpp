@@ -7,6 +7,7 @@ Engine engine_of(const CorrelationPlan&) { return Engine::kSimt; }
 Engine engine_of(const WeightGradPlan&) { return Engine::kSimt; }
 Engine engine_of(const BiasGradPlan&) { return Engine::kSimt; }
 Engine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
+Engine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
 Engine engine_of(const HaloPlan&) { return Engine::kWgmma; }
 Engine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
 Engine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }

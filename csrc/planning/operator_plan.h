@@ -8,6 +8,7 @@
 #include "core/cost.h"
 #include "core/device_traits.h"
 #include "engines/depthwise/plan.h"
+#include "engines/depthwise/tile_plan.h"
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/weight_grad_plan.h"
 #include "engines/simt/plan.h"
@@ -16,8 +17,8 @@
 namespace convt3d {
 
 // The first three are of the general engine.
-using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, HaloPlan,
-                                mma::CorrelationPlan, mma::WeightGradPlan>;
+using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
+                                HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan>;
 
 struct OperatorPlan {
   EnginePlan plan;

@@ -19,6 +19,9 @@ struct TraitsOf {
   Traits operator()(const WeightGradPlan& plan) const { return weight_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const BiasGradPlan& plan) const { return bias_grad_traits(query.problem, plan, query.dtype); }
   Traits operator()(const DepthwiseForwardPlan& plan) const { return depthwise_traits(query.problem, plan, arguments); }
+  Traits operator()(const DepthwiseTilePlan& plan) const {
+    return depthwise_tile_traits(query.problem, plan, arguments);
+  }
   Traits operator()(const mma::CorrelationPlan& plan) const {
     return query.op == Operator::kForward ? mma::forward_traits(query.problem, plan, arguments)
                                           : mma::input_grad_traits(query.problem, plan, arguments);

@@ -3,6 +3,7 @@
 #include "engines/simt/plan.h"
 #include "core/devices.h"
 #include "depthwise_checks.h"
+#include "depthwise_tile_checks.h"
 #include "engines/wgmma/plan/plan.h"
 #include "n_major_checks.h"
 #include "operand_checks.h"
@@ -395,7 +396,17 @@ int main() {
     check_plans(problem);
     check_halo(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
+    if (draw(0, 1) == 0) {
+      for (int axis = 0; axis < 3; ++axis) {
+        problem.dilation[axis] = 1;
+        problem.stride[axis] = draw(1, 2);
+        problem.output_padding[axis] = draw(0, static_cast<int>(problem.stride[axis]) - 1);
+      }
+      if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
+    }
+    check_depthwise_tiles(problem, draw(1, 40));
   }
+  check_depthwise_workspace();
   // Rows that are shorter than a segment could be, many in a tile.
   for (int width = 1; width <= 9; ++width) {
     for (int size = 1; size <= 2; ++size) {

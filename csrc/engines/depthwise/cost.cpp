@@ -1,14 +1,40 @@
 #include "engines/depthwise/cost.h"
 
-namespace convt3d {
+#include <algorithm>
 
-Cost depthwise_cost(const Problem& problem, DataType dtype, const DeviceTraits& device) {
-  constexpr double kMemoryFraction = 0.708;  // of the peak, that its kernels reach on an H200: memory is their limit
+namespace convt3d {
+namespace {
+
+// Input, weight and output, or their gradients.
+double moved_bytes(const Problem& problem, DataType dtype) {
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double elements = static_cast<double>(problem.batch * problem.in_channels) * positions(problem.input_size) +
                           static_cast<double>(problem.in_channels * problem.out_channels_per_group() * problem.taps()) +
                           static_cast<double>(problem.batch * problem.out_channels) * positions(problem.output_size());
-  return {elements * element_size(dtype) / (kMemoryFraction * device.bytes_per_ms), true};
+  return elements * element_size(dtype);
+}
+
+}  // namespace
+
+Cost depthwise_cost(const Problem& problem, DataType dtype, const DeviceTraits& device) {
+  constexpr double kMemoryFraction = 0.708;  // of the peak, that its kernels reach on an H200: memory is their limit
+  return {moved_bytes(problem, dtype) / (kMemoryFraction * device.bytes_per_ms), true};
+}
+
+Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataType dtype, const DeviceTraits& device) {
+  // Assumed, not measured.
+  constexpr double kMemoryFraction = 0.6;
+  constexpr double kIssueFraction = 0.6;
+  constexpr double kStartClocks = 6000;
+  const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
+  double bytes = moved_bytes(problem, dtype) + 2.0 * plan.workspace_bytes();
+  if (plan.masked) {
+    bytes += static_cast<double>(problem.batch * problem.out_channels) * positions(problem.output_size()) *
+             element_size(dtype);
+  }
+  const double memory_ms = bytes / (kMemoryFraction * device.bytes_per_ms);
+  const double issue_ms = plan.clocks / (kIssueFraction * device.multiprocessors * device.clocks_per_ms);
+  return {std::max(memory_ms, issue_ms) + kStartClocks / device.clocks_per_ms, false};
 }
 
 }  // namespace convt3d

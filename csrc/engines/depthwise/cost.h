@@ -4,9 +4,12 @@
 #include "core/cost.h"
 #include "core/device_traits.h"
 #include "core/problem.h"
+#include "engines/depthwise/tile_plan.h"
 
 namespace convt3d {
 
 Cost depthwise_cost(const Problem& problem, DataType dtype, const DeviceTraits& device);
+// Of tiles: a model's. What takes longer of memory and of the instructions.
+Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataType dtype, const DeviceTraits& device);
 
 }  // namespace convt3d

@@ -39,4 +39,51 @@ Traits depthwise_traits(const Problem& problem, const DepthwiseForwardPlan& forw
   return traits;
 }
 
+namespace {
+
+std::string loading(const DepthwiseBox& box) {
+  return std::string(box.by_channels ? "channels" : "rows") + (box.quads ? "_quads" : "");
+}
+
+}  // namespace
+
+Traits depthwise_tile_traits(const Problem& problem, const DepthwiseTilePlan& plan, const ForwardArguments& arguments) {
+  const bool forward = plan.op == Operator::kForward;
+  const bool weight_grad = plan.op == Operator::kWeightGrad;
+  Traits traits = engine_traits("depthwise",
+                                forward       ? "forward"
+                                : weight_grad ? "weight_grad"
+                                              : "input_grad",
+                                type_name(arguments.dtype, Float32Mode::kIeee));
+  if (forward) {
+    traits.push_back({"bias", yes_no(arguments.bias)});
+    traits.push_back({"relu", yes_no(arguments.relu)});
+  }
+  traits.push_back({"kernel", "tiles"});
+  traits.push_back({"run", to_string(plan.run)});
+  traits.push_back({"load", loading(plan.box[0])});
+  if (weight_grad) traits.push_back({"input_load", loading(plan.box[1])});
+  traits.push_back({"threads", plan.by_channels ? "channels" : "width"});
+  traits.push_back({"masked", yes_no(plan.masked)});
+  traits.push_back({"tile_channels", one_or_many(plan.tile_channels)});
+  traits.push_back({"channel_tiles", one_or_many(plan.channel_tiles)});
+  traits.push_back({"channel_tail", yes_no(plan.channels % plan.tile_channels != 0)});
+  constexpr const char* kTiles[] = {"tiles_d", "tiles_h", "tiles_w"};
+  constexpr const char* kTails[] = {"tail_d", "tail_h", "tail_w"};
+  constexpr const char* kTaps[] = {"taps_d", "taps_h", "taps_w"};
+  for (int i = 0; i < 3; ++i) {
+    traits.push_back({kTiles[i], one_or_many(plan.tiles[i])});
+    traits.push_back({kTails[i], yes_no(plan.size[i] % plan.tile[i] != 0)});
+    traits.push_back({kTaps[i], plan.taps[i] <= 1 ? "1" : plan.taps[i] <= 4 ? "few" : "many"});
+  }
+  if (weight_grad) {
+    traits.push_back({"sharing", one_or_many(plan.sharing)});
+    traits.push_back({"splits", one_or_many(plan.splits)});
+    traits.push_back({"split_tiles", one_or_many(plan.split_tiles)});
+  }
+  traits.push_back({"images", one_or_many(plan.batch)});
+  add_parameters(problem, traits);
+  return traits;
+}
+
 }  // namespace convt3d

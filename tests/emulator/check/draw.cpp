@@ -157,7 +157,26 @@ void long_kernels(Drawing& d) {
   p.input_size[axis] = d.draw(1, 20);
 }
 
+// One channel a group, kernels of up to 7 and strides of 1 and 2: past a tile of the depthwise engine.
+void depthwise_tiles(Drawing& d) {
+  Problem& p = d.problem;
+  p.batch = d.one_of({1, 1, 2, 3});
+  d.channels(d.one_of({1, 2, 3, 4, 5, 8, 12, 16, 20, 33, 36}), 1, 1);
+  const bool same = d.coin(30);
+  d.axes([&](std::size_t i) {
+    p.kernel_size[i] = same && i > 0 ? p.kernel_size[0] : d.coin(40) ? d.one_of({1, 3, 3, 5, 7}) : d.draw(1, 7);
+    p.stride[i] = same && i > 0 ? p.stride[0] : d.draw(1, 2);
+    p.padding[i] = d.coin(50) ? p.kernel_size[i] / 2 : d.draw(0, 7);
+    p.output_padding[i] = d.coin(50) ? 0 : p.stride[i] - 1;
+    p.dilation[i] = 1;
+    p.input_size[i] = d.draw(1, d.coin(60) ? 9 : 24);
+  });
+  if (d.coin(40)) p.input_size[2] = d.one_of({8, 16, 4, 20, 12});
+  if (d.coin(10)) p.input_size[static_cast<std::size_t>(d.draw(0, 2))] = d.draw(60, 200);
+}
+
 void depthwise(Drawing& d) {
+  if (d.coin(50)) return depthwise_tiles(d);
   Problem& p = d.problem;
   const bool pure = d.coin(60);
   p.batch = d.one_of({1, 1, 2, 3});
@@ -260,11 +279,14 @@ Case Draw::next_of_any_plan() {
     Drawing drawing{random_, item.problem};
     const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
     const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(50));
-    const bool forward = mma ? drawing.coin(33) : cores || wanted_.engine || drawing.coin(50);
-    item.op = wanted_.op ? *wanted_.op
-              : forward  ? Operator::kForward
-              : mma      ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
-                         : static_cast<Operator>(drawing.draw(1, 3));
+    const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
+    const bool forward = mma              ? drawing.coin(33)
+                         : only_depthwise ? drawing.coin(60)
+                                          : cores || wanted_.engine || drawing.coin(50);
+    item.op = wanted_.op              ? *wanted_.op
+              : forward               ? Operator::kForward
+              : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
+                                      : static_cast<Operator>(drawing.draw(1, 3));
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
@@ -276,7 +298,6 @@ Case Draw::next_of_any_plan() {
       kind(drawing);
       rows_of_positions = kind == kernel_is_stride && drawing.coin(75);
     } else {
-      const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     }
     if (!is_affordable(item.problem)) continue;
@@ -303,10 +324,14 @@ Case Draw::next_of_any_plan() {
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }
+    if (only_depthwise && item.op != Operator::kBiasGrad) {
+      if (!has_depthwise_plan(item)) continue;
+      item.engine = Engine::kDepthwise;
+      return item;
+    }
     if (item.op != Operator::kForward) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
-    if (item.engine == Engine::kDepthwise && !has_depthwise_plan(item)) continue;
     if (item.engine == Engine::kHalo) {
       rarity_ = -1;
       choose_plan(item);

@@ -56,7 +56,9 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.mode = item.float32_mode();
   query.operands = operands;
   query.device = device_of(item);
-  const bool asks = item.op == Operator::kForward || (item.engine == Engine::kMma && item.op != Operator::kBiasGrad);
+  const bool asks =
+      item.op == Operator::kForward ||
+      (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
   if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
   return query;
 }
@@ -363,8 +365,11 @@ std::vector<convt3d::HaloPlan> candidates(const Case& item) {
 }
 
 bool has_depthwise_plan(const Case& item) {
+  const auto op = static_cast<convt3d::Operator>(item.op);
+  if (plan_depthwise_tiles(op, item.problem, item.data_type(), {})) return true;
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).usable;
+  return item.op == Operator::kForward &&
+         plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).usable;
 }
 
 Outcome run(const Case& item) { return Run(item)(); }

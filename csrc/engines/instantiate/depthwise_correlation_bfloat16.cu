@@ -1,0 +1,10 @@
+#include "engines/depthwise/run_tiles.cuh"
+
+namespace convt3d::depthwise {
+
+template void tile_forward<__nv_bfloat16>(const Problem&, const DepthwiseTilePlan&, ConstTensor, ConstTensor,
+                                          const Epilogue&, MutableTensor, Stream);
+template void tile_input_grad<__nv_bfloat16>(const Problem&, const DepthwiseTilePlan&, ConstTensor, ConstTensor,
+                                             ConstTensor, MutableTensor, Stream);
+
+}  // namespace convt3d::depthwise
