@@ -26,7 +26,8 @@ def _flops(function: Any, problem: Problem, wanted: tuple[bool, ...]) -> int:
 
 
 @pytest.mark.parametrize(
-    "wanted", [(False, False, False), (True, False, True), (False, True, False), (False, True, True), (True, True, True)]
+    "wanted",
+    [(False, False, False), (True, False, True), (False, True, False), (False, True, True), (True, True, True)],
 )
 @pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[7]], ids=str)
 def test_flops(problem: Problem, wanted: tuple[bool, ...], operator_name: str) -> None:

@@ -71,10 +71,10 @@ def _masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
     return masked
 
 
-def _forward(input: Tensor, weight: Tensor, bias: Tensor | None, geometry: Saved) -> Tensor:
+def _forward(input: Tensor, weight: Tensor, geometry: Saved) -> Tensor:
     """The forward as a derivative, in the dtype of its arguments: autocast chose at the call that is differentiated."""
     with torch_internals.without_autocast(input.device.type):
-        output: Tensor = _conv_transpose3d(input, weight, bias, *geometry)
+        output: Tensor = _conv_transpose3d(input, weight, None, *geometry)
     return output
 
 
@@ -143,9 +143,9 @@ class _ForwardDerivatives:
         input_tangent, weight_tangent, bias_tangent = tangents[:3]
         by_input = by_weight = by_bias = None
         if input_tangent is not None:
-            by_input = _forward(input_tangent, weight, None, ctx.geometry)
+            by_input = _forward(input_tangent, weight, ctx.geometry)
         if weight_tangent is not None:
-            by_weight = _forward(input, weight_tangent, None, ctx.geometry)
+            by_weight = _forward(input, weight_tangent, ctx.geometry)
         if bias_tangent is not None:
             by_bias = _spread(bias_tangent, output.shape)
         tangent = _sum(by_input, by_weight, by_bias)
@@ -177,7 +177,7 @@ class _InputGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_weight = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_forward(grad, weight, None, ctx.geometry), mask)
+            by_grad_output = _masked(_forward(grad, weight, ctx.geometry), mask)
         if needs_weight_grad:
             by_weight = _call(_weight_grad, (grad_output, grad, ctx.kernel_size, mask, *ctx.geometry))
         return by_grad_output, by_weight
@@ -218,7 +218,7 @@ class _WeightGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_input = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_forward(input, grad, None, ctx.geometry), mask)
+            by_grad_output = _masked(_forward(input, grad, ctx.geometry), mask)
         if needs_input_grad:
             by_input = _call(_input_grad, (grad_output, grad, mask, *ctx.geometry))
         return by_grad_output, by_input
@@ -289,8 +289,8 @@ class _BackwardDerivatives:
         if needs_grad_output_grad:
             by_grad_output = _masked(
                 _sum(
-                    None if of_input_grad is None else _forward(of_input_grad, weight, None, ctx.geometry),
-                    None if of_weight_grad is None else _forward(input, of_weight_grad, None, ctx.geometry),
+                    None if of_input_grad is None else _forward(of_input_grad, weight, ctx.geometry),
+                    None if of_weight_grad is None else _forward(input, of_weight_grad, ctx.geometry),
                     None if of_bias_grad is None else _spread(of_bias_grad, ctx.grad_output_shape),
                 ),
                 mask,
