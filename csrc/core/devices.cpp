@@ -25,8 +25,10 @@ struct CapabilityRates {
 // L2: te42kyfo/gpu-benches (gpu-l2-cache) measured 5.4 TB/s on an A100 at 1.41 GHz, 5.2 on an L40 (142
 // multiprocessors) at 2.49, 6.95 on an H100 PCIe at 1.755 and 9.8 on an H200 at 1.98, where the L1 helps. Assumed: 8.6
 // and 12.0 are like 8.9, 10.0 like 9.0.
+// 7.5: a T4's 65 TFLOPS on 40 at 1.59 GHz; L2 as 8.9's. No engine uses the tensor cores there.
 const CapabilityRates kRates[] = {
-    {80, 1024, 35}, {86, 512, 15}, {89, 512, 15}, {90, 0.629 * 2048, 35}, {100, 1024, 35}, {120, 512, 15},
+    {75, 512, 15},          {80, 1024, 35},  {86, 512, 15},  {89, 512, 15},
+    {90, 0.629 * 2048, 35}, {100, 1024, 35}, {120, 512, 15},
 };
 
 KnownDevice device(const char* name, int capability, int multiprocessors, int shared_kilobytes, double l2_megabytes,

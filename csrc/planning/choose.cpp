@@ -38,7 +38,7 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   if (op != Operator::kForward || has_long_kernel(problem)) {
     if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands)) {
       return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
