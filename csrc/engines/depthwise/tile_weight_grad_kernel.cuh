@@ -28,8 +28,15 @@ __device__ __forceinline__ void add_products(const float* inputs, const float* r
   }
 }
 
+// Blocks that share a multiprocessor: as many as need no spilled register. On 7.5 shared memory has room for one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kDepthwiseSumBlocks = 2;
+#else
+constexpr int kDepthwiseSumBlocks = 3;
+#endif
+
 template <typename T, DepthwiseRun kRun>
-__global__ __launch_bounds__(kDepthwiseTileThreads, 3) void convt3d_depthwise_tile_weight_grad(
+__global__ __launch_bounds__(kDepthwiseTileThreads, kDepthwiseSumBlocks) void convt3d_depthwise_tile_weight_grad(
     const __grid_constant__ DepthwiseTileParams<T> params) {
   static_assert(kRun != DepthwiseRun::kSpread, "of an input, taps lie beside each other");
   constexpr int kLength = depthwise_run_length(kRun);
