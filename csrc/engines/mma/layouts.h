@@ -7,8 +7,9 @@ namespace convt3d::mma {
 
 // How pieces of 16 bytes of channels come into a staged tile: copied past the registers; read as they are; gathered
 // element by element, neighbouring threads along the channels or along the width; gathered from two elements of 16 bits
-// at a time, neighbours along the width.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs };
+// at a time, neighbours along the width; from rows along the width that are copied as they are and transposed in shared
+// memory.
+enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs, kRows };
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
@@ -22,6 +23,8 @@ inline const char* to_string(LoadWay way) {
       return "width";
     case LoadWay::kWidthPairs:
       return "width_pairs";
+    case LoadWay::kRows:
+      return "rows";
   }
   return "unknown";
 }

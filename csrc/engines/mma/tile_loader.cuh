@@ -1,0 +1,316 @@
+// Fills a staged tile (tile.h) from a source: channels of neighbouring positions, zeros outside of the source and past
+// the channels. kThreads threads do it, the same ones for all tiles of a block, and share the pieces as load_shape.h
+// says:
+//
+//     make_table(box, table);            // of each box or, of split axes, of each stage
+//     (the loading threads meet)
+//     load(stage);                       // begins copies, which are not committed; the rest is in place
+//     (the thread's copies have arrived; of raw rows the loading threads meet)
+//     settle(stage);                     // what is left to do: rounding, or the transposition of raw rows
+//     (whoever reads the tile is told)
+//
+// Tables are of one stage each: what is loaded meanwhile has another.
+#pragma once
+
+#include "device/matrix_element.cuh"
+#include "device/ptx/async_copy.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "device/source.cuh"
+#include "engines/mma/layouts.h"
+#include "engines/mma/load_shape.h"
+#include "engines/mma/tile.h"
+
+namespace convt3d::mma {
+
+template <typename T>
+struct LoadParams {
+  Source<T> source;
+  StagedTile tile;
+  LoadShape shape;
+  LoadWay way;
+  int64_t batch;
+  bool rounds;  // float32 enters as TF32, rounded
+};
+
+// What a table is made for.
+struct LoadBox {
+  int64_t image;     // first
+  int64_t first[3];  // coordinates of position 0: units' deltas are added to them
+  int32_t unit[3];   // of each split axis, else 0
+};
+
+struct LoadStage {
+  const LoadBox& box;
+  uint32_t table;         // shared address of what make_table() made
+  int64_t first_channel;  // of the source
+  int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
+  uint32_t to;            // shared address of the tile
+  uint32_t raw;           // ... of raw rows
+};
+
+// A line of a stage: where its first channel of coordinate 0 of the width is, in bytes, and its first row in the tile.
+struct alignas(kLineBytes) LoadLine {
+  int64_t source;
+  int32_t row;
+};
+// Added to whatever else is known of a place, it stays below zero.
+constexpr int64_t kNowhere = -(int64_t{1} << 62);
+
+template <typename T, int kThreads>
+class TileLoader {
+  static constexpr int kChannels = kPieceChannels<T>;
+  static constexpr int kElement = sizeof(T);
+
+ public:
+  // `thread` of those that load.
+  __device__ __forceinline__ TileLoader(const LoadParams<T>& params, int32_t thread)
+      : params_(params), thread_(thread) {}
+
+  // `table`: of shape.table_bytes().
+  __device__ __forceinline__ void make_table(const LoadBox& box, unsigned char* table) const {
+    const StagedTile& tile = params_.tile;
+    auto* const lines = reinterpret_cast<LoadLine*>(table);
+    auto* const mask = reinterpret_cast<int64_t*>(table + params_.shape.lines * kLineBytes);
+    for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
+      int32_t image = i;
+      const int32_t h = tile.staged[1].take(image);
+      const int32_t d = tile.staged[0].take(image);
+      const int64_t at_h = coordinate(1, box, h);
+      const int64_t at_d = coordinate(0, box, d);
+      const int64_t n = box.image + image;
+      const bool exists = contains(0, at_d) && contains(1, at_h) && n < params_.batch;
+      const auto offset = [&](const Strides& stride) {
+        return exists ? (n * stride.n + at_d * stride.d + at_h * stride.h) * kElement : kNowhere;
+      };
+      lines[i] = {offset(params_.source.stride),
+                  (image * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2]) * tile.pitch};
+      if (params_.source.mask != nullptr) mask[i] = offset(params_.source.mask_stride);
+    }
+  }
+
+  __device__ __forceinline__ void load(const LoadStage& stage) const {
+    const bool masked = params_.source.mask != nullptr;
+    switch (params_.way) {
+      case LoadWay::kCopy:
+        return copy(stage);
+      case LoadWay::kPieces:
+        return gather<LoadWay::kPieces, true>(stage);
+      case LoadWay::kChannels:
+        return masked ? gather<LoadWay::kChannels, true>(stage) : gather<LoadWay::kChannels, false>(stage);
+      default:
+        return masked ? gather<LoadWay::kWidth, true>(stage) : gather<LoadWay::kWidth, false>(stage);
+    }
+  }
+
+  // Of the copies of this thread, which have arrived.
+  __device__ __forceinline__ void settle(const LoadStage& stage) const {
+    if constexpr (sizeof(T) == 4) {
+      if (params_.rounds && params_.way == LoadWay::kCopy) round_copied(stage);
+    }
+  }
+
+ private:
+  // A place of the lines that a thread has: its row and its piece in the tile, its coordinate in the source.
+  struct Place {
+    int64_t w;
+    int32_t row;
+    int32_t piece;
+    bool exists;  // in the source's width
+  };
+
+  // Of the row `staged` of a stage along an axis.
+  __device__ __forceinline__ int64_t coordinate(int axis, const LoadBox& box, int32_t staged) const {
+    const TileAxis& of = params_.tile.axis[axis];
+    int32_t unit = box.unit[axis];
+    if (!of.split) {
+      unit = params_.shape.by_length[axis].quotient(staged);
+      staged -= unit * of.length;
+    }
+    return box.first[axis] + int64_t{staged} * of.step + of.delta[unit];
+  }
+  __device__ __forceinline__ bool contains(int axis, int64_t at) const {
+    return at >= 0 && at < params_.source.size[axis];
+  }
+
+  // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
+  template <bool kAlongWidth>
+  __device__ __forceinline__ Place place_of(const LoadBox& box, int32_t number) const {
+    const TileAxis& width = params_.tile.axis[2];
+    Place place;
+    int32_t column;
+    if constexpr (kAlongWidth) {
+      column = params_.shape.by_columns.take(number);
+      place.piece = number;
+    } else {
+      place.piece = params_.shape.by_pieces.take(number);
+      column = number;
+    }
+    int32_t unit = box.unit[2];
+    place.row = column;
+    if (!width.split) {
+      unit = params_.shape.by_units.take(column);
+      place.row = unit * width.length + column;
+    }
+    place.w = box.first[2] + int64_t{column} * width.step + width.delta[unit];
+    place.exists = contains(2, place.w);
+    return place;
+  }
+
+  // Calls visit(place's number, first line, lines) for what this thread has.
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_place(Visit&& visit) const {
+    const LoadShape& shape = params_.shape;
+    int32_t group = thread_;
+    int32_t number = shape.by_at_once.take(group);
+    const int32_t first = group * shape.each;
+    const int32_t count = min(shape.each, shape.lines - first);
+    if (group >= shape.groups || count <= 0) return;
+#pragma unroll 1
+    for (; number < shape.places; number += shape.at_once) visit(number, first, count);
+  }
+
+  // Calls visit(lines, mask's) with kBatch lines at a time, then one by one: what is read of shared memory for one
+  // batch is on its way at once.
+  template <int kBatch, bool kMasked, typename Visit>
+  __device__ __forceinline__ void for_each_line(const LoadStage& stage, int32_t first, int32_t count,
+                                                Visit&& visit) const {
+    uint32_t at = stage.table + static_cast<uint32_t>(first * kLineBytes);
+    uint32_t mask = stage.table + static_cast<uint32_t>(params_.shape.lines * kLineBytes + first * kMaskLineBytes);
+    const auto some = [&](auto batch) {
+      constexpr int kCount = decltype(batch)::value;
+      LoadLine lines[kCount];
+      int64_t masks[kCount] = {};
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const uint4 words = hopper::load_shared<uint4>(at + i * kLineBytes);
+        lines[i] = {static_cast<int64_t>(static_cast<uint64_t>(words.y) << 32 | words.x),
+                    static_cast<int32_t>(words.z)};
+        if constexpr (kMasked) {
+          const uint2 bits = hopper::load_shared<uint2>(mask + i * kMaskLineBytes);
+          masks[i] = static_cast<int64_t>(static_cast<uint64_t>(bits.y) << 32 | bits.x);
+        }
+      }
+      visit(lines, masks);
+      at += kCount * kLineBytes;
+      mask += kCount * kMaskLineBytes;
+    };
+#pragma unroll 1
+    for (; count >= kBatch; count -= kBatch) some(Count<kBatch>{});
+    if constexpr (kBatch > 1) {
+#pragma unroll 1
+      for (; count > 0; --count) some(Count<1>{});
+    }
+  }
+  template <int kValue>
+  struct Count {
+    static constexpr int value = kValue;
+  };
+
+  __device__ __forceinline__ static int64_t address_of(const T* pointer) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
+  }
+
+  __device__ __forceinline__ void copy(const LoadStage& stage) const {
+    const Source<T>& source = params_.source;
+    for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const Place place = place_of<false>(stage.box, number);
+      const int32_t channel = place.piece * kChannels;
+      const bool exists = place.exists && channel < stage.channels;
+      const int64_t from =
+          exists ? address_of(source.data + stage.first_channel + channel + place.w * source.stride.w) : kNowhere;
+      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      for_each_line<8, false>(stage, first, count, [&](const auto& lines, const auto&) {
+#pragma unroll
+        for (const LoadLine& line : lines) async_copy_from(to + static_cast<uint32_t>(line.row), from + line.source);
+      });
+    });
+  }
+
+  __device__ __forceinline__ void round_copied(const LoadStage& stage) const {
+    for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const Place place = place_of<false>(stage.box, number);
+      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      for_each_line<4, false>(stage, first, count, [&](const auto& lines, const auto&) {
+        constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
+        alignas(16) T values[kCount][kChannels];
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          *reinterpret_cast<uint4*>(values[i]) = hopper::load_shared<uint4>(to + static_cast<uint32_t>(lines[i].row));
+        }
+#pragma unroll
+        for (int i = 0; i < kCount; ++i)
+          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), to_matrix_piece<T>(values[i]), true);
+      });
+    });
+  }
+
+  // Through registers: a piece.
+  struct Piece {
+    alignas(16) T value[kChannels];
+
+    // `left` channels exist.
+    template <bool kWhole>
+    __device__ __forceinline__ void read(const T* from, int64_t stride, int32_t left) {
+      *reinterpret_cast<uint4*>(value) = uint4{0, 0, 0, 0};
+      if constexpr (kWhole) {
+        if (left > 0) *reinterpret_cast<uint4*>(value) = __ldg(reinterpret_cast<const uint4*>(from));
+      } else {
+#pragma unroll
+        for (int c = 0; c < kChannels; ++c) {
+          if (c < left) value[c] = __ldg(from + c * stride);
+        }
+      }
+    }
+    // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
+    __device__ __forceinline__ void apply(const Piece& mask) {
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) {
+        if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
+      }
+    }
+  };
+
+  template <LoadWay kWay, bool kMasked>
+  __device__ __forceinline__ void gather(const LoadStage& stage) const {
+    constexpr bool kWhole = kWay == LoadWay::kPieces;
+    const Source<T>& source = params_.source;
+    for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const Place place = place_of<kWay == LoadWay::kWidth>(stage.box, number);
+      const int32_t channel = place.piece * kChannels;
+      const int32_t left = place.exists ? stage.channels - channel : 0;
+      const auto address = [&](const T* data, const Strides& stride) {
+        return left > 0 ? address_of(data + (stage.first_channel + channel) * stride.c + place.w * stride.w) : kNowhere;
+      };
+      const int64_t from = address(source.data, source.stride);
+      const int64_t mask = kMasked ? address(source.mask, source.mask_stride) : 0;
+      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      for_each_line<kMasked ? 2 : 4, kMasked>(stage, first, count, [&](const auto& lines, const auto& masks) {
+        constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
+        Piece pieces[kCount];
+        [[maybe_unused]] Piece of_mask[kCount];
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          const int64_t at = from + lines[i].source;
+          pieces[i].template read<kWhole>(reinterpret_cast<const T*>(at), source.stride.c, at >= 0 ? left : 0);
+          if constexpr (kMasked) {
+            const int64_t at_mask = mask + masks[i];
+            of_mask[i].template read<kWhole>(reinterpret_cast<const T*>(at_mask), source.mask_stride.c,
+                                             at_mask >= 0 ? left : 0);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          if constexpr (kMasked) pieces[i].apply(of_mask[i]);
+          const uint4 piece = sizeof(T) == 4 && params_.rounds ? to_matrix_piece<T>(pieces[i].value)
+                                                               : *reinterpret_cast<const uint4*>(pieces[i].value);
+          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), piece, true);
+        }
+      });
+    });
+  }
+
+  const LoadParams<T>& params_;
+  int32_t thread_;
+};
+
+}  // namespace convt3d::mma
