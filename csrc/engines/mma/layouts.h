@@ -46,6 +46,19 @@ inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, 
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
+// ... of tiles that tile_loader.cuh fills.
+inline LoadWay stage_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
+                         int64_t channels) {
+  const int64_t piece = 16 / element_bytes;
+  const bool pieces = has_pieces(source, element_bytes, channels, piece);
+  if (pieces && !mask.present) return LoadWay::kCopy;
+  if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kPieces;
+  // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
+  const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
+  if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;
+  return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
+}
+
 // The operands of a correlation, as far as a plan looks at them.
 struct Tensors {
   OperandTraits source;

@@ -33,13 +33,11 @@ void choose_rounds(LoadShape& shape) {
 
 RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, bool aligned) {
   const TileAxis& width = tile.axis[2];
-  int32_t least = width.delta[0];
-  int32_t most = width.delta[0];
-  for (int32_t i = 0; i < width.units && !width.split; ++i) {
-    least = std::min(least, width.delta[i]);
-    most = std::max(most, width.delta[i]);
-  }
+  const int32_t units = width.split ? 1 : width.units;
+  const int32_t least = *std::min_element(width.delta, width.delta + units);
+  const int32_t most = *std::max_element(width.delta, width.delta + units);
   RawRows raw{};
+  raw.least = width.split ? 0 : least;
   raw.aligned = aligned;
   const int64_t span = int64_t{width.length - 1} * width.step + most - least + 1;
   raw.span = static_cast<int32_t>(std::min(span, kMostSpan));

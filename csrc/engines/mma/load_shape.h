@@ -19,7 +19,8 @@ constexpr int32_t kMaskLineBytes = 8;  // ... and of the mask's
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
 struct RawRows {
-  int32_t span;        // neighbouring coordinates that a stage reads
+  int32_t least;       // coordinate that is read first, less that of position 0 (of a split axis, and its unit's delta)
+  int32_t span;        // neighbouring coordinates from there on
   int32_t pitch;       // bytes from a channel's row to the next
   int32_t item_pitch;  // from a line's piece of channels to the next, in banks of their own
   int64_t bytes;       // of a stage; a mask's are as many
@@ -45,8 +46,8 @@ struct LoadShape {
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const {
     return lines * (kLineBytes + (masked ? kMaskLineBytes : 0));
   }
-  // Of raw rows: which row of the tile each coordinate is, from the first that is staged on.
-  CONVT3D_HOST_DEVICE int32_t column_table_bytes() const { return raw.bytes == 0 ? 0 : 4 * (raw.span + 4); }
+  // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
+  CONVT3D_HOST_DEVICE int32_t column_entries() const { return raw.bytes == 0 ? 0 : raw.span + 2; }
 };
 
 // `aligned`: of raw rows.

@@ -2,6 +2,7 @@
 // the channels. kThreads threads do it, the same ones for all tiles of a block, and share the pieces as load_shape.h
 // says:
 //
+//     make_columns(columns);             // once, of raw rows
 //     make_table(box, table);            // of each box or, of split axes, of each stage
 //     (the loading threads meet)
 //     load(stage);                       // begins copies, which are not committed; the rest is in place
@@ -46,6 +47,7 @@ struct LoadStage {
   int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
   uint32_t to;            // shared address of the tile
   uint32_t raw;           // ... of raw rows
+  uint32_t columns;       // ... of what make_columns() made
 };
 
 // A line of a stage: where its first channel of coordinate 0 of the width is, in bytes, and its first row in the tile.
@@ -88,6 +90,20 @@ class TileLoader {
     }
   }
 
+  // Of raw rows: `columns`, of shape.column_entries(). The loading threads meet before it is read.
+  __device__ __forceinline__ void make_columns(int32_t* columns) const {
+    const TileAxis& width = params_.tile.axis[2];
+    for (int32_t i = thread_; i < params_.shape.column_entries(); i += kThreads) {
+      columns[i] = -1;
+      for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
+        const int32_t from = i - 1 + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
+        const int32_t in_unit = from / width.step;
+        if (from >= 0 && in_unit * width.step == from && in_unit < width.length)
+          columns[i] = (unit * width.length + in_unit) * params_.tile.pitch;
+      }
+    }
+  }
+
   __device__ __forceinline__ void load(const LoadStage& stage) const {
     const bool masked = params_.source.mask != nullptr;
     switch (params_.way) {
@@ -97,13 +113,25 @@ class TileLoader {
         return gather<LoadWay::kPieces, true>(stage);
       case LoadWay::kChannels:
         return masked ? gather<LoadWay::kChannels, true>(stage) : gather<LoadWay::kChannels, false>(stage);
+      case LoadWay::kRows:
+        if (params_.shape.raw.aligned) {
+          return masked ? copy_rows<true, true>(stage) : copy_rows<true, false>(stage);
+        }
+        return masked ? copy_rows<false, true>(stage) : copy_rows<false, false>(stage);
       default:
         return masked ? gather<LoadWay::kWidth, true>(stage) : gather<LoadWay::kWidth, false>(stage);
     }
   }
 
-  // Of the copies of this thread, which have arrived.
+  // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
   __device__ __forceinline__ void settle(const LoadStage& stage) const {
+    const bool masked = params_.source.mask != nullptr;
+    if (params_.way == LoadWay::kRows) {
+      if (params_.shape.raw.aligned) {
+        return masked ? transpose<true, true>(stage) : transpose<true, false>(stage);
+      }
+      return masked ? transpose<false, true>(stage) : transpose<false, false>(stage);
+    }
     if constexpr (sizeof(T) == 4) {
       if (params_.rounds && params_.way == LoadWay::kCopy) round_copied(stage);
     }
@@ -169,7 +197,7 @@ class TileLoader {
     for (; number < shape.places; number += shape.at_once) visit(number, first, count);
   }
 
-  // Calls visit(lines, mask's) with kBatch lines at a time, then one by one: what is read of shared memory for one
+  // Calls visit(lines, mask's) with kBatch lines at a time, then fewer: what is read of shared memory for one
   // batch is on its way at once.
   template <int kBatch, bool kMasked, typename Visit>
   __device__ __forceinline__ void for_each_line(const LoadStage& stage, int32_t first, int32_t count,
@@ -196,9 +224,12 @@ class TileLoader {
     };
 #pragma unroll 1
     for (; count >= kBatch; count -= kBatch) some(Count<kBatch>{});
-    if constexpr (kBatch > 1) {
+    if constexpr (kBatch > 2) {
 #pragma unroll 1
-      for (; count > 0; --count) some(Count<1>{});
+      for (; count >= 2; count -= 2) some(Count<2>{});
+    }
+    if constexpr (kBatch > 1) {
+      if (count > 0) some(Count<1>{});
     }
   }
   template <int kValue>
@@ -242,6 +273,186 @@ class TileLoader {
           hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), to_matrix_piece<T>(values[i]), true);
       });
     });
+  }
+
+  // Of raw rows: what a stage reads along the width.
+  struct Run {
+    int64_t first;   // coordinate that is in the source
+    int64_t end;     // ... one past them; none are left where it is not past the first
+    int32_t before;  // coordinates before the first that belong to the tile, and are zeros
+  };
+  __device__ __forceinline__ Run run_of(const LoadBox& box) const {
+    const TileAxis& width = params_.tile.axis[2];
+    const RawRows& raw = params_.shape.raw;
+    const int64_t least = box.first[2] + raw.least + (width.split ? width.delta[box.unit[2]] : 0);
+    const int64_t first = least > 0 ? least : 0;
+    const int64_t end = least + raw.span;
+    const int64_t before = first - least;
+    return {first, end < params_.source.size[2] ? end : params_.source.size[2],
+            static_cast<int32_t>(before < raw.span ? before : raw.span)};
+  }
+  __device__ __forceinline__ int64_t run_address(const T* data, const Strides& stride, int64_t channel,
+                                                 int64_t first) const {
+    return address_of(data + channel * stride.c + first);
+  }
+
+  // A row that begins between two multiples of 16 bytes is copied from the one before on. Nothing is read past it.
+  template <bool kAligned, bool kMasked>
+  __device__ __forceinline__ void copy_rows(const LoadStage& stage) const {
+    const Source<T>& source = params_.source;
+    const RawRows& raw = params_.shape.raw;
+    const Run run = run_of(stage.box);
+    const uint32_t line_pitch = static_cast<uint32_t>(params_.tile.pieces * raw.item_pitch);
+    for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const int32_t piece = params_.shape.by_pieces.take(number);
+      const int32_t item = number / kChannels;
+      uint32_t to = stage.raw + static_cast<uint32_t>(first) * line_pitch +
+                    static_cast<uint32_t>(item * raw.item_pitch + number % kChannels * raw.pitch + piece * kPieceBytes);
+      const int64_t begin = kAligned ? run.first & ~int64_t{kChannels - 1} : run.first;
+      const int64_t left = (run.end - begin) * kElement - piece * kPieceBytes;  // bytes
+      const bool exists = number < stage.channels && run.end > run.first && (!kAligned || left > 0);
+      const auto address = [&](const T* data, const Strides& stride) {
+        return exists ? run_address(data, stride, stage.first_channel + number, begin) + piece * kPieceBytes : kNowhere;
+      };
+      const int64_t from = address(source.data, source.stride);
+      const int64_t mask = kMasked ? address(source.mask, source.mask_stride) : 0;
+      const auto left_bytes = static_cast<int32_t>(left < kMostLeft ? left : kMostLeft);
+      const auto copy_one = [&](uint32_t to_one, int64_t at) {
+        if constexpr (kAligned) {
+          async_copy_from(to_one, at);
+        } else {
+          const int32_t exist = left_bytes + static_cast<int32_t>(at & 15);
+          async_copy<kPieceBytes>(to_one, reinterpret_cast<const void*>(at & ~int64_t{15}),
+                                  at < 0 ? 0 : static_cast<uint32_t>(max(0, min(exist, kPieceBytes))));
+        }
+      };
+      for_each_line<kMasked ? 4 : 8, kMasked>(stage, first, count, [&](const auto& lines, const auto& masks) {
+#pragma unroll
+        for (int i = 0; i < static_cast<int>(sizeof(lines) / sizeof(lines[0])); ++i) {
+          copy_one(to, from + lines[i].source);
+          if constexpr (kMasked) copy_one(to + static_cast<uint32_t>(raw.bytes), mask + masks[i]);
+          to += line_pitch;
+        }
+      });
+    });
+  }
+  static constexpr int64_t kMostLeft = 1 << 20;
+
+  // Raw rows of a piece's channels, from a coordinate on; words of one element or two neighbours.
+  template <bool kAligned>
+  struct RawPiece {
+    static constexpr bool kHalves = sizeof(T) == 2 && !kAligned;
+    static constexpr int kRows = kAligned ? 1 : kChannels;
+    uint32_t from[kRows];
+
+    // `low`: of the address of the first channel's first element; `step`: from a channel to the next.
+    __device__ __forceinline__ RawPiece(uint32_t raw, uint32_t low, uint32_t step, int32_t pitch, bool back) {
+#pragma unroll
+      for (int c = 0; c < kRows; ++c) {
+        from[c] = raw + static_cast<uint32_t>(c * pitch) + ((low + static_cast<uint32_t>(c) * step) & 15) -
+                  (back ? kElement : 0);
+      }
+    }
+    __device__ __forceinline__ void read(uint32_t bytes, int32_t pitch, uint32_t (&words)[kChannels]) const {
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) {
+        const uint32_t at = bytes + (kAligned ? from[0] + static_cast<uint32_t>(c * pitch) : from[c % kRows]);
+        if constexpr (kHalves) {
+          words[c] = hopper::load_shared<uint16_t>(at) | static_cast<uint32_t>(hopper::load_shared<uint16_t>(at + 2))
+                                                             << 16;
+        } else {
+          words[c] = hopper::load_shared<uint32_t>(at);
+        }
+      }
+    }
+  };
+
+  // Four lanes are neighbours along the width and have a line's piece of channels, eight of which lie in banks of their
+  // own.
+  template <bool kAligned, bool kMasked>
+  __device__ __forceinline__ void transpose(const LoadStage& stage) const {
+    constexpr int kLanes = 4;
+    constexpr int kNeighbours = 4 / kElement;
+    const Source<T>& source = params_.source;
+    const StagedTile& tile = params_.tile;
+    const RawRows& raw = params_.shape.raw;
+    const Run run = run_of(stage.box);
+    // Words begin at even elements.
+    const bool back = kAligned && sizeof(T) == 2 && run.first % 2 != 0;
+    const int32_t begin = run.before - (back ? 1 : 0);
+    const int32_t items = params_.shape.lines * tile.pieces;
+    const int32_t column = thread_ % kLanes;
+#pragma unroll 1
+    for (int32_t item = thread_ / kLanes; item < items; item += kThreads / kLanes) {
+      int32_t line = item;
+      const int32_t piece = tile.pieces_of_row.take(line);
+      const auto words_of_line = hopper::load_shared<uint4>(stage.table + static_cast<uint32_t>(line * kLineBytes));
+      const uint32_t to = stage.to + words_of_line.z + static_cast<uint32_t>(piece * kPieceBytes);
+      const int64_t channel = stage.first_channel + piece * kChannels;
+      const auto rows_of = [&](const T* data, const Strides& stride, uint32_t line_low, uint32_t at) {
+        return RawPiece<kAligned>(at + static_cast<uint32_t>(item * raw.item_pitch),
+                                  static_cast<uint32_t>(run_address(data, stride, channel, run.first)) + line_low,
+                                  static_cast<uint32_t>(stride.c) * kElement, raw.pitch, back);
+      };
+      const RawPiece<kAligned> rows = rows_of(source.data, source.stride, words_of_line.x, stage.raw);
+      const RawPiece<kAligned> mask_rows =
+          kMasked
+              ? rows_of(
+                    source.mask, source.mask_stride,
+                    hopper::load_shared<uint32_t>(
+                        stage.table + static_cast<uint32_t>(params_.shape.lines * kLineBytes + line * kMaskLineBytes)),
+                    stage.raw + static_cast<uint32_t>(raw.bytes))
+              : rows;
+      for (int32_t i = column; i < run.before; i += kLanes) store_row(stage, i, to, uint4{0, 0, 0, 0});
+#pragma unroll 2
+      for (int32_t i = begin + kNeighbours * column; i < raw.span; i += kNeighbours * kLanes) {
+        const auto bytes = static_cast<uint32_t>((i - begin) * kElement);
+        uint32_t words[kChannels];
+        rows.read(bytes, raw.pitch, words);
+        if constexpr (kMasked) {
+          uint32_t masks[kChannels];
+          mask_rows.read(bytes, raw.pitch, masks);
+#pragma unroll
+          for (int c = 0; c < kChannels; ++c) words[c] = masked_word(words[c], masks[c]);
+        }
+        if constexpr (kNeighbours == 2) {
+          store_row(
+              stage, i, to,
+              uint4{pair<0x5410>(words, 0), pair<0x5410>(words, 2), pair<0x5410>(words, 4), pair<0x5410>(words, 6)});
+          store_row(
+              stage, i + 1, to,
+              uint4{pair<0x7632>(words, 0), pair<0x7632>(words, 2), pair<0x7632>(words, 4), pair<0x7632>(words, 6)});
+        } else {
+          alignas(16) T values[kChannels];
+          *reinterpret_cast<uint4*>(values) = uint4{words[0], words[1], words[2], words[3]};
+          store_row(stage, i, to,
+                    params_.rounds ? to_matrix_piece<T>(values) : uint4{words[0], words[1], words[2], words[3]});
+        }
+      }
+    }
+  }
+
+  // Of the coordinate `i` after the first that is staged, where that has a row.
+  __device__ __forceinline__ static void store_row(const LoadStage& stage, int32_t i, uint32_t to, const uint4& piece) {
+    const auto row = hopper::load_shared<uint32_t>(stage.columns + static_cast<uint32_t>(4 * (i + 1)));
+    hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);
+  }
+
+  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
+  __device__ __forceinline__ static uint32_t masked_word(uint32_t word, uint32_t mask) {
+    T values[kElement == 4 ? 1 : 2];
+    *reinterpret_cast<uint32_t*>(values) = mask;
+    if constexpr (kElement == 4) {
+      return to_accumulator(values[0]) <= 0 ? 0 : word;
+    } else {
+      if (to_accumulator(values[0]) <= 0) word &= 0xFFFF0000;
+      return to_accumulator(values[1]) <= 0 ? word & 0x0000FFFF : word;
+    }
+  }
+  // The lower halves of two neighbouring channels' words, or the upper ones.
+  template <uint32_t kSelector, int kCount>
+  __device__ __forceinline__ static uint32_t pair(const uint32_t (&words)[kCount], int c) {
+    return __byte_perm(words[c % kCount], words[(c + 1) % kCount], kSelector);
   }
 
   // Through registers: a piece.

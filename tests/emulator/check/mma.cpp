@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "check/tensor.h"
+#include "core/devices.h"
 #include "engines/mma/run.h"
 #include "engines/mma/run_weight_grad.h"
 
@@ -88,12 +89,14 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
   Random random(item.seed);
   constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
   constexpr int64_t kMultiprocessors[] = {2, 20, 132};
-  const GradLimits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 2)]};
+  convt3d::DeviceTraits device = convt3d::fitted_device();
+  device.shared_bytes = static_cast<int32_t>(kSharedKilobytes[between(random, 0, 2)] * 1024);
+  device.multiprocessors = static_cast<int32_t>(kMultiprocessors[between(random, 0, 2)]);
   const GradLayouts layouts =
       grad_layouts(item.problem, item.data_type(),
                    {operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}});
   std::vector<WeightGradPlan> plans =
-      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
+      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, device);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }
