@@ -14,8 +14,9 @@
 
 namespace convt3d::mma {
 
-constexpr int32_t kLineBytes = 16;     // of a line in the table
-constexpr int32_t kMaskLineBytes = 8;  // ... and of the mask's
+constexpr int32_t kLineBytes = 16;       // of a line in the table
+constexpr int32_t kMaskLineBytes = 8;    // ... and of the mask's
+constexpr int32_t kFixedLineBytes = 32;  // of what is the same of a line in all boxes
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
 struct RawRows {
@@ -48,6 +49,8 @@ struct LoadShape {
   }
   // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const { return raw.bytes == 0 ? 0 : raw.span + 2; }
+  // What is the same for all boxes.
+  CONVT3D_HOST_DEVICE int32_t fixed_bytes() const { return lines * kFixedLineBytes + 4 * column_entries(); }
 };
 
 // `aligned`: of raw rows.

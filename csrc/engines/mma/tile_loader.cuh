@@ -2,7 +2,8 @@
 // the channels. kThreads threads do it, the same ones for all tiles of a block, and share the pieces as load_shape.h
 // says:
 //
-//     make_columns(columns);             // once, of raw rows
+//     make_fixed();                      // once
+//     (the loading threads meet)
 //     make_table(box, table);            // of each box or, of split axes, of each stage
 //     (the loading threads meet)
 //     load(stage);                       // begins copies, which are not committed; the rest is in place
@@ -47,7 +48,6 @@ struct LoadStage {
   int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
   uint32_t to;            // shared address of the tile
   uint32_t raw;           // ... of raw rows
-  uint32_t columns;       // ... of what make_columns() made
 };
 
 // A line of a stage: where its first channel of coordinate 0 of the width is, in bytes, and its first row in the tile.
@@ -55,6 +55,17 @@ struct alignas(kLineBytes) LoadLine {
   int64_t source;
   int32_t row;
 };
+// ... of any box, from its first image and its coordinates 0 on; in bytes and in coordinates.
+struct alignas(16) FixedLine {
+  int64_t source;
+  int64_t mask;
+  int32_t row;
+  int32_t image;
+  int32_t d;
+  int32_t h;
+};
+static_assert(sizeof(LoadLine) == kLineBytes && sizeof(FixedLine) == kFixedLineBytes);
+
 // Added to whatever else is known of a place, it stays below zero.
 constexpr int64_t kNowhere = -(int64_t{1} << 62);
 
@@ -64,44 +75,71 @@ class TileLoader {
   static constexpr int kElement = sizeof(T);
 
  public:
-  // `thread` of those that load.
-  __device__ __forceinline__ TileLoader(const LoadParams<T>& params, int32_t thread)
-      : params_(params), thread_(thread) {}
+  // `thread` of those that load; `fixed`: shape.fixed_bytes() of shared memory.
+  __device__ __forceinline__ TileLoader(const LoadParams<T>& params, int32_t thread, unsigned char* fixed)
+      : params_(params), thread_(thread), fixed_(fixed) {}
 
-  // `table`: of shape.table_bytes().
-  __device__ __forceinline__ void make_table(const LoadBox& box, unsigned char* table) const {
+  __device__ __forceinline__ void make_fixed() const {
     const StagedTile& tile = params_.tile;
-    auto* const lines = reinterpret_cast<LoadLine*>(table);
-    auto* const mask = reinterpret_cast<int64_t*>(table + params_.shape.lines * kLineBytes);
+    auto* const lines = reinterpret_cast<FixedLine*>(fixed_);
     for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
       int32_t image = i;
-      const int32_t h = tile.staged[1].take(image);
-      const int32_t d = tile.staged[0].take(image);
-      const int64_t at_h = coordinate(1, box, h);
-      const int64_t at_d = coordinate(0, box, d);
-      const int64_t n = box.image + image;
-      const bool exists = contains(0, at_d) && contains(1, at_h) && n < params_.batch;
+      const int32_t staged_h = tile.staged[1].take(image);
+      const int32_t staged_d = tile.staged[0].take(image);
+      const int32_t h = coordinate(1, staged_h);
+      const int32_t d = coordinate(0, staged_d);
       const auto offset = [&](const Strides& stride) {
-        return exists ? (n * stride.n + at_d * stride.d + at_h * stride.h) * kElement : kNowhere;
+        return (image * stride.n + d * stride.d + h * stride.h) * kElement;
       };
       lines[i] = {offset(params_.source.stride),
-                  (image * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2]) * tile.pitch};
-      if (params_.source.mask != nullptr) mask[i] = offset(params_.source.mask_stride);
+                  offset(params_.source.mask_stride),
+                  (image * tile.stride[0] + staged_d * tile.stride[1] + staged_h * tile.stride[2]) * tile.pitch,
+                  image,
+                  d,
+                  h};
     }
-  }
-
-  // Of raw rows: `columns`, of shape.column_entries(). The loading threads meet before it is read.
-  __device__ __forceinline__ void make_columns(int32_t* columns) const {
-    const TileAxis& width = params_.tile.axis[2];
+    const TileAxis& width = tile.axis[2];
+    auto* const columns = reinterpret_cast<int32_t*>(lines + params_.shape.lines);
     for (int32_t i = thread_; i < params_.shape.column_entries(); i += kThreads) {
       columns[i] = -1;
       for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
         const int32_t from = i - 1 + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
         const int32_t in_unit = from / width.step;
         if (from >= 0 && in_unit * width.step == from && in_unit < width.length)
-          columns[i] = (unit * width.length + in_unit) * params_.tile.pitch;
+          columns[i] = (unit * width.length + in_unit) * tile.pitch;
       }
     }
+  }
+
+  // `table`: of shape.table_bytes().
+  __device__ __forceinline__ void make_table(const LoadBox& box, unsigned char* table) const {
+    if (thread_ >= params_.shape.lines) return;
+    const auto* const fixed = reinterpret_cast<const FixedLine*>(fixed_);
+    auto* const lines = reinterpret_cast<LoadLine*>(table);
+    auto* const mask = reinterpret_cast<int64_t*>(table + params_.shape.lines * kLineBytes);
+    const bool masked = params_.source.mask != nullptr;
+    const int64_t d = origin(0, box);
+    const int64_t h = origin(1, box);
+    const auto offset = [&](const Strides& stride) {
+      return (box.image * stride.n + d * stride.d + h * stride.h) * kElement;
+    };
+    const int64_t source_offset = offset(params_.source.stride);
+    const int64_t mask_offset = masked ? offset(params_.source.mask_stride) : 0;
+    const auto images = static_cast<int32_t>(min(params_.batch - box.image, int64_t{params_.tile.images}));
+    for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
+      const FixedLine& line = fixed[i];
+      // Outside on either side: no coordinate of a box is 2^31 below zero.
+      const bool exists = static_cast<uint32_t>(d) + line.d < static_cast<uint32_t>(params_.source.size[0]) &&
+                          static_cast<uint32_t>(h) + line.h < static_cast<uint32_t>(params_.source.size[1]) &&
+                          line.image < images;
+      lines[i] = {exists ? source_offset + line.source : kNowhere, line.row};
+      if (masked) mask[i] = exists ? mask_offset + line.mask : kNowhere;
+    }
+  }
+
+  // Whether there is anything left to do for copies that have arrived, for all threads alike.
+  __device__ __forceinline__ bool settles() const {
+    return params_.way == LoadWay::kRows || (sizeof(T) == 4 && params_.rounds && params_.way == LoadWay::kCopy);
   }
 
   __device__ __forceinline__ void load(const LoadStage& stage) const {
@@ -110,16 +148,14 @@ class TileLoader {
       case LoadWay::kCopy:
         return copy(stage);
       case LoadWay::kPieces:
-        return gather<LoadWay::kPieces, true>(stage);
-      case LoadWay::kChannels:
-        return masked ? gather<LoadWay::kChannels, true>(stage) : gather<LoadWay::kChannels, false>(stage);
+        return gather<true, true>(stage);
       case LoadWay::kRows:
         if (params_.shape.raw.aligned) {
           return masked ? copy_rows<true, true>(stage) : copy_rows<true, false>(stage);
         }
         return masked ? copy_rows<false, true>(stage) : copy_rows<false, false>(stage);
       default:
-        return masked ? gather<LoadWay::kWidth, true>(stage) : gather<LoadWay::kWidth, false>(stage);
+        return masked ? gather<false, true>(stage) : gather<false, false>(stage);
     }
   }
 
@@ -146,41 +182,37 @@ class TileLoader {
     bool exists;  // in the source's width
   };
 
-  // Of the row `staged` of a stage along an axis.
-  __device__ __forceinline__ int64_t coordinate(int axis, const LoadBox& box, int32_t staged) const {
+  // Of position 0 along an axis of a stage.
+  __device__ __forceinline__ int64_t origin(int axis, const LoadBox& box) const {
     const TileAxis& of = params_.tile.axis[axis];
-    int32_t unit = box.unit[axis];
-    if (!of.split) {
-      unit = params_.shape.by_length[axis].quotient(staged);
-      staged -= unit * of.length;
-    }
-    return box.first[axis] + int64_t{staged} * of.step + of.delta[unit];
+    return box.first[axis] + (of.split ? of.delta[box.unit[axis]] : 0);
   }
-  __device__ __forceinline__ bool contains(int axis, int64_t at) const {
-    return at >= 0 && at < params_.source.size[axis];
+  // From there, of the row `staged` of a stage.
+  __device__ __forceinline__ int32_t coordinate(int axis, int32_t staged) const {
+    const TileAxis& of = params_.tile.axis[axis];
+    if (of.split) return staged * of.step;
+    const int32_t unit = params_.shape.by_length[axis].quotient(staged);
+    return (staged - unit * of.length) * of.step + of.delta[unit];
   }
 
   // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
-  template <bool kAlongWidth>
-  __device__ __forceinline__ Place place_of(const LoadBox& box, int32_t number) const {
+  __device__ __forceinline__ Place place_of(const LoadBox& box, int32_t number, bool along_width) const {
     const TileAxis& width = params_.tile.axis[2];
     Place place;
     int32_t column;
-    if constexpr (kAlongWidth) {
+    if (along_width) {
       column = params_.shape.by_columns.take(number);
       place.piece = number;
     } else {
       place.piece = params_.shape.by_pieces.take(number);
       column = number;
     }
-    int32_t unit = box.unit[2];
-    place.row = column;
-    if (!width.split) {
-      unit = params_.shape.by_units.take(column);
-      place.row = unit * width.length + column;
-    }
-    place.w = box.first[2] + int64_t{column} * width.step + width.delta[unit];
-    place.exists = contains(2, place.w);
+    // Of a split axis there is one unit, and its delta is in the origin.
+    const int32_t in_unit = params_.shape.by_units.quotient(column);
+    const int32_t unit = params_.shape.by_units.remainder(column, in_unit);
+    place.row = unit * width.length + in_unit;
+    place.w = origin(2, box) + in_unit * width.step + (width.split ? 0 : width.delta[unit]);
+    place.exists = place.w >= 0 && place.w < params_.source.size[2];
     return place;
   }
 
@@ -244,7 +276,7 @@ class TileLoader {
   __device__ __forceinline__ void copy(const LoadStage& stage) const {
     const Source<T>& source = params_.source;
     for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = place_of<false>(stage.box, number);
+      const Place place = place_of(stage.box, number, false);
       const int32_t channel = place.piece * kChannels;
       const bool exists = place.exists && channel < stage.channels;
       const int64_t from =
@@ -259,7 +291,7 @@ class TileLoader {
 
   __device__ __forceinline__ void round_copied(const LoadStage& stage) const {
     for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = place_of<false>(stage.box, number);
+      const Place place = place_of(stage.box, number, false);
       const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
       for_each_line<4, false>(stage, first, count, [&](const auto& lines, const auto&) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
@@ -282,9 +314,8 @@ class TileLoader {
     int32_t before;  // coordinates before the first that belong to the tile, and are zeros
   };
   __device__ __forceinline__ Run run_of(const LoadBox& box) const {
-    const TileAxis& width = params_.tile.axis[2];
     const RawRows& raw = params_.shape.raw;
-    const int64_t least = box.first[2] + raw.least + (width.split ? width.delta[box.unit[2]] : 0);
+    const int64_t least = origin(2, box) + raw.least;
     const int64_t first = least > 0 ? least : 0;
     const int64_t end = least + raw.span;
     const int64_t before = first - least;
@@ -326,14 +357,15 @@ class TileLoader {
                                   at < 0 ? 0 : static_cast<uint32_t>(max(0, min(exist, kPieceBytes))));
         }
       };
-      for_each_line<kMasked ? 4 : 8, kMasked>(stage, first, count, [&](const auto& lines, const auto& masks) {
+      for_each_line<kMasked || !kAligned ? 4 : 8, kMasked>(
+          stage, first, count, [&](const auto& lines, const auto& masks) {
 #pragma unroll
-        for (int i = 0; i < static_cast<int>(sizeof(lines) / sizeof(lines[0])); ++i) {
-          copy_one(to, from + lines[i].source);
-          if constexpr (kMasked) copy_one(to + static_cast<uint32_t>(raw.bytes), mask + masks[i]);
-          to += line_pitch;
-        }
-      });
+            for (int i = 0; i < static_cast<int>(sizeof(lines) / sizeof(lines[0])); ++i) {
+              copy_one(to, from + lines[i].source);
+              if constexpr (kMasked) copy_one(to + static_cast<uint32_t>(raw.bytes), mask + masks[i]);
+              to += line_pitch;
+            }
+          });
     });
   }
   static constexpr int64_t kMostLeft = 1 << 20;
@@ -382,6 +414,7 @@ class TileLoader {
     const int32_t begin = run.before - (back ? 1 : 0);
     const int32_t items = params_.shape.lines * tile.pieces;
     const int32_t column = thread_ % kLanes;
+    const uint32_t columns = hopper::shared_address(fixed_) + params_.shape.lines * kFixedLineBytes;
 #pragma unroll 1
     for (int32_t item = thread_ / kLanes; item < items; item += kThreads / kLanes) {
       int32_t line = item;
@@ -403,8 +436,8 @@ class TileLoader {
                         stage.table + static_cast<uint32_t>(params_.shape.lines * kLineBytes + line * kMaskLineBytes)),
                     stage.raw + static_cast<uint32_t>(raw.bytes))
               : rows;
-      for (int32_t i = column; i < run.before; i += kLanes) store_row(stage, i, to, uint4{0, 0, 0, 0});
-#pragma unroll 2
+      for (int32_t i = column; i < run.before; i += kLanes) store_row(columns, i, to, uint4{0, 0, 0, 0});
+#pragma unroll(kMasked ? 1 : 2)
       for (int32_t i = begin + kNeighbours * column; i < raw.span; i += kNeighbours * kLanes) {
         const auto bytes = static_cast<uint32_t>((i - begin) * kElement);
         uint32_t words[kChannels];
@@ -417,15 +450,15 @@ class TileLoader {
         }
         if constexpr (kNeighbours == 2) {
           store_row(
-              stage, i, to,
+              columns, i, to,
               uint4{pair<0x5410>(words, 0), pair<0x5410>(words, 2), pair<0x5410>(words, 4), pair<0x5410>(words, 6)});
           store_row(
-              stage, i + 1, to,
+              columns, i + 1, to,
               uint4{pair<0x7632>(words, 0), pair<0x7632>(words, 2), pair<0x7632>(words, 4), pair<0x7632>(words, 6)});
         } else {
           alignas(16) T values[kChannels];
           *reinterpret_cast<uint4*>(values) = uint4{words[0], words[1], words[2], words[3]};
-          store_row(stage, i, to,
+          store_row(columns, i, to,
                     params_.rounds ? to_matrix_piece<T>(values) : uint4{words[0], words[1], words[2], words[3]});
         }
       }
@@ -433,8 +466,8 @@ class TileLoader {
   }
 
   // Of the coordinate `i` after the first that is staged, where that has a row.
-  __device__ __forceinline__ static void store_row(const LoadStage& stage, int32_t i, uint32_t to, const uint4& piece) {
-    const auto row = hopper::load_shared<uint32_t>(stage.columns + static_cast<uint32_t>(4 * (i + 1)));
+  __device__ __forceinline__ static void store_row(uint32_t columns, int32_t i, uint32_t to, const uint4& piece) {
+    const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + 1)));
     hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);
   }
 
@@ -481,12 +514,13 @@ class TileLoader {
     }
   };
 
-  template <LoadWay kWay, bool kMasked>
+  // `kWhole`: pieces are read as they are, else element by element.
+  template <bool kWhole, bool kMasked>
   __device__ __forceinline__ void gather(const LoadStage& stage) const {
-    constexpr bool kWhole = kWay == LoadWay::kPieces;
+    const bool along_width = !kWhole && params_.way == LoadWay::kWidth;
     const Source<T>& source = params_.source;
     for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = place_of<kWay == LoadWay::kWidth>(stage.box, number);
+      const Place place = place_of(stage.box, number, along_width);
       const int32_t channel = place.piece * kChannels;
       const int32_t left = place.exists ? stage.channels - channel : 0;
       const auto address = [&](const T* data, const Strides& stride) {
@@ -495,7 +529,10 @@ class TileLoader {
       const int64_t from = address(source.data, source.stride);
       const int64_t mask = kMasked ? address(source.mask, source.mask_stride) : 0;
       const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      for_each_line<kMasked ? 2 : 4, kMasked>(stage, first, count, [&](const auto& lines, const auto& masks) {
+      for_each_line<kWhole    ? 4
+                    : kMasked ? 1
+                              : 2,
+                    kMasked>(stage, first, count, [&](const auto& lines, const auto& masks) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
         Piece pieces[kCount];
         [[maybe_unused]] Piece of_mask[kCount];
@@ -522,6 +559,7 @@ class TileLoader {
 
   const LoadParams<T>& params_;
   int32_t thread_;
+  unsigned char* fixed_;
 };
 
 }  // namespace convt3d::mma

@@ -129,8 +129,10 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
                         device.rates.shared_bytes;
   const double loading = loading_clocks(grad) + loading_clocks(input);
   const double l2 = (source_bytes(grad) + source_bytes(input)) / device.rates.l2_bytes;
-  const double box = std::max({products, shared, loading, l2, kLatency / plan.ahead}) +
-                     0.1 * (products + shared + loading + l2) + kBox;
+  // A box is awaited before the one after those that are on their way is begun.
+  const double arriving = (loading + kLatency + l2) / plan.ahead;
+  const double box =
+      std::max({products, shared, loading, l2, arriving}) + 0.1 * (products + shared + loading + l2) + kBox;
 
   const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
   const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));

@@ -52,10 +52,8 @@ class GradLoader {
     const auto boxes = static_cast<int32_t>(beginning.walk.left);
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
 #pragma unroll 1
-    for (int o = 0; o < 2; ++o) {
-      const int32_t columns = o == 0 ? params_.layout.grad_columns : params_.layout.input_columns;
-      loader(o).make_columns(reinterpret_cast<int32_t*>(shared_ + columns));
-    }
+    for (int o = 0; o < 2; ++o) loader(o).make_fixed();
+    meet_();
     int32_t begun = 0;
     for (int32_t done = 0; done < boxes; ++done) {
       for (; begun < boxes && begun - done < params_.ahead; ++begun) {
@@ -68,6 +66,7 @@ class GradLoader {
       if (params_.only_rows) wait_until_empty(arriving.turn);
 #pragma unroll 1
       for (int o = 0; o < 2; ++o) {
+        if (!loader(o).settles()) continue;
         const LoadBox box = box_of(arriving, o);
         loader(o).settle(stage_of(arriving, box, o));
       }
@@ -108,7 +107,8 @@ class GradLoader {
   }
 
   __device__ __forceinline__ TileLoader<T, kLoadingThreads> loader(int o) const {
-    return {params_.source[o], static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps};
+    return {params_.source[o], static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
+            shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
   }
 
   __device__ __forceinline__ LoadBox box_of(const Boxes& at, int o) const {
@@ -138,8 +138,7 @@ class GradLoader {
             params_.warps_groups > 1 ? params_.warps_groups * channels : channels - from,
             shared +
                 static_cast<uint32_t>(layout.stages + at.turn.index * layout.stage_bytes + (o == 0 ? 0 : layout.input)),
-            shared + static_cast<uint32_t>(layout.raw + at.raw * layout.raw_bytes + (o == 0 ? 0 : layout.input_raw)),
-            shared + static_cast<uint32_t>(o == 0 ? layout.grad_columns : layout.input_columns)};
+            shared + static_cast<uint32_t>(layout.raw + at.raw * layout.raw_bytes + (o == 0 ? 0 : layout.input_raw))};
   }
 
   // All that reads the table, and the raw rows, that are written here is done: whoever meets has settled the box

@@ -86,11 +86,12 @@ GradLayout make_layout(const WeightGradPlan& plan) {
   layout.shares = take(kGradShareBytes);
   layout.places = take(int64_t{8} * kGradStep * plan.steps);
   layout.eights = take(int64_t{12} * plan.most_eights());
-  layout.grad_columns = take(int64_t{4} * plan.grad_shape.column_entries());
-  layout.input_columns = take(int64_t{4} * plan.input_shape.column_entries());
+  layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
+  layout.input_fixed = take(plan.input_shape.fixed_bytes());
   layout.tables = take(0);
   layout.input_table = static_cast<int32_t>(round_up(plan.grad_shape.table_bytes(plan.layouts.masked), kPieceBytes));
-  layout.table_bytes = layout.input_table + plan.input_shape.table_bytes(false);
+  layout.table_bytes =
+      layout.input_table + static_cast<int32_t>(round_up(plan.input_shape.table_bytes(false), kPieceBytes));
   take(int64_t{plan.ahead + 1} * layout.table_bytes);
   layout.raw = take(0);
   const int64_t grad_raw = plan.grad_shape.raw.bytes * (plan.layouts.masked ? 2 : 1);

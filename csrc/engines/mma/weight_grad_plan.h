@@ -63,11 +63,11 @@ struct TapParts {
 // A block's shared memory, in bytes.
 struct GradLayout {
   int32_t barriers;
-  int32_t shares;        // of the warps
-  int32_t places;        // of the positions of a box: rows of both tiles
-  int32_t eights;        // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
-  int32_t grad_columns;  // of raw rows: the tile's rows of the coordinates
-  int32_t input_columns;
+  int32_t shares;      // of the warps
+  int32_t places;      // of the positions of a box: rows of both tiles
+  int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
+  int32_t grad_fixed;  // of the loaders, the same for all boxes
+  int32_t input_fixed;
   int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
   int32_t input_table;  // in them, behind that of grad_output
   int32_t table_bytes;
