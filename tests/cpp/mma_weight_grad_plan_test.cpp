@@ -95,7 +95,9 @@ void check_plan(const Problem& problem, const WeightGradPlan& plan, const Device
   for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
   expect(plan.layout.bytes <= limits.shared_bytes, "a block has the shared memory that it needs", problem);
   expect(plan.stages >= 2 && plan.stages <= kMostGradStages, "stages", problem);
-  expect(plan.ahead >= 1 && (plan.only_rows() ? plan.ahead < kMostGradStages : plan.ahead < plan.stages),
+  expect(plan.ahead >= 1 && (plan.only_rows()     ? plan.ahead < kMostGradStages
+                             : plan.only_copies() ? plan.ahead == plan.stages
+                                                  : plan.ahead < plan.stages),
          "boxes on their way", problem);
   const GradLayout& layout = plan.layout;
   for (const int32_t place :
@@ -108,7 +110,7 @@ void check_plan(const Problem& problem, const WeightGradPlan& plan, const Device
              layout.tables - layout.input_fixed >= plan.input_shape.fixed_bytes() &&
              layout.input_table >= plan.grad_shape.table_bytes(masked) &&
              layout.table_bytes - layout.input_table >= plan.input_shape.table_bytes(false) &&
-             layout.raw - layout.tables >= (plan.ahead + 1) * layout.table_bytes &&
+             layout.raw - layout.tables >= plan.tables() * layout.table_bytes &&
              layout.input_raw >= plan.grad_shape.raw.bytes * (masked ? 2 : 1) &&
              layout.raw_bytes - layout.input_raw >= plan.input_shape.raw.bytes &&
              layout.stages - layout.raw >= plan.ahead * layout.raw_bytes &&

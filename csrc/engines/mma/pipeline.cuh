@@ -18,10 +18,12 @@ struct StageBarriers {
   uint64_t empty[kMostPipelineStages];
   uint64_t loaders;  // where the loading warps meet
 
-  // By one thread; then all threads of the block meet.
-  __device__ __forceinline__ void begin(int32_t stages, int32_t loading_warps, int32_t using_warps) {
+  // By one thread; then all threads of the block meet. Stages of nothing but copies can be filled without anybody
+  // waiting for them (`copied`): each loading thread arrives by hopper::barrier_arrive_copied(), not each warp.
+  __device__ __forceinline__ void begin(int32_t stages, int32_t loading_warps, int32_t using_warps,
+                                        bool copied = false) {
     for (int32_t i = 0; i < stages; ++i) {
-      hopper::barrier_init(&full[i], loading_warps);
+      hopper::barrier_init(&full[i], copied ? 32 * loading_warps : loading_warps);
       hopper::barrier_init(&empty[i], using_warps);
     }
     hopper::barrier_init(&loaders, loading_warps);

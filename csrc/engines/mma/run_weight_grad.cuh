@@ -69,6 +69,8 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.steps = plan.steps;
   params.stages = plan.stages;
   params.ahead = plan.ahead;
+  params.tables = plan.tables();
+  params.only_copies = plan.only_copies();
   params.only_rows = plan.only_rows();
   params.tiles = plan.tiles();
   params.split_boxes = plan.split_boxes;

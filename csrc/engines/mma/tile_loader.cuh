@@ -82,6 +82,7 @@ class TileLoader {
   __device__ __forceinline__ void make_fixed() const {
     const StagedTile& tile = params_.tile;
     auto* const lines = reinterpret_cast<FixedLine*>(fixed_);
+#pragma unroll 1
     for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
       int32_t image = i;
       const int32_t staged_h = tile.staged[1].take(image);
@@ -100,8 +101,10 @@ class TileLoader {
     }
     const TileAxis& width = tile.axis[2];
     auto* const columns = reinterpret_cast<int32_t*>(lines + params_.shape.lines);
+#pragma unroll 1
     for (int32_t i = thread_; i < params_.shape.column_entries(); i += kThreads) {
       columns[i] = -1;
+#pragma unroll 1
       for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
         const int32_t from = i - 1 + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
         const int32_t in_unit = from / width.step;
@@ -126,6 +129,7 @@ class TileLoader {
     const int64_t source_offset = offset(params_.source.stride);
     const int64_t mask_offset = masked ? offset(params_.source.mask_stride) : 0;
     const auto images = static_cast<int32_t>(min(params_.batch - box.image, int64_t{params_.tile.images}));
+#pragma unroll 1
     for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
       const FixedLine& line = fixed[i];
       // Outside on either side: no coordinate of a box is 2^31 below zero.
@@ -436,6 +440,7 @@ class TileLoader {
                         stage.table + static_cast<uint32_t>(params_.shape.lines * kLineBytes + line * kMaskLineBytes)),
                     stage.raw + static_cast<uint32_t>(raw.bytes))
               : rows;
+#pragma unroll 1
       for (int32_t i = column; i < run.before; i += kLanes) store_row(columns, i, to, uint4{0, 0, 0, 0});
 #pragma unroll(kMasked ? 1 : 2)
       for (int32_t i = begin + kNeighbours * column; i < raw.span; i += kNeighbours * kLanes) {

@@ -54,6 +54,16 @@ class GradLoader {
 #pragma unroll 1
     for (int o = 0; o < 2; ++o) loader(o).make_fixed();
     meet_();
+    if (params_.only_copies) {
+      for (int32_t begun = 0; begun < boxes; ++begun) {
+        begin(beginning);
+        hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
+        beginning.advance(params_);
+      }
+      async_commit();
+      async_wait<0>();
+      return;
+    }
     int32_t begun = 0;
     for (int32_t done = 0; done < boxes; ++done) {
       for (; begun < boxes && begun - done < params_.ahead; ++begun) {
@@ -87,7 +97,7 @@ class GradLoader {
     __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
       walk.advance(params);
       turn.advance(params.stages);
-      if (++table > params.ahead) table = 0;
+      if (++table == params.tables) table = 0;
       if (++raw == params.ahead) raw = 0;
     }
   };
@@ -117,10 +127,7 @@ class GradLoader {
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
       box.first[a] = int64_t{at.walk.at[a + 1]} * params_.box[a];
-      if (o == 0) {
-        const TapParts& taps = params_.taps[a];
-        box.first[a] = box.first[a] * taps.step + taps.first(tile_.part[a]) * taps.dilation;
-      }
+      if (o == 0) box.first[a] = box.first[a] * params_.taps[a].step + tile_.offset[a];
     }
     return box;
   }
@@ -370,7 +377,8 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
   fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights));
   if (threadIdx.x == 0) {
-    reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)->begin(params.stages, kLoadingWarps, kGradWarps);
+    reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
+        ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
   }
   __syncthreads();
   if (threadIdx.x >= 32 * kGradWarps) {

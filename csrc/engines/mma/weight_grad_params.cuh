@@ -30,6 +30,8 @@ struct WeightGradParams {
   int32_t steps;
   int32_t stages;
   int32_t ahead;
+  int32_t tables;
+  bool only_copies;
   bool only_rows;
   int64_t tiles;
   int64_t split_boxes;
@@ -41,6 +43,7 @@ struct WeightGradParams {
 // What a block computes.
 struct GradTile {
   int32_t part[3];
+  int32_t offset[3];  // of the part's first tap, from that of the problem's
   int32_t row_first;  // output channel of the group
   int32_t n_first;    // input channel of the group
   int64_t group;      // the first of warps_groups
@@ -56,7 +59,10 @@ struct GradTile {
       return value;
     };
     n_first = take(params.n_chunks) * params.n_chunk;
-    for (int i = 2; i >= 0; --i) part[i] = take(params.taps[i].parts);
+    for (int i = 2; i >= 0; --i) {
+      part[i] = take(params.taps[i].parts);
+      offset[i] = params.taps[i].first(part[i]) * params.taps[i].dilation;
+    }
     row_first = take(params.row_chunks) * params.row_chunk;
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }

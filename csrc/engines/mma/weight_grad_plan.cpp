@@ -92,7 +92,7 @@ GradLayout make_layout(const WeightGradPlan& plan) {
   layout.input_table = static_cast<int32_t>(round_up(plan.grad_shape.table_bytes(plan.layouts.masked), kPieceBytes));
   layout.table_bytes =
       layout.input_table + static_cast<int32_t>(round_up(plan.input_shape.table_bytes(false), kPieceBytes));
-  take(int64_t{plan.ahead + 1} * layout.table_bytes);
+  take(int64_t{plan.tables()} * layout.table_bytes);
   layout.raw = take(0);
   const int64_t grad_raw = plan.grad_shape.raw.bytes * (plan.layouts.masked ? 2 : 1);
   const int64_t raw = grad_raw + plan.input_shape.raw.bytes;
@@ -310,12 +310,13 @@ class Search {
     return true;
   }
 
-  // As many as there is room for. Raw rows take room of their own until they have arrived.
+  // As many as there is room for. Where there are only copies nobody awaits a box but those who use it. Raw rows take
+  // room of their own until they have arrived.
   bool choose_stages(WeightGradPlan& plan) const {
     const bool copies = plan.has(LoadWay::kCopy) || plan.has(LoadWay::kRows);
     for (int32_t count = kMostGradStages; count >= 2; --count) {
       plan.stages = plan.only_rows() ? 2 : count;
-      plan.ahead = copies ? count - 1 : 1;
+      plan.ahead = plan.only_copies() ? count : copies ? count - 1 : 1;
       plan.layout = make_layout(plan);
       if (plan.layout.bytes <= device_.shared_bytes) return true;
     }

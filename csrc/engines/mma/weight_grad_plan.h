@@ -117,7 +117,7 @@ struct WeightGradPlan {
   int32_t group_blocks;
   int32_t steps;   // of K in a box
   int32_t stages;  // boxes in shared memory
-  int32_t ahead;   // boxes on their way while the next one is awaited, that one among them
+  int32_t ahead;   // boxes that are begun at most before the first of them is awaited
   int64_t splits;  // blocks that share one tile's boxes
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
@@ -128,6 +128,12 @@ struct WeightGradPlan {
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
+  // There is nothing left to do for a box that has arrived.
+  bool only_copies() const {
+    return layouts.grad == LoadWay::kCopy && layouts.input == LoadWay::kCopy && (element_bytes == 2 || terms > 1);
+  }
+  // The loaders' tables: while one is read, the next is made; those of boxes that have arrived may be read again.
+  int32_t tables() const { return only_copies() ? 2 : ahead + 1; }
   // Stages are written when their boxes have arrived, not before.
   bool only_rows() const { return layouts.grad == LoadWay::kRows && layouts.input == LoadWay::kRows; }
   // Of a block and group.
