@@ -15,7 +15,6 @@
 namespace convt3d::mma {
 
 constexpr int32_t kLineBytes = 16;       // of a line in the table
-constexpr int32_t kMaskLineBytes = 8;    // ... and of the mask's
 constexpr int32_t kFixedLineBytes = 32;  // of what is the same of a line in all boxes
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
@@ -45,7 +44,7 @@ struct LoadShape {
   RawRows raw;
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const {
-    return lines * (kLineBytes + (masked ? kMaskLineBytes : 0));
+    return lines * kLineBytes * (masked ? 2 : 1);
   }
   // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const { return raw.bytes == 0 ? 0 : raw.span + 2; }
