@@ -22,6 +22,7 @@ namespace convt3d::mma {
 
 template <typename T, int kThreads>
 class TileLoader : public RawRowLoader<T, kThreads> {
+ protected:
   using Lines = TileLines<T, kThreads>;
   using Lines::fixed_;
   using Lines::kChannels;

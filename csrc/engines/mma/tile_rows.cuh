@@ -10,6 +10,7 @@ namespace convt3d::mma {
 
 template <typename T, int kThreads>
 class RawRowLoader : public TileLines<T, kThreads> {
+ protected:
   using Lines = TileLines<T, kThreads>;
   using Lines::fixed_;
   using Lines::kChannels;
