@@ -1,10 +1,11 @@
-// What a plan is expected to take.
+// What a plan is expected to take, and how many blocks share its boxes.
 #pragma once
 
 #include "engines/mma/correlation_plan.h"
 
 namespace convt3d::mma {
 
-void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Limits& limits);
+// Sets the cost and the walkers.
+void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
 
 }  // namespace convt3d::mma

@@ -18,7 +18,7 @@ int32_t most_taps(const Residues& residues, bool all) {
 
 }  // namespace
 
-bool set_memory(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int64_t most_bytes) {
+bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int32_t most_row_vector) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int32_t width = plan.residues[2].count;
   const int32_t plane = width * plan.residues[1].count;
@@ -27,20 +27,31 @@ bool set_memory(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
                         most_taps(plan.residues[2], plan.block_phases > 1) * plan.chunk_steps;
   if (steps > most_table_steps) return false;
   plan.table_steps = static_cast<int32_t>(steps);
+  plan.weight_steps = plan.table_steps * plan.chunks;
   plan.joins_width = !plan.stores_channels && plan.block_phases % width == 0;
+  plan.row_vector = 1;
   plan.staging_bytes = 0;
   if (!plan.stores_channels) {
     const int32_t rows = plan.tile.images * plan.box[0] * plan.box[1];
-    plan.staging_bytes =
-        extent.n() * staging_pitch(rows * row_length(plan.box[2], width, plan.joins_width), element_bytes);
+    const int32_t length = row_length(plan.box[2], width, plan.joins_width);
+    plan.staging_bytes = extent.n() * staging_pitch(rows * length, element_bytes);
+    if (plan.joins_width || width == 1) {
+      plan.row_vector = most_row_vector;
+      while (length % plan.row_vector != 0) plan.row_vector /= 2;
+    }
   }
-  const int64_t packed_steps = int64_t{plan.taps()} * plan.chunks * plan.chunk_steps + 1;
-  plan.packed_bytes = (plan.groups * plan.n_blocks * (packed_steps - 1) + 1) * extent.n() * kStepBytes * plan.terms;
+  plan.packed_bytes =
+      plan.groups * plan.n_blocks * plan.taps() * plan.chunks * plan.chunk_steps * step_bytes(extent, plan.terms);
+  // Boxes and pieces of the weight are numbers of 31 bits.
+  return plan.box_count() <= INT32_MAX && plan.packed_pieces() <= INT32_MAX;
+}
+
+bool set_memory(CorrelationPlan& plan, int64_t most_bytes) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int64_t tile_bytes = int64_t{plan.tile.rows} * plan.tile.pitch;
-  if (tile_bytes > most_bytes) return false;
-  // A block is an index of the grid, and a piece of the weight one of 31 bits.
-  if (plan.blocks() > INT32_MAX || plan.packed_pieces() > INT32_MAX) return false;
-  const SharedLayout layout(extent.m(), plan.table_steps, plan.tile, plan.buffers, plan.staging_bytes);
+  const int64_t weight_bytes = int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, plan.terms);
+  if (tile_bytes + weight_bytes > most_bytes) return false;
+  const SharedLayout layout(extent, plan.table_steps, plan.tile, plan.buffers, weight_bytes, plan.staging_bytes);
   if (layout.bytes > most_bytes) return false;
   plan.shared_bytes = static_cast<int32_t>(layout.bytes);
   return true;

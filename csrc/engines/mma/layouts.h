@@ -74,4 +74,11 @@ inline int32_t stored_channels(const OperandTraits& destination, int64_t element
   return count;
 }
 
+// Neighbouring elements of its rows along the width, of so many elements, that a thread can store at once.
+inline int32_t row_vector(const OperandTraits& destination, int64_t element_bytes, int64_t width) {
+  auto count = static_cast<int32_t>(16 / element_bytes);
+  while (count > 1 && !has_row_pieces(destination, element_bytes, width, count)) count /= 2;
+  return count;
+}
+
 }  // namespace convt3d::mma

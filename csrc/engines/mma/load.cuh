@@ -37,12 +37,13 @@ __device__ __forceinline__ int32_t first_of_pairs(const StagedTile& tile, int32_
 
 // Coordinates of the rows along each axis, negative outside of the source: [axis][unit][row]. Then the rows of a stage
 // that have each coordinate of the pairs along the width, negative where none has.
-__device__ __forceinline__ void fill_coordinates(const StagedTile& tile, const int32_t (&first)[3], int32_t* table) {
+__device__ __forceinline__ void fill_coordinates(const StagedTile& tile, const int32_t (&first)[3], int32_t* table,
+                                                 int32_t thread, int32_t threads) {
 #pragma unroll
   for (int a = 0; a < 3; ++a) {
     const TileAxis& axis = tile.axis[a];
     const int32_t rows = axis.rows();
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < rows; i += static_cast<int32_t>(blockDim.x)) {
+    for (int32_t i = thread; i < rows; i += threads) {
       const int32_t unit = i / axis.length;
       const int64_t at = static_cast<int64_t>(first[a] + i % axis.length) * axis.step + axis.delta[unit];
       table[i] = at >= 0 && at < axis.source_size ? static_cast<int32_t>(at) : -1;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void fill_coordinates(const StagedTile& tile, const i
   }
   const TileAxis& axis = tile.axis[2];
   const int32_t even = first_of_pairs(tile, first[2]);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < 2 * tile.width_pairs; i += static_cast<int32_t>(blockDim.x)) {
+  for (int32_t i = thread; i < 2 * tile.width_pairs; i += threads) {
     table[i] = -1;
     for (int32_t unit = 0; unit < axis.units; ++unit) {
       const int32_t from = even + i - first[2] * axis.step - axis.delta[unit];
@@ -79,8 +80,6 @@ class TileLoader {
   __device__ __forceinline__ TileLoader(const TileParams<T>& params, const int32_t* coordinates, int32_t thread,
                                         int32_t threads)
       : params_(params), coordinates_(coordinates), thread_(thread), threads_(threads) {}
-  __device__ __forceinline__ TileLoader(const TileParams<T>& params, const int32_t* coordinates)
-      : TileLoader(params, coordinates, static_cast<int32_t>(threadIdx.x), static_cast<int32_t>(blockDim.x)) {}
 
   // The copies are not committed; what threads store is in place.
   __device__ __forceinline__ void load(const TileStage& stage) const {
