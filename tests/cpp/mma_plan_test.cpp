@@ -87,10 +87,7 @@ void check_mma(const Problem& problem) {
           expect(plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
                  "rows hold a chunk, an odd number of pieces apart", problem);
           expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);
-          const int64_t weights = int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, terms);
-          expect(SharedLayout(extent, plan.table_steps, plan.tile, plan.buffers, weights, plan.staging_bytes).bytes ==
-                         plan.shared_bytes &&
-                     plan.shared_bytes <= device.shared_bytes,
+          expect(shared_layout(plan).bytes == plan.shared_bytes && plan.shared_bytes <= device.shared_bytes,
                  "shared memory suffices", problem);
         }
       }

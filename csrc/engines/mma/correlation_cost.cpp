@@ -77,7 +77,7 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
                              loads * kStageWait + plan.block_phases * kPhaseWait +
                              storing / (32 * kSchedulers * kIssued) +
                              (plan.weights_stay ? 0 : steps / plan.slot_steps * kSlotWait);
-  const double issue_alone = stage_pieces * loading / (32 * kTileLoadingWarps * kIssued);
+  const double issue_alone = stage_pieces * loading / (kSourceThreads * kIssued);
   const double stage_load = std::max(issue_alone, (issue_alone + kLatency) / std::max(1, plan.buffers - 1));
   const double weight_load =
       plan.weights_stay ? 0 : steps / plan.slot_steps * kWeightLatency / std::max(1, plan.slots - 1);

@@ -11,7 +11,7 @@ namespace convt3d::mma {
 // channels that it is multiplied with. Stages of split axes are neighbours. All threads.
 template <typename T>
 __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, int32_t first_phase, int32_t* table) {
-  const StagedTile& tile = params.tile.tile;
+  const StagedTile& tile = params.load.tile;
   for (int32_t p = 0; p < params.block_phases; ++p) {
     const Residue residue = residue_of(params, first_phase + p);
     const int32_t count = steps_of(params, residue);
@@ -67,14 +67,14 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
 template <typename T, int kTerms, Shape kShape>
 class TileMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
 
  public:
   __device__ __forceinline__ TileMultiplier(const CorrelationParams<T>& params, const SharedLayout& layout)
       : params_(params), layout_(layout) {}
 
   __device__ __forceinline__ void run() const {
-    const StagedTile& tile = params_.tile.tile;
+    const StagedTile& tile = params_.load.tile;
     unsigned char* const shared = dynamic_shared_memory;
     const BlockShare& share = *reinterpret_cast<const BlockShare*>(shared + layout_.share);
     const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
@@ -96,8 +96,8 @@ class TileMultiplier {
     const BlockStore<T, kTerms, kShape> store(params_, share, reinterpret_cast<int64_t*>(shared + layout_.offsets),
                                               shared + layout_.staging);
     const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
-    const int32_t stages = params_.chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages();
-    RingPlace buffer = buffers_of(params_, layout_);
+    StageBarriers& buffers = barriers().buffers;
+    StageTurn buffer;
     Weights weights(*this);
     for (int32_t box = share.first_box; box < params_.box_count; box += params_.walkers) {
       weights.begin(share.steps);
@@ -106,9 +106,9 @@ class TileMultiplier {
         const Residue residue = residue_of(params_, share.first_phase + p);
         product.clear();
         StageCursor cursor;
-        for (int32_t stage = 0; stage < stages; ++stage) {
+        for (int32_t stage = 0; stage < params_.stages; ++stage) {
           // One stage serves all phases; several come again for each.
-          if (stages > 1 || p == 0) buffer.wait_filled();
+          if (params_.stages > 1 || p == 0) hopper::barrier_wait(&buffers.full[buffer.index], buffer.parity);
           int32_t first = 0;
           int32_t count = steps_of(params_, residue);
 #pragma unroll
@@ -119,10 +119,10 @@ class TileMultiplier {
             count = has_tap ? count / taps : 0;
             first += has_tap ? cursor.unit[i] * count : 0;
           }
-          weights.multiply(product, steps + first, count, tiles + static_cast<uint32_t>(buffer.index() * tile.bytes()));
-          if (stages > 1 || p == params_.block_phases - 1) {
-            buffer.arrive_emptied();
-            buffer.advance();
+          weights.multiply(product, steps + first, count, tiles + static_cast<uint32_t>(buffer.index * tile.bytes()));
+          if (params_.stages > 1 || p == params_.block_phases - 1) {
+            arrive_warp(&buffers.empty[buffer.index]);
+            buffer.advance(params_.buffers);
           }
           cursor.advance(params_);
         }
@@ -135,25 +135,28 @@ class TileMultiplier {
  private:
   static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
 
+  __device__ __forceinline__ BlockBarriers& barriers() const {
+    return *reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout_.barriers);
+  }
+
   // The weights of a box, slot by slot.
   class Weights {
    public:
     __device__ __forceinline__ explicit Weights(const TileMultiplier& owner)
         : params_(owner.params_),
-          slots_(hopper::shared_address(dynamic_shared_memory) + static_cast<uint32_t>(owner.layout_.weights)),
-          slot_(slots_of(owner.params_, owner.layout_)) {}
+          barriers_(owner.barriers().slots),
+          slots_(hopper::shared_address(dynamic_shared_memory) + static_cast<uint32_t>(owner.layout_.weights)) {}
 
     __device__ __forceinline__ void begin(int32_t steps) {
       left_ = steps;
-      in_slot_ = params_.weights_stay ? steps : 0;
-      at_ = slots_;
+      in_slot_ = 0;
     }
 
     __device__ __forceinline__ void multiply(Product& product, const int32_t* table, int32_t count, uint32_t tile) {
       while (count > 0) {
         if (in_slot_ == 0) {
-          slot_.wait_filled();
-          at_ = slots_ + static_cast<uint32_t>(slot_.index() * params_.slot_steps) * kStep;
+          hopper::barrier_wait(&barriers_.full[slot_.index], slot_.parity);
+          at_ = slots_ + static_cast<uint32_t>(slot_.index * params_.slot_steps) * kStep;
           in_slot_ = min(params_.slot_steps, left_);
         }
         const int32_t now = min(count, in_slot_);
@@ -163,17 +166,17 @@ class TileMultiplier {
         at_ += static_cast<uint32_t>(now) * kStep;
         in_slot_ -= now;
         left_ -= now;
-        if (in_slot_ == 0 && !params_.weights_stay) {
-          slot_.arrive_emptied();
-          slot_.advance();
-        }
+        if (in_slot_ > 0 || params_.weights_stay) continue;
+        arrive_warp(&barriers_.empty[slot_.index]);
+        slot_.advance(params_.slots);
       }
     }
 
    private:
     const CorrelationParams<T>& params_;
+    StageBarriers& barriers_;
     uint32_t slots_;
-    RingPlace slot_;
+    StageTurn slot_;
     int32_t left_ = 0;     // steps of the box
     int32_t in_slot_ = 0;  // ... of the slot
     uint32_t at_ = 0;
@@ -188,13 +191,13 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
     convt3d_mma_correlation(const __grid_constant__ CorrelationParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  const SharedLayout layout(kExtent, params.table_steps, params.tile.tile, params.buffers,
-                            int64_t{params.slots} * params.slot_steps * step_bytes(kExtent, kTerms),
-                            params.stores_channels ? 0 : kExtent.n() * params.staging_pitch);
+  const SharedLayout& layout = params.layout;
   BlockShare& share = *reinterpret_cast<BlockShare*>(dynamic_shared_memory + layout.share);
   if (threadIdx.x == 0) {
     fill_share<T, kTerms>(params, kExtent, share);
-    init_rings(params, layout, kExtent.warps());
+    auto& barriers = *reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout.barriers);
+    barriers.buffers.begin(params.buffers, kSourceWarps, kExtent.warps());
+    barriers.slots.begin(params.slots, kWeightWarps, kExtent.warps());
   }
   __syncthreads();
   fill_steps(params, share.first_phase, reinterpret_cast<int32_t*>(dynamic_shared_memory + layout.steps));
@@ -202,10 +205,10 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kExtent.warps();
   if (thread < 0) {
     TileMultiplier<T, kTerms, kShape>(params, layout).run();
-  } else if (thread < source_threads(params)) {
-    SourceLoad<T>(params, layout, thread, step_bytes(kExtent, kTerms)).run();
+  } else if (thread < kSourceThreads) {
+    SourceLoad<T>(params, layout, thread).run();
   } else {
-    WeightLoad<T>(params, layout, thread - source_threads(params), step_bytes(kExtent, kTerms)).run();
+    WeightLoad<T>(params, layout, step_bytes(kExtent, kTerms)).run();
   }
 #endif
 }

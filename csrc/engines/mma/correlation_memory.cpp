@@ -46,14 +46,26 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   return plan.box_count() <= INT32_MAX && plan.packed_pieces() <= INT32_MAX;
 }
 
-bool set_memory(CorrelationPlan& plan, int64_t most_bytes) {
+SharedLayout shared_layout(const CorrelationPlan& plan) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
-  const int64_t tile_bytes = int64_t{plan.tile.rows} * plan.tile.pitch;
-  const int64_t weight_bytes = int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, plan.terms);
-  if (tile_bytes + weight_bytes > most_bytes) return false;
-  const SharedLayout layout(extent, plan.table_steps, plan.tile, plan.buffers, weight_bytes, plan.staging_bytes);
-  if (layout.bytes > most_bytes) return false;
-  plan.shared_bytes = static_cast<int32_t>(layout.bytes);
+  SharedLayout layout{};
+  layout.share = 0;
+  layout.barriers = layout.share + kShareBytes;
+  layout.offsets = layout.barriers + kBarrierBytes;
+  layout.steps = layout.offsets + 8 * extent.warps() * extent.warp_m;
+  layout.tables = round_up(layout.steps + 4 * plan.table_steps, 16);
+  layout.staging = layout.tables + plan.tables() * plan.table_bytes();
+  layout.weights = layout.staging + plan.staging_bytes;
+  layout.bytes = layout.weights + int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, plan.terms);
+  layout.tiles = static_cast<int32_t>(std::min<int64_t>(layout.bytes, INT32_MAX));
+  layout.bytes += int64_t{plan.buffers} * plan.tile.rows * plan.tile.pitch;
+  return layout;
+}
+
+bool set_memory(CorrelationPlan& plan, int64_t most_bytes) {
+  const int64_t bytes = shared_layout(plan).bytes;
+  if (bytes > most_bytes) return false;
+  plan.shared_bytes = static_cast<int32_t>(bytes);
   return true;
 }
 

@@ -8,34 +8,21 @@ namespace convt3d::mma {
 constexpr int32_t kShareBytes = 48;
 constexpr int32_t kMostBuffers = 4;  // of staged tiles
 constexpr int32_t kMostSlots = 4;    // of weights
-constexpr int32_t kBarrierBytes = 16 * (kMostBuffers + kMostSlots);
+constexpr int32_t kBarrierBytes = 272;
 
 // Byte offsets.
 struct SharedLayout {
-  int32_t share;        // the block's
-  int32_t barriers;     // of buffers, then of slots: what is filled, what may be filled anew
-  int32_t offsets;      // int64: where the destination has each position of each warp, or each row
-  int32_t steps;        // int32: where each step of K reads, from a position's row on
-  int32_t coordinates;  // int32: of the staged rows
-  int32_t staging;      // of rows of the destination
-  int32_t weights;      // slots
-  int32_t tiles;        // buffers
+  int32_t share;     // the block's
+  int32_t barriers;  // of buffers and of slots
+  int32_t offsets;   // int64: where the destination has each position of each warp, or each row
+  int32_t steps;     // int32: where each step of K reads, from a position's row on
+  int32_t tables;    // the loader's
+  int32_t staging;   // of rows of the destination
+  int32_t weights;   // slots
+  int32_t tiles;     // buffers
   int64_t bytes;
-
-  CONVT3D_HOST_DEVICE SharedLayout(const ShapeExtent& extent, int32_t table_steps, const StagedTile& tile,
-                                   int32_t buffers, int64_t weight_bytes, int32_t staging_bytes) {
-    share = 0;
-    barriers = share + kShareBytes;
-    offsets = barriers + kBarrierBytes;
-    steps = offsets + 8 * extent.warps() * extent.warp_m;
-    coordinates = steps + 4 * table_steps;
-    staging = (coordinates + 4 * tile.coordinates() + 15) / 16 * 16;
-    weights = staging + staging_bytes;
-    bytes = weights + weight_bytes;
-    tiles = static_cast<int32_t>(bytes);
-    bytes += static_cast<int64_t>(buffers) * tile.bytes();
-  }
 };
+SharedLayout shared_layout(const CorrelationPlan& plan);
 
 // Of one step of K.
 CONVT3D_HOST_DEVICE constexpr int32_t step_bytes(const ShapeExtent& extent, int terms) {

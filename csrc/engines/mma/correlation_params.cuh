@@ -3,14 +3,14 @@
 
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
-#include "engines/mma/load.cuh"
+#include "engines/mma/tile_loader.cuh"
 #include "epilogue/epilogue.h"
 
 namespace convt3d::mma {
 
 template <typename T>
 struct CorrelationParams {
-  TileParams<T> tile;
+  LoadParams<T> load;
   Residues residues[3];
   int32_t box[3];
   Divisor box_width;
@@ -24,10 +24,14 @@ struct CorrelationParams {
   int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;
+  bool splits;     // an axis, whose taps have a stage each
+  int32_t stages;  // of a phase
   int32_t buffers;
+  int32_t tables;  // of the loader
+  int32_t table_bytes;
   int32_t block_phases;
   int32_t phase_blocks;
-  int32_t table_steps;
+  SharedLayout layout;
   const unsigned char* weight;  // packed: pack_weight.cuh
   bool weights_stay;
   int32_t slot_steps;
@@ -69,7 +73,7 @@ __device__ __forceinline__ BlockBox box_at(const CorrelationParams<T>& params, i
   BlockBox box;
 #pragma unroll
   for (int i = 2; i >= 0; --i) box.first[i] = params.boxes[i].take(number) * params.box[i];
-  box.image = number * params.tile.tile.images;
+  box.image = number * params.load.tile.images;
   return box;
 }
 

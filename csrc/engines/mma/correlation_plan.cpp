@@ -161,6 +161,7 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
+    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, false, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;

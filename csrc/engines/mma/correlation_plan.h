@@ -11,6 +11,7 @@
 #include "core/phase_map.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
+#include "engines/mma/load_shape.h"
 #include "engines/mma/shape.h"
 #include "engines/mma/tile.h"
 
@@ -34,6 +35,7 @@ struct CorrelationPlan {
   std::array<AxisMap, 3> axis;
   std::array<Residues, 3> residues;
   StagedTile tile;
+  LoadShape load;
   Shape shape;
   int32_t terms;
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
@@ -78,6 +80,10 @@ struct CorrelationPlan {
     const int64_t in_step = extent.warps_n * (extent.warp_n > 8 ? extent.warp_n / 16 : 1) * 32;
     return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
   }
+  bool splits() const { return tile.axis[0].split || tile.axis[1].split || tile.axis[2].split; }
+  // The loader's: of stages that are on their way, and of one that begins.
+  int32_t tables() const { return buffers > 2 ? buffers : 2; }
+  int32_t table_bytes() const { return load.table_bytes(masked); }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 

@@ -10,7 +10,8 @@
 
 namespace convt3d::mma {
 
-template <typename T, int kTerms, int kWarpM, int kWarpN>
+// kRegisters: of a thread, about.
+template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters>
 class WarpProduct {
  public:
   static constexpr int kRows = kWarpM / 16;                        // fragments
@@ -20,6 +21,11 @@ class WarpProduct {
 
   float sum[kRows][kColumns][4];
 
+ private:
+  // Where registers are left, what a step reads is under way while the one before is multiplied.
+  static constexpr bool kReadsAhead = 4 * kRows * kColumns + 2 * (4 * kRows + 2 * kColumns) + 40 <= kRegisters;
+
+ public:
   // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices().
   // `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the next.
   __device__ __forceinline__ WarpProduct(const uint32_t (&rows)[kRows], uint32_t lane_weight, uint32_t step_bytes)
@@ -35,10 +41,21 @@ class WarpProduct {
   __device__ __forceinline__ void add(const int32_t* table, int32_t count, uint32_t tile, uint32_t weight) {
     weight += lane_weight_;
     if constexpr (kTerms == 1) {
-      // What a step reads is under way while the one before is multiplied, and its place a step sooner.
+      int32_t offset = table[0];
+      if constexpr (!kReadsAhead) {
+#pragma unroll 1
+        for (int32_t s = 1; s <= count; ++s) {
+          Operands now;
+          read(now, tile + static_cast<uint32_t>(offset), weight);
+          weight += step_bytes_;
+          offset = table[s];
+          multiply(sum, now);
+        }
+        return;
+      }
       Operands next;
-      read(next, tile + static_cast<uint32_t>(table[0]), weight);
-      int32_t offset = table[1];
+      read(next, tile + static_cast<uint32_t>(offset), weight);
+      offset = table[1];
 #pragma unroll 2
       for (int32_t s = 1; s < count; ++s) {
         const Operands now = next;

@@ -61,11 +61,12 @@ template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
   CorrelationParams<T> params{};
-  params.tile.source = make_source<T>(source, mask, source_size, {});
-  params.tile.tile = plan.tile;
-  params.tile.way = plan.way;
-  params.tile.batch = plan.batch;
-  params.tile.rounds = plan.terms == 1;
+  params.load.source = make_source<T>(source, mask, source_size, {});
+  params.load.tile = plan.tile;
+  params.load.shape = plan.load;
+  params.load.way = plan.way;
+  params.load.batch = plan.batch;
+  params.load.rounds = plan.terms == 1;
   for (size_t i = 0; i < 3; ++i) {
     params.residues[i] = plan.residues[i];
     params.box[i] = plan.box[i];
@@ -81,10 +82,14 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.n_blocks = plan.n_blocks;
   params.chunks = plan.chunks;
   params.chunk_steps = plan.chunk_steps;
+  params.splits = plan.splits();
+  params.stages = plan.stages();
   params.buffers = plan.buffers;
+  params.tables = plan.tables();
+  params.table_bytes = plan.table_bytes();
   params.block_phases = plan.block_phases;
   params.phase_blocks = static_cast<int32_t>(plan.phases() / plan.block_phases);
-  params.table_steps = plan.table_steps;
+  params.layout = shared_layout(plan);
   params.weight = static_cast<const unsigned char*>(workspace);
   params.weights_stay = plan.weights_stay;
   params.slot_steps = plan.slot_steps;

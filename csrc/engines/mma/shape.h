@@ -11,7 +11,12 @@ enum class Shape : int { k256x8, k256x16, k128x32, k256x32, k64x64, k128x64, k25
 constexpr Shape kShapes[] = {Shape::k256x8, Shape::k256x16, Shape::k128x32, Shape::k256x32,
                              Shape::k64x64, Shape::k128x64, Shape::k256x64, Shape::k128x128};
 
-constexpr int kTileLoadingWarps = 4;  // of a block, beside those that multiply
+// Of a block, beside those that multiply.
+constexpr int kSourceWarps = 3;
+constexpr int kWeightWarps = 1;
+constexpr int kSourceThreads = 32 * kSourceWarps;
+
+constexpr int kRegisters = 65536;  // of a multiprocessor
 
 struct ShapeExtent {
   int32_t warps_m;
@@ -23,7 +28,8 @@ struct ShapeExtent {
   CONVT3D_HOST_DEVICE constexpr int32_t m() const { return warps_m * warp_m; }
   CONVT3D_HOST_DEVICE constexpr int32_t n() const { return warps_n * warp_n; }
   CONVT3D_HOST_DEVICE constexpr int32_t warps() const { return warps_m * warps_n; }  // that multiply
-  CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kTileLoadingWarps) * 32; }
+  CONVT3D_HOST_DEVICE constexpr int32_t registers() const { return kRegisters / (threads() * blocks); }  // of a thread
+  CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kSourceWarps + kWeightWarps) * 32; }
 };
 
 // `terms`: numbers that stand for one in the tensor cores. With two each warp has sums of two levels.

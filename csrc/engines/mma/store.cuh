@@ -17,7 +17,7 @@ class BlockStore {
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
   static constexpr int kLaneChannels = 2 * kJoined;
   static constexpr int kThreads = 32 * kExtent.warps();
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
   using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:
@@ -65,7 +65,7 @@ class BlockStore {
     const int64_t at_d = static_cast<int64_t>(box.first[0] + place.d) * params_.residues[0].count + residue.at[0];
     const int64_t at_h = static_cast<int64_t>(box.first[1] + place.h) * params_.residues[1].count + residue.at[1];
     const int64_t at_w = static_cast<int64_t>(box.first[2] + w) * params_.residues[2].count + w_residue;
-    if (image >= params_.tile.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
+    if (image >= params_.load.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
         at_w >= params_.residues[2].size) {
       return -1;
     }
