@@ -60,9 +60,9 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
                                device.rates.shared_bytes;
   const double l2 = (weight_bytes + pieces * kPieceBytes) / device.rates.l2_bytes;
   const double in_piece = static_cast<double>(kPieceBytes) / element_bytes;
-  const double loading = plan.way == LoadWay::kCopy ? kCopiedPiece
-                                                    : kGatheredPiece + kGatheredElement * in_piece /
-                                                                           (plan.way == LoadWay::kWidthPairs ? 2 : 1);
+  const double loading = plan.way == LoadWay::kCopy
+                             ? kCopiedPiece
+                             : kGatheredPiece + kGatheredElement * in_piece / (plan.way == LoadWay::kRows ? 4 : 1);
   const double storing = written * (plan.stores_channels ? kStoredInPieces : kStoredInRows);
   const double step_issue =
       extent.warps() * (extent.warp_m / 16.0 * extent.warp_n / 8.0 * (plan.terms == 2 ? 4 : 1) + 12);
@@ -78,7 +78,7 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
                              storing / (32 * kSchedulers * kIssued) +
                              (plan.weights_stay ? 0 : steps / plan.slot_steps * kSlotWait);
   const double issue_alone = stage_pieces * loading / (kSourceThreads * kIssued);
-  const double stage_load = std::max(issue_alone, (issue_alone + kLatency) / std::max(1, plan.buffers - 1));
+  const double stage_load = std::max(issue_alone, (issue_alone + kLatency) / plan.ahead);
   const double weight_load =
       plan.weights_stay ? 0 : steps / plan.slot_steps * kWeightLatency / std::max(1, plan.slots - 1);
   const double source_load = kBoxWait + loads * stage_load;

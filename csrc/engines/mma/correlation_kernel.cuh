@@ -93,46 +93,63 @@ class TileMultiplier {
                     static_cast<uint32_t>(warp % kExtent.warps_n * (kExtent.warp_n * kStepBytes * kTerms) +
                                           lane * Product::kLaneBytes),
                     kStep);
-    const BlockStore<T, kTerms, kShape> store(params_, share, reinterpret_cast<int64_t*>(shared + layout_.offsets),
-                                              shared + layout_.staging);
     const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
     Weights weights(*this);
     for (int32_t box = share.first_box; box < params_.box_count; box += params_.walkers) {
       weights.begin(share.steps);
-      const auto* steps = reinterpret_cast<const int32_t*>(shared + layout_.steps);
+      uint32_t steps = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.steps);
       for (int32_t p = 0; p < params_.block_phases; ++p) {
-        const Residue residue = residue_of(params_, share.first_phase + p);
         product.clear();
-        StageCursor cursor;
         for (int32_t stage = 0; stage < params_.stages; ++stage) {
           // One stage serves all phases; several come again for each.
           if (params_.stages > 1 || p == 0) hopper::barrier_wait(&buffers.full[buffer.index], buffer.parity);
-          int32_t first = 0;
-          int32_t count = steps_of(params_, residue);
-#pragma unroll
-          for (int i = 0; i < 3; ++i) {
-            if (!tile.axis[i].split) continue;
-            const int32_t taps = params_.residues[i].tap_count[residue.at[i]];
-            const bool has_tap = cursor.unit[i] < taps;
-            count = has_tap ? count / taps : 0;
-            first += has_tap ? cursor.unit[i] * count : 0;
-          }
-          weights.multiply(product, steps + first, count, tiles + static_cast<uint32_t>(buffer.index * tile.bytes()));
+          const Steps some = steps_of_stage(residue_of(params_, share.first_phase + p), stage);
+          weights.multiply(product, steps + static_cast<uint32_t>(some.first) * 4, some.count,
+                           tiles + static_cast<uint32_t>(buffer.index * tile.bytes()));
           if (params_.stages > 1 || p == params_.block_phases - 1) {
             arrive_warp(&buffers.empty[buffer.index]);
             buffer.advance(params_.buffers);
           }
-          cursor.advance(params_);
         }
-        store(box, residue, product.sum);
-        steps += steps_of(params_, residue);
+        // Not kept while the warp multiplies.
+        const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
+        BlockStore<T, kTerms, kShape>(params_, share,
+                                      reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),
+                                      shared + hopper::computed_here(layout_.staging))(box, residue, product.sum);
+        steps += static_cast<uint32_t>(steps_of(params_, residue)) * 4;
       }
     }
   }
 
  private:
+  // Of a stage, among the steps of its phase and chunk.
+  struct Steps {
+    int32_t first;
+    int32_t count;
+  };
+  __device__ __forceinline__ Steps steps_of_stage(const Residue& residue, int32_t stage) const {
+    if (!params_.splits) return {0, steps_of(params_, residue)};
+    int32_t unit[3];
+#pragma unroll
+    for (int i = 2; i >= 0; --i) unit[i] = params_.by_stages[i].take(stage);
+    Steps steps{0, params_.chunk_steps};
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const int32_t taps = params_.residues[i].tap_count[residue.at[i]];
+      const bool split = params_.load.tile.axis[i].split;
+      if (!split) {
+        steps.count *= taps;
+      } else if (unit[i] >= taps) {
+        steps.count = 0;
+      }
+      steps.first = steps.first * taps + unit[i];
+    }
+    steps.first *= params_.chunk_steps;
+    return steps;
+  }
+
   static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
 
   __device__ __forceinline__ BlockBarriers& barriers() const {
@@ -152,7 +169,7 @@ class TileMultiplier {
       in_slot_ = 0;
     }
 
-    __device__ __forceinline__ void multiply(Product& product, const int32_t* table, int32_t count, uint32_t tile) {
+    __device__ __forceinline__ void multiply(Product& product, uint32_t table, int32_t count, uint32_t tile) {
       while (count > 0) {
         if (in_slot_ == 0) {
           hopper::barrier_wait(&barriers_.full[slot_.index], slot_.parity);
@@ -161,7 +178,7 @@ class TileMultiplier {
         }
         const int32_t now = min(count, in_slot_);
         product.add(table, now, tile, at_);
-        table += now;
+        table += static_cast<uint32_t>(now) * 4;
         count -= now;
         at_ += static_cast<uint32_t>(now) * kStep;
         in_slot_ -= now;

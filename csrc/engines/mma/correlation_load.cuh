@@ -54,7 +54,8 @@ struct StageWalk {
   int32_t box;
   int32_t phase = 0;  // of those that stages come again for
   bool begins_box = true;
-  int32_t table = 0;  // of the loader's
+  int32_t table = 0;
+  int32_t raw = 0;  // rows
   StageCursor cursor;
   StageTurn buffer;
 
@@ -68,13 +69,14 @@ struct StageWalk {
   template <typename T>
   __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
     buffer.advance(params.buffers);
+    if (++raw == params.ahead) raw = 0;
     const bool in_phase = cursor.advance(params);
     begins_box = !in_phase && (params.stages == 1 || ++phase == params.block_phases);
     if (begins_box) {
       phase = 0;
       box += params.walkers;
     }
-    if (has_new_table(params)) table = table + 1 < params.tables ? table + 1 : 0;
+    if (has_new_table(params)) table = table == params.ahead ? 0 : table + 1;
   }
 };
 
@@ -87,27 +89,37 @@ class SourceLoad {
         share_(*reinterpret_cast<const BlockShare*>(dynamic_shared_memory + layout.share)),
         loader_(params.load, thread) {}
 
+  // Raw rows are on their way before the buffer is there that they are transposed into.
   __device__ __forceinline__ void run() const {
     StageBarriers& barriers = reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout_.barriers)->buffers;
     LoaderMeetings meet(&barriers.loaders);
+    const auto wait_until_empty = [&](const StageTurn& turn) {
+      hopper::barrier_wait(&barriers.empty[turn.index], turn.parity ^ 1);
+    };
+    const bool rows = params_.load.way == LoadWay::kRows;
+    loader_.make_columns(reinterpret_cast<int32_t*>(dynamic_shared_memory + layout_.columns));
     StageWalk begun(share_.first_box);
     StageWalk settled = begun;
-    const int32_t ahead = max(params_.buffers - 1, 1);
     int32_t pending = 0;  // stages that are on their way
     while (true) {
-      for (; pending < ahead && begun.box < params_.box_count; ++pending) {
+      for (; pending < params_.ahead && begun.box < params_.box_count; ++pending) {
         const LoadBox box = box_of(begun);
         if (begun.has_new_table(params_)) {
+          // Nobody reads this table any more: whoever met last has settled what had it.
           loader_.make_table(box, dynamic_shared_memory + table_of(begun));
           meet();
         }
-        hopper::barrier_wait(&barriers.empty[begun.buffer.index], begun.buffer.parity ^ 1);
+        if (!rows) wait_until_empty(begun.buffer);
         loader_.load(stage_of(begun, box));
         async_commit();
         begun.advance(params_);
       }
       if (pending == 0) return;
       wait_for_copies(pending - 1);
+      if (rows) {
+        meet();
+        wait_until_empty(settled.buffer);
+      }
       const LoadBox box = box_of(settled);
       loader_.settle(stage_of(settled, box));
       arrive_warp(&barriers.full[settled.buffer.index]);
@@ -134,9 +146,14 @@ class SourceLoad {
   __device__ __forceinline__ LoadStage stage_of(const StageWalk& walk, const LoadBox& box) const {
     const int32_t before = walk.cursor.chunk * params_.chunk_steps * (kStepBytes / static_cast<int32_t>(sizeof(T)));
     const uint32_t shared = hopper::shared_address(dynamic_shared_memory);
-    const int32_t tile = layout_.tiles + walk.buffer.index * params_.load.tile.bytes();
-    return {box, shared + static_cast<uint32_t>(table_of(walk)), share_.source_channel + before,
-            params_.k_channels - before, shared + static_cast<uint32_t>(tile)};
+    const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
+    return {box,
+            address(table_of(walk)),
+            share_.source_channel + before,
+            params_.k_channels - before,
+            address(layout_.tiles + walk.buffer.index * params_.load.tile.bytes()),
+            address(layout_.raw + walk.raw * params_.raw_bytes),
+            address(layout_.columns)};
   }
 
   const CorrelationParams<T>& params_;

@@ -12,6 +12,7 @@ template <typename T>
 struct CorrelationParams {
   LoadParams<T> load;
   Residues residues[3];
+  Divisor by_residues[2];  // of height and width
   int32_t box[3];
   Divisor box_width;
   BoxRows box_rows;
@@ -24,11 +25,13 @@ struct CorrelationParams {
   int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;
-  bool splits;     // an axis, whose taps have a stage each
-  int32_t stages;  // of a phase
+  bool splits;           // an axis, whose taps have a stage each
+  Divisor by_stages[3];  // of each axis
+  int32_t stages;        // of a phase
   int32_t buffers;
-  int32_t tables;  // of the loader
+  int32_t ahead;  // stages that are on their way at once
   int32_t table_bytes;
+  int32_t raw_bytes;  // of a stage
   int32_t block_phases;
   int32_t phase_blocks;
   SharedLayout layout;
@@ -86,10 +89,9 @@ struct Residue {
 template <typename T>
 __device__ __forceinline__ Residue residue_of(const CorrelationParams<T>& params, int32_t phase) {
   Residue residue;
-  residue.at[2] = phase % params.residues[2].count;
-  phase /= params.residues[2].count;
-  residue.at[1] = phase % params.residues[1].count;
-  residue.at[0] = phase / params.residues[1].count;
+  residue.at[2] = params.by_residues[1].take(phase);
+  residue.at[1] = params.by_residues[0].take(phase);
+  residue.at[0] = phase;
   return residue;
 }
 

@@ -50,6 +50,10 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
   return result;
 }
 
+bool has_whole_rows(const OperandTraits& tensor, int64_t element_bytes, int64_t width) {
+  return has_row_pieces(tensor, element_bytes, width, kPieceBytes / element_bytes);
+}
+
 class Search {
  public:
   Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const DeviceTraits& device, bool keep_all,
@@ -58,6 +62,8 @@ class Search {
         element_bytes_(element_bytes),
         stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
         row_vector_(row_vector(tensors.destination, element_bytes, base.residues[2].size)),
+        aligned_rows_(has_whole_rows(tensors.source, element_bytes, base.axis[2].src_size) &&
+                      (!tensors.mask.present || has_whole_rows(tensors.mask, element_bytes, base.axis[2].src_size))),
         device_(device),
         keep_all_(keep_all),
         plans_(plans) {}
@@ -123,8 +129,6 @@ class Search {
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
-      // Pairs along the width are of one stage.
-      if (splits == 3 && plan.way == LoadWay::kWidthPairs) continue;
       if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
       std::array<TileAxis, 3> axis;
       bool possible = true;
@@ -161,7 +165,7 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
-    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, false, kSourceThreads);
+    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, aligned_rows_, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;
@@ -191,19 +195,30 @@ class Search {
 
   // As many buffers as leave room for so many blocks on a multiprocessor.
   void with_weights(CorrelationPlan plan) {
-    plan.buffers = 1;
+    const bool rows = plan.way == LoadWay::kRows;
+    plan.buffers = plan.ahead = 1;
     if (!set_memory(plan, device_.shared_bytes)) return;
     const int32_t most_blocks = shape_extent(plan.shape, plan.terms).blocks;
-    const int64_t all = device_.shared_bytes + kSharedOfBlock;
-    const int64_t one = plan.tile.bytes();
-    const int64_t others = plan.shared_bytes + kSharedOfBlock - one;
     int32_t last = 0;
     for (int32_t blocks = most_blocks; blocks > 0; --blocks) {
-      const auto buffers = static_cast<int32_t>(std::min<int64_t>(kMostBuffers, (all / blocks - others) / one));
-      if (buffers <= last) continue;
-      last = plan.buffers = buffers;
+      const int64_t room = (device_.shared_bytes + kSharedOfBlock) / blocks - kSharedOfBlock;
+      // Raw rows that are on their way wait for no buffer; of these two are enough.
+      int32_t buffers = rows ? 2 : kMostBuffers;
+      int32_t ahead = kMostBuffers - 1;
+      const auto fits = [&] {
+        plan.buffers = buffers;
+        plan.ahead = ahead;
+        return set_memory(plan, room);
+      };
+      while (!fits() && (rows ? ahead : buffers) > 1) {
+        --ahead;
+        if (!rows) --buffers;
+        ahead = std::max(ahead, 1);
+      }
+      if (!fits() && rows) buffers = 1;
+      if (!fits() || buffers + ahead == last) continue;
+      last = buffers + ahead;
       plan.blocks_at_once = blocks;
-      set_memory(plan, device_.shared_bytes);
       set_cost(plan, element_bytes_, device_);
       if (keep_all_ || plans_.empty()) {
         plans_.push_back(plan);
@@ -218,6 +233,7 @@ class Search {
   const int32_t element_bytes_;
   const int32_t stored_channels_;
   const int32_t row_vector_;
+  const bool aligned_rows_;
   const DeviceTraits& device_;
   const bool keep_all_;
   std::vector<CorrelationPlan>& plans_;
@@ -245,7 +261,7 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
-    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, plan.axis[2].src_size);
+    plan.way = stage_way(tensors.source, tensors.mask, bytes, plan.k_channels);
     Search(plan, bytes, tensors, device, keep_all, plans)();
   }
   return plans;
@@ -271,7 +287,7 @@ std::string to_string(const CorrelationPlan& plan) {
   out << "correlation tile=" << extent.m() << 'x' << extent.n() << " terms=" << plan.terms
       << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x' << plan.box[2]
       << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes << "B chunks=" << plan.chunks
-      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " weights="
+      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " ahead=" << plan.ahead << " weights="
       << (plan.weights_stay ? "stay" : std::to_string(plan.slots) + "x" + std::to_string(plan.slot_steps))
       << " phases=" << plan.block_phases << '/' << plan.phases() << " n_blocks=" << plan.n_blocks
       << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")

@@ -51,6 +51,7 @@ struct CorrelationPlan {
   int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;     // steps of K in a chunk
+  int32_t ahead;           // stages that are on their way at once
   int32_t buffers;         // of staged tiles
   int32_t block_phases;    // residues that a block computes one after another
   int32_t blocks_at_once;  // on a multiprocessor
@@ -81,9 +82,10 @@ struct CorrelationPlan {
     return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
   }
   bool splits() const { return tile.axis[0].split || tile.axis[1].split || tile.axis[2].split; }
-  // The loader's: of stages that are on their way, and of one that begins.
-  int32_t tables() const { return buffers > 2 ? buffers : 2; }
-  int32_t table_bytes() const { return load.table_bytes(masked); }
+  // The loader's tables: of stages that are on their way, and of one that begins.
+  int32_t tables() const { return ahead + 1; }
+  int64_t raw_bytes() const { return load.raw.bytes * (masked ? 2 : 1); }
+  int32_t table_bytes() const { return (load.table_bytes(masked) + 15) / 16 * 16; }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 

@@ -36,32 +36,38 @@ class WarpProduct {
 
   __device__ __forceinline__ void clear() { clear(sum); }
 
-  // Steps of K one after another, at table[0 .. count) bytes from the rows, in the tile at `tile`; at least one. Their
-  // weights lie one after another from `weight` on. Reads the table past the last step, too.
-  __device__ __forceinline__ void add(const int32_t* table, int32_t count, uint32_t tile, uint32_t weight) {
+  // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
+  // tile at `tile`. Their weights lie one after another from `weight` on. Reads the number past the last one, too.
+  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight) {
     weight += lane_weight_;
     if constexpr (kTerms == 1) {
-      int32_t offset = table[0];
+      uint32_t offset = entry(table, 0);
       if constexpr (!kReadsAhead) {
 #pragma unroll 1
         for (int32_t s = 1; s <= count; ++s) {
-          Operands now;
-          read(now, tile + static_cast<uint32_t>(offset), weight);
+          uint32_t b[kColumns][2];
+          read_weight(b, weight);
           weight += step_bytes_;
-          offset = table[s];
-          multiply(sum, now);
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            uint32_t a[4];
+            load_matrices<4>(a, rows_[i] + tile + offset);
+#pragma unroll
+            for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
+          }
+          offset = entry(table, s);
         }
         return;
       }
       Operands next;
-      read(next, tile + static_cast<uint32_t>(offset), weight);
-      offset = table[1];
+      read(next, tile + offset, weight);
+      offset = entry(table, 1);
 #pragma unroll 2
       for (int32_t s = 1; s < count; ++s) {
         const Operands now = next;
         weight += step_bytes_;
-        read(next, tile + static_cast<uint32_t>(offset), weight);
-        offset = table[s + 1];
+        read(next, tile + offset, weight);
+        offset = entry(table, s + 1);
         multiply(sum, now);
       }
       multiply(sum, next);
@@ -70,7 +76,7 @@ class WarpProduct {
       for (int32_t s = 0; s < count; ++s) {
         float part[kRows][kColumns][4];
         clear(part);
-        multiply_terms(part, tile + static_cast<uint32_t>(table[s]), weight);
+        multiply_terms(part, tile + entry(table, s), weight);
         weight += step_bytes_;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
@@ -89,6 +95,10 @@ class WarpProduct {
     uint32_t a[kRows][4];
     uint32_t b[kColumns][2];
   };
+
+  __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
+    return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
+  }
 
   __device__ __forceinline__ static void clear(float (&c)[kRows][kColumns][4]) {
 #pragma unroll

@@ -71,6 +71,8 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
     params.residues[i] = plan.residues[i];
     params.box[i] = plan.box[i];
   }
+  for (size_t i = 0; i < 2; ++i) params.by_residues[i] = make_divisor(plan.residues[i + 1].count);
+  for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
   params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
   params.box_width = make_divisor(plan.box[2]);
   for (size_t i = 0; i < 3; ++i) params.boxes[i] = make_divisor(plan.boxes[i + 1]);
@@ -85,8 +87,9 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
-  params.tables = plan.tables();
+  params.ahead = plan.ahead;
   params.table_bytes = plan.table_bytes();
+  params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());
   params.block_phases = plan.block_phases;
   params.phase_blocks = static_cast<int32_t>(plan.phases() / plan.block_phases);
   params.layout = shared_layout(plan);

@@ -3,6 +3,7 @@
 
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/thread_barrier.cuh"
+#include "device/ptx/threads.cuh"
 #include "engines/mma/correlation_params.cuh"
 #include "engines/mma/mainloop.cuh"
 #include "epilogue/apply.cuh"
@@ -11,6 +12,12 @@ namespace convt3d::mma {
 
 constexpr int kMultipliers = 1;  // the barrier of the threads that multiply
 
+// Of numbers that are not below zero.
+__device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(a)) * static_cast<uint32_t>(b));
+}
+
+// Made where sums are stored: what it knows of its thread takes no registers while the thread multiplies.
 template <typename T, int kTerms, Shape kShape>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
@@ -28,16 +35,17 @@ class BlockStore {
         share_(share),
         offsets_(offsets),
         staging_(staging),
-        lane_(static_cast<int32_t>(threadIdx.x) % 32),
-        first_m_(static_cast<int32_t>(threadIdx.x) / 32 / kExtent.warps_n * kExtent.warp_m),
-        first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
+        thread_(hopper::computed_here(static_cast<int>(threadIdx.x))),
+        lane_(thread_ % 32),
+        first_m_(thread_ / 32 / kExtent.warps_n * kExtent.warp_m),
+        first_n_(thread_ / 32 % kExtent.warps_n * kExtent.warp_n) {}
 
   // All threads that multiply.
   __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
-    const BlockBox at = box_at(params_, box);
+    const BlockBox at = box_at(params_, hopper::computed_here(box));
     if (params_.stores_channels) {
-      int64_t* const offsets = offsets_ + static_cast<int32_t>(threadIdx.x) / 32 * kExtent.warp_m;
+      int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
       __syncwarp();  // what was stored before is read
       fill_position_offsets(at, residue, offsets);
       __syncwarp();
@@ -62,9 +70,9 @@ class BlockStore {
     if (row >= params_.box_rows.count) return -1;
     const BoxPlace place = params_.box_rows.place(row);
     const int64_t image = int64_t{box.image} + place.image;
-    const int64_t at_d = static_cast<int64_t>(box.first[0] + place.d) * params_.residues[0].count + residue.at[0];
-    const int64_t at_h = static_cast<int64_t>(box.first[1] + place.h) * params_.residues[1].count + residue.at[1];
-    const int64_t at_w = static_cast<int64_t>(box.first[2] + w) * params_.residues[2].count + w_residue;
+    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0].count) + residue.at[0];
+    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1].count) + residue.at[1];
+    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2].count) + w_residue;
     if (image >= params_.load.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
         at_w >= params_.residues[2].size) {
       return -1;
@@ -82,7 +90,7 @@ class BlockStore {
     }
   }
   __device__ __forceinline__ void fill_row_offsets(const BlockBox& box, const Residue& residue) const {
-    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.box_rows.count; row += kThreads) {
+    for (int32_t row = thread_; row < params_.box_rows.count; row += kThreads) {
       offsets_[row] = offset_of(box, residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
     }
   }
@@ -179,7 +187,7 @@ class BlockStore {
     const int32_t first_w = box.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
     const int64_t left = params_.residues[2].size - first_w;
     T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
-    for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kThreads) {
+    for (int32_t item = thread_; item < items; item += kThreads) {
       int32_t rest = item;
       int32_t n = 0;
       if (params_.channels_first) {
@@ -191,11 +199,11 @@ class BlockStore {
       const int32_t row = params_.channels_first ? rest : params_.rows.take(rest);
       if (!params_.channels_first) n = rest;
       const int64_t offset = offsets_[row];
-      if (offset < 0 || static_cast<int64_t>(at) * step >= left) continue;
+      if (offset < 0 || wide_product(at, step) >= left) continue;
       const auto* const from =
           reinterpret_cast<const T*>(staging_ + n * params_.staging_pitch) + row * params_.row_length + at;
       T* const to = destination + offset + n * params_.destination_stride.c +
-                    static_cast<int64_t>(at) * step * params_.destination_stride.w;
+                    wide_product(at, step) * params_.destination_stride.w;
       if constexpr (kVector == 1) {
         *to = *from;
       } else {
@@ -211,6 +219,7 @@ class BlockStore {
   const BlockShare& share_;
   int64_t* offsets_;
   unsigned char* staging_;
+  int32_t thread_;
   int32_t lane_;
   int32_t first_m_;
   int32_t first_n_;
