@@ -7,27 +7,25 @@
 
 #include "core/integer.h"
 #include "engines/mma/correlation_memory.h"
+#include "engines/mma/load_cost.h"
 
 namespace convt3d::mma {
 namespace {
 
 // Clocks.
 constexpr double kSchedulers = 4;       // of a multiprocessor, each with a share of the tensor cores
-constexpr double kLatency = 1000;       // until bytes of memory are there
-constexpr double kWeightLatency = 500;  // ... of L2
+constexpr double kWeightLatency = 500;  // of L2
 constexpr double kStageWait = 100;      // to begin a stage that is there
 constexpr double kSlotWait = 40;
 constexpr double kPhaseWait = 500;   // to turn sums into places and stores
 constexpr double kBoxWait = 100;     // of the loading warps, for tables
 constexpr double kBlockWait = 4000;  // tables, barriers, the first bytes
 // Instructions of a thread.
-constexpr double kCopiedPiece = 45;
-constexpr double kGatheredPiece = 50;  // ... beside those of each element
-constexpr double kGatheredElement = 6;
 constexpr double kStoredInPieces = 1.5;  // of an element
 constexpr double kStoredInRows = 6;
-constexpr double kIssued = 0.6;    // instructions of a scheduler, in a clock
-constexpr int64_t kMostWaves = 4;  // of blocks, one after another on a multiprocessor
+constexpr double kIssued = 0.6;       // instructions of a scheduler, in a clock
+constexpr double kDisturbance = 0.1;  // of what is slowest by all else
+constexpr int64_t kMostWaves = 4;     // of blocks, one after another on a multiprocessor
 
 }  // namespace
 
@@ -36,8 +34,6 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
   const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share;
   const double loads = plan.stages() * (plan.stages() == 1 ? 1.0 : plan.block_phases);
-  const double stage_pieces = static_cast<double>(plan.tile.staged_rows()) * plan.tile.pieces;
-  const double pieces = loads * stage_pieces;
   const double step_products =
       (extent.m() / 16) * (extent.n() / 8) * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1);
 
@@ -51,34 +47,35 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
   // Of a box, of what a multiprocessor does at once.
   const double products = steps * step_products;
   const double conflicts = 1 + plan.tile.conflicts / 64.0;  // a read of each
-  const double rounding = element_bytes == 4 && plan.terms == 1 && plan.way == LoadWay::kCopy ? 3 : 1;
+  const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, plan.terms == 1, element_bytes};
   const double step_shared = extent.warps() * (extent.warp_m * kStepBytes * conflicts +
                                                extent.warp_n * kStepBytes * plan.terms + device.rates.shared_bytes);
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
   const double staged_stores = plan.stores_channels ? 0 : written * (4 + element_bytes);
-  const double shared_memory = (steps * step_shared + pieces * kPieceBytes * rounding + weight_bytes + staged_stores) /
-                               device.rates.shared_bytes;
-  const double l2 = (weight_bytes + pieces * kPieceBytes) / device.rates.l2_bytes;
-  const double in_piece = static_cast<double>(kPieceBytes) / element_bytes;
-  const double loading = plan.way == LoadWay::kCopy
-                             ? kCopiedPiece
-                             : kGatheredPiece + kGatheredElement * in_piece / (plan.way == LoadWay::kRows ? 4 : 1);
+  const double shared_memory =
+      (steps * step_shared + loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
+  const double l2 = (weight_bytes + loads * source_bytes(stage)) / device.rates.l2_bytes;
+  const double loading = loading_clocks(stage);
   const double storing = written * (plan.stores_channels ? kStoredInPieces : kStoredInRows);
   const double step_issue =
       extent.warps() * (extent.warp_m / 16.0 * extent.warp_n / 8.0 * (plan.terms == 2 ? 4 : 1) + 12);
-  const double issued = ((pieces * loading + storing) / 32 + steps * step_issue) / (kSchedulers * kIssued);
+  const double issued =
+      (loads * loading / kLoaderClocks * kSourceWarps + storing / 32 + steps * step_issue) / (kSchedulers * kIssued);
   const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
   const double memory_bytes = device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
   const double memory = (written * torn + read) * element_bytes / memory_bytes;
-  const double work = std::max({products, shared_memory, l2, memory, issued});
+  const double slowest = std::max({products, shared_memory, l2, memory, issued});
+  const double others = products + shared_memory + l2 + memory + issued - slowest;
+  const double work = slowest + kDisturbance * others;
 
   // Of a box, of one block.
   const double multiplying = std::max(steps * step_products, steps * step_shared / device.rates.shared_bytes) +
                              loads * kStageWait + plan.block_phases * kPhaseWait +
                              storing / (32 * kSchedulers * kIssued) +
                              (plan.weights_stay ? 0 : steps / plan.slot_steps * kSlotWait);
-  const double issue_alone = stage_pieces * loading / (kSourceThreads * kIssued);
-  const double stage_load = std::max(issue_alone, (issue_alone + kLatency) / plan.ahead);
+  const bool waits = plan.way == LoadWay::kCopy || plan.way == LoadWay::kRows;
+  const double arriving = loading + std::max(l2, memory) / loads;
+  const double stage_load = waits ? std::max(loading, (arriving + kMemoryLatency) / plan.ahead) : arriving;
   const double weight_load =
       plan.weights_stay ? 0 : steps / plan.slot_steps * kWeightLatency / std::max(1, plan.slots - 1);
   const double source_load = kBoxWait + loads * stage_load;

@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   if (threadIdx.x == 0) {
     fill_share<T, kTerms>(params, kExtent, share);
     auto& barriers = *reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout.barriers);
-    barriers.buffers.begin(params.buffers, kSourceWarps, kExtent.warps());
-    barriers.slots.begin(params.slots, kWeightWarps, kExtent.warps());
+    barriers.buffers.begin(params.buffers, kSourceWarps, kExtent.warps(), params.only_copies);
+    barriers.slots.begin(params.slots, kWeightWarps, kExtent.warps(), true);
   }
   __syncthreads();
   fill_steps(params, share.first_phase, reinterpret_cast<int32_t*>(dynamic_shared_memory + layout.steps));

@@ -87,48 +87,60 @@ class SourceLoad {
       : params_(params),
         layout_(layout),
         share_(*reinterpret_cast<const BlockShare*>(dynamic_shared_memory + layout.share)),
-        loader_(params.load, thread) {}
+        barriers_(reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout.barriers)->buffers),
+        meet_(&barriers_.loaders),
+        loader_(params.load, thread, dynamic_shared_memory + layout.fixed) {}
 
-  // Raw rows are on their way before the buffer is there that they are transposed into.
-  __device__ __forceinline__ void run() const {
-    StageBarriers& barriers = reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout_.barriers)->buffers;
-    LoaderMeetings meet(&barriers.loaders);
-    const auto wait_until_empty = [&](const StageTurn& turn) {
-      hopper::barrier_wait(&barriers.empty[turn.index], turn.parity ^ 1);
-    };
+  __device__ __forceinline__ void run() {
+    loader_.make_fixed();
+    meet_();
+    if (params_.only_copies) {
+      for (StageWalk walk(share_.first_box); walk.box < params_.box_count; walk.advance(params_)) {
+        begin(walk);
+        hopper::barrier_arrive_copied(&barriers_.full[walk.buffer.index]);
+      }
+      async_commit();
+      async_wait<0>();
+      return;
+    }
     const bool rows = params_.load.way == LoadWay::kRows;
-    loader_.make_columns(reinterpret_cast<int32_t*>(dynamic_shared_memory + layout_.columns));
     StageWalk begun(share_.first_box);
     StageWalk settled = begun;
     int32_t pending = 0;  // stages that are on their way
     while (true) {
       for (; pending < params_.ahead && begun.box < params_.box_count; ++pending) {
-        const LoadBox box = box_of(begun);
-        if (begun.has_new_table(params_)) {
-          // Nobody reads this table any more: whoever met last has settled what had it.
-          loader_.make_table(box, dynamic_shared_memory + table_of(begun));
-          meet();
-        }
-        if (!rows) wait_until_empty(begun.buffer);
-        loader_.load(stage_of(begun, box));
+        begin(begun);
         async_commit();
         begun.advance(params_);
       }
       if (pending == 0) return;
       wait_for_copies(pending - 1);
       if (rows) {
-        meet();
-        wait_until_empty(settled.buffer);
+        meet_();
+        wait_until_empty(settled);
       }
-      const LoadBox box = box_of(settled);
-      loader_.settle(stage_of(settled, box));
-      arrive_warp(&barriers.full[settled.buffer.index]);
+      if (loader_.settles()) loader_.settle(stage_of(settled, box_of(settled)));
+      arrive_warp(&barriers_.full[settled.buffer.index]);
       settled.advance(params_);
       --pending;
     }
   }
 
  private:
+  __device__ __forceinline__ void wait_until_empty(const StageWalk& walk) const {
+    hopper::barrier_wait(&barriers_.empty[walk.buffer.index], walk.buffer.parity ^ 1);
+  }
+  // Raw rows are on their way before the buffer is there that they are transposed into.
+  __device__ __forceinline__ void begin(const StageWalk& walk) {
+    const LoadBox box = box_of(walk);
+    const bool rows = params_.load.way == LoadWay::kRows;
+    const bool has_new_table = walk.has_new_table(params_);
+    if (has_new_table) loader_.make_table(box, dynamic_shared_memory + table_of(walk));
+    // Past it nobody reads the table, or the raw rows, that were here before: whoever met last has settled them.
+    if (has_new_table || rows) meet_();
+    if (!rows) wait_until_empty(walk);
+    loader_.load(stage_of(walk, box));
+  }
   __device__ __forceinline__ LoadBox box_of(const StageWalk& walk) const {
     const BlockBox at = box_at(params_, walk.box);
     LoadBox box;
@@ -152,13 +164,14 @@ class SourceLoad {
             share_.source_channel + before,
             params_.k_channels - before,
             address(layout_.tiles + walk.buffer.index * params_.load.tile.bytes()),
-            address(layout_.raw + walk.raw * params_.raw_bytes),
-            address(layout_.columns)};
+            address(layout_.raw + walk.raw * params_.raw_bytes)};
   }
 
   const CorrelationParams<T>& params_;
   const SharedLayout& layout_;
   const BlockShare& share_;
+  StageBarriers& barriers_;
+  LoaderMeetings meet_;
   TileLoader<T, kSourceThreads> loader_;
 };
 
@@ -175,30 +188,21 @@ class WeightLoad {
     StageBarriers& barriers = reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout_.barriers)->slots;
     wait_for_kernel_before();  // which packs the weight
     if (share.steps == 0) return;
-    StageTurn begun;
-    StageTurn arrived;
-    const int32_t ahead = max(params_.slots - 1, 1);
-    int32_t box = share.first_box;
-    int32_t first = 0;    // step
-    int32_t pending = 0;  // slots that are on their way
-    while (true) {
-      for (; pending < ahead && box < params_.box_count; ++pending) {
-        hopper::barrier_wait(&barriers.empty[begun.index], begun.parity ^ 1);
-        copy(share.weight + int64_t{first} * step_, min(params_.slot_steps, share.steps - first) * step_,
-             layout_.weights + begun.index * params_.slot_steps * step_);
-        async_commit();
-        begun.advance(params_.slots);
-        first += params_.slot_steps;
-        if (first < share.steps) continue;
-        first = 0;
-        box = params_.weights_stay ? params_.box_count : box + params_.walkers;
-      }
-      if (pending == 0) return;
-      wait_for_copies(pending - 1);
-      arrive_warp(&barriers.full[arrived.index]);
-      arrived.advance(params_.slots);
-      --pending;
+    StageTurn turn;
+    int32_t first = 0;  // step
+    for (int32_t box = share.first_box; box < params_.box_count;) {
+      hopper::barrier_wait(&barriers.empty[turn.index], turn.parity ^ 1);
+      copy(share.weight + int64_t{first} * step_, min(params_.slot_steps, share.steps - first) * step_,
+           layout_.weights + turn.index * params_.slot_steps * step_);
+      hopper::barrier_arrive_copied(&barriers.full[turn.index]);
+      turn.advance(params_.slots);
+      first += params_.slot_steps;
+      if (first < share.steps) continue;
+      first = 0;
+      box = params_.weights_stay ? params_.box_count : box + params_.walkers;
     }
+    async_commit();
+    async_wait<0>();
   }
 
  private:

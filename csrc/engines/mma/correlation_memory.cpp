@@ -54,8 +54,8 @@ SharedLayout shared_layout(const CorrelationPlan& plan) {
   layout.offsets = layout.barriers + kBarrierBytes;
   layout.steps = layout.offsets + 8 * extent.warps() * extent.warp_m;
   layout.tables = round_up(layout.steps + 4 * plan.table_steps, 16);
-  layout.columns = layout.tables + plan.tables() * plan.table_bytes();
-  layout.staging = round_up(layout.columns + 4 * plan.load.column_entries(), 16);
+  layout.fixed = layout.tables + plan.tables() * plan.table_bytes();
+  layout.staging = round_up(layout.fixed + plan.load.fixed_bytes(), 16);
   layout.weights = layout.staging + plan.staging_bytes;
   layout.bytes = layout.weights + int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, plan.terms);
   layout.raw = static_cast<int32_t>(std::min<int64_t>(layout.bytes, INT32_MAX));

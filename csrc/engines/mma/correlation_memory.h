@@ -17,7 +17,7 @@ struct SharedLayout {
   int32_t offsets;   // int64: where the destination has each position of each warp, or each row
   int32_t steps;     // int32: where each step of K reads, from a position's row on
   int32_t tables;    // the loader's
-  int32_t columns;   // the loader's
+  int32_t fixed;     // the loader's, the same for all boxes
   int32_t staging;   // of rows of the destination
   int32_t weights;   // slots
   int32_t raw;       // rows, as they lie in the source

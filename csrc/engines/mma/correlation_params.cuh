@@ -29,7 +29,8 @@ struct CorrelationParams {
   Divisor by_stages[3];  // of each axis
   int32_t stages;        // of a phase
   int32_t buffers;
-  int32_t ahead;  // stages that are on their way at once
+  bool only_copies;  // a stage arrives by itself
+  int32_t ahead;     // else, stages that are on their way at once
   int32_t table_bytes;
   int32_t raw_bytes;  // of a stage
   int32_t block_phases;

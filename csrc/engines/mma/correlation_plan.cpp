@@ -205,15 +205,16 @@ class Search {
       // Raw rows that are on their way wait for no buffer; of these two are enough.
       int32_t buffers = rows ? 2 : kMostBuffers;
       int32_t ahead = kMostBuffers - 1;
+      // What goes through registers has arrived when it is written.
+      const bool waits = rows || plan.way == LoadWay::kCopy;
       const auto fits = [&] {
         plan.buffers = buffers;
-        plan.ahead = ahead;
+        plan.ahead = waits ? std::max(ahead, 1) : 1;
         return set_memory(plan, room);
       };
       while (!fits() && (rows ? ahead : buffers) > 1) {
         --ahead;
         if (!rows) --buffers;
-        ahead = std::max(ahead, 1);
       }
       if (!fits() && rows) buffers = 1;
       if (!fits() || buffers + ahead == last) continue;

@@ -87,6 +87,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
+  params.only_copies = plan.way == LoadWay::kCopy && (sizeof(T) == 2 || plan.terms == 2);
   params.ahead = plan.ahead;
   params.table_bytes = plan.table_bytes();
   params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());

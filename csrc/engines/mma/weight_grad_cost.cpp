@@ -6,95 +6,15 @@
 #include <cmath>
 
 #include "core/integer.h"
+#include "engines/mma/load_cost.h"
 
 namespace convt3d::mma {
 namespace {
 
-constexpr double kSector = 32;
 // Clocks of a multiprocessor.
-constexpr double kInstruction = 2;  // of a loading warp, which shares its scheduler with others
-constexpr double kLatency = 1200;   // of memory that is asked by all multiprocessors
-constexpr double kBox = 200;        // barriers
-constexpr double kBlock = 3500;     // the first box, and what begins and ends a block
+constexpr double kBox = 200;     // barriers
+constexpr double kBlock = 3500;  // the first box, and what begins and ends a block
 constexpr double kLaunchMs = 0.003;
-
-// Instructions of a loading thread, counted in the machine code of sm_90a and sm_80.
-constexpr double kTableLine = 60;
-constexpr double kRound = 40;         // a place of a thread
-constexpr double kCopied = 7;         // 16 bytes that are copied as they are
-constexpr double kRowCopied = 9;      // ... of rows that begin at multiples of 16 bytes
-constexpr double kOddRowCopied = 20;  // ... anywhere
-constexpr double kRounded = 11;
-constexpr double kItem = 60;  // of transposed rows: a line's piece of channels
-
-struct Operand {
-  const StagedTile& tile;
-  const LoadShape& shape;
-  LoadWay way;
-  bool masked;
-  bool rounds;
-  int32_t element_bytes;
-
-  double pieces() const { return static_cast<double>(tile.staged_rows()) * tile.pieces; }
-  // 16 bytes of raw rows.
-  double raw_pieces() const { return static_cast<double>(shape.lines) * shape.places; }
-};
-
-// Of one loading thread for a box, with the waits of what goes through its registers.
-double loading_clocks(const Operand& operand) {
-  const LoadShape& shape = operand.shape;
-  const double channels = kPieceBytes / static_cast<double>(operand.element_bytes);
-  const double tables = static_cast<double>(ceil_div(shape.lines, shape.threads)) * kTableLine;
-  const double lines = static_cast<double>(shape.rounds) * shape.each;
-  const double masks = operand.masked ? 2 : 1;
-  double instructions = tables + shape.rounds * kRound;
-  double waits = 0;
-  switch (operand.way) {
-    case LoadWay::kCopy:
-      instructions += lines * (kCopied + (operand.rounds ? kRounded : 0));
-      break;
-    case LoadWay::kRows: {
-      instructions += lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
-      // Four neighbouring lanes have an item; words are one element of 32 bits, or two of 16.
-      const double items = std::ceil(4.0 * shape.lines * operand.tile.pieces / shape.threads);
-      const double reads = masks * channels * (operand.element_bytes == 2 && !shape.raw.aligned ? 3 : 1);
-      const double words = std::ceil(shape.raw.span * operand.element_bytes / 16.0);
-      instructions += items * (kItem + words * (reads + (operand.element_bytes == 2 ? 24 : 12)));
-      break;
-    }
-    case LoadWay::kPieces:
-      instructions += lines * 50;
-      waits = std::ceil(lines / 2) * kLatency;
-      break;
-    default:
-      instructions += lines * masks * channels * 8;
-      waits = std::ceil(lines * masks / 4) * kLatency;
-      break;
-  }
-  return instructions * kInstruction + waits;
-}
-
-// Bytes that are asked of L2, in sectors: of pieces of a row, or of elements along a line, which begins anywhere.
-double source_bytes(const Operand& operand) {
-  const double masks = operand.masked ? 2 : 1;
-  if (operand.way == LoadWay::kRows) {
-    const double run = static_cast<double>(operand.shape.raw.span) * operand.element_bytes;
-    return masks * operand.raw_pieces() / operand.shape.raw.pitch * kPieceBytes * (run + kSector / 2);
-  }
-  const double channels = operand.tile.pieces * double{kPieceBytes};
-  if (operand.way != LoadWay::kWidth)
-    return masks * operand.tile.staged_rows() * std::ceil(channels / kSector) * kSector;
-  const TileAxis& width = operand.tile.axis[2];
-  const double apart = std::min<double>(width.step / static_cast<double>(width.units), kSector / operand.element_bytes);
-  return masks * operand.pieces() * kPieceBytes * std::max(apart, 1.0);
-}
-
-// Bytes that loading writes to and reads from shared memory.
-double staging_bytes(const Operand& operand) {
-  const double tile = operand.pieces() * kPieceBytes;
-  if (operand.way == LoadWay::kRows) return tile + 2 * operand.raw_pieces() * kPieceBytes * (operand.masked ? 2 : 1);
-  return operand.way == LoadWay::kCopy && operand.rounds ? 3 * tile : tile;
-}
 
 }  // namespace
 
@@ -109,16 +29,16 @@ double position_clocks(double fragments, int32_t columns, double grad_channels, 
   const double bytes = plan.element_bytes * (grad_channels + input_channels);
   const double loading = plan.element_bytes / double{kPieceBytes} *
                          (grad_channels * loads(plan.layouts.grad) + input_channels * loads(plan.layouts.input)) *
-                         kCopied * kInstruction / kLoadingThreads;
+                         kCopyInstructions * kLoaderClocks / kLoadingThreads;
   const double l2 = bytes / device.rates.l2_bytes;
   return std::max({products, reads + 2 * bytes / device.rates.shared_bytes, loading, l2}) +
          0.1 * (products + reads + loading + l2);
 }
 
 void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
-  const Operand grad{plan.grad,           plan.grad_shape, plan.layouts.grad,
-                     plan.layouts.masked, plan.terms == 1, plan.element_bytes};
-  const Operand input{plan.input, plan.input_shape, plan.layouts.input, false, plan.terms == 1, plan.element_bytes};
+  const LoadedTile grad{plan.grad,           plan.grad_shape, plan.layouts.grad,
+                        plan.layouts.masked, plan.terms == 1, plan.element_bytes};
+  const LoadedTile input{plan.input, plan.input_shape, plan.layouts.input, false, plan.terms == 1, plan.element_bytes};
   const double fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
   const double k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
   const double words = plan.element_bytes == 4 ? 2 : 1;  // products of a step, one after another
@@ -130,7 +50,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double loading = loading_clocks(grad) + loading_clocks(input);
   const double l2 = (source_bytes(grad) + source_bytes(input)) / device.rates.l2_bytes;
   // A box is awaited before the one after those that are on their way is begun.
-  const double arriving = (loading + kLatency + l2) / plan.ahead;
+  const double arriving = (loading + kMemoryLatency + l2) / plan.ahead;
   const double box =
       std::max({products, shared, loading, l2, arriving}) + 0.1 * (products + shared + loading + l2) + kBox;
 
