@@ -25,7 +25,18 @@ constexpr double kStoredInPieces = 1.5;  // of an element
 constexpr double kStoredInRows = 6;
 constexpr double kIssued = 0.6;       // instructions of a scheduler, in a clock
 constexpr double kDisturbance = 0.1;  // of what is slowest by all else
+constexpr double kShortRun = 16;      // bytes that a run of memory costs beside its own
 constexpr int64_t kMostWaves = 4;     // of blocks, one after another on a multiprocessor
+
+// Bytes of the source that lie one after another and are read together.
+double run_bytes(const CorrelationPlan& plan, int32_t element_bytes) {
+  const TileAxis& width = plan.tile.axis[2];
+  if (plan.way == LoadWay::kRows) return 1.0 * element_bytes * plan.load.raw.span;
+  if (plan.way == LoadWay::kWidth) return 1.0 * element_bytes * width.box;
+  const double channels = std::min(plan.chunk_steps * kStepBytes, plan.k_channels * element_bytes);
+  const bool whole = plan.chunks == 1 && plan.groups == 1 && width.stages() == 1 && width.units == width.step;
+  return whole ? channels * width.rows() : channels;
+}
 
 }  // namespace
 
@@ -63,7 +74,8 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
       (loads * loading / kLoaderClocks * kSourceWarps + storing / 32 + steps * step_issue) / (kSchedulers * kIssued);
   const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
   const double memory_bytes = device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
-  const double memory = (written * torn + read) * element_bytes / memory_bytes;
+  const double memory =
+      (written * torn + read * (1 + kShortRun / run_bytes(plan, element_bytes))) * element_bytes / memory_bytes;
   const double slowest = std::max({products, shared_memory, l2, memory, issued});
   const double others = products + shared_memory + l2 + memory + issued - slowest;
   const double work = slowest + kDisturbance * others;

@@ -9,7 +9,7 @@ namespace convt3d::mma {
 // element by element, neighbouring threads along the channels or along the width; gathered from two elements of 16 bits
 // at a time, neighbours along the width; from rows along the width that are copied as they are and transposed in shared
 // memory.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs, kRows };
+enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kRows };
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
@@ -21,34 +21,15 @@ inline const char* to_string(LoadWay way) {
       return "channels";
     case LoadWay::kWidth:
       return "width";
-    case LoadWay::kWidthPairs:
-      return "width_pairs";
     case LoadWay::kRows:
       return "rows";
   }
   return "unknown";
 }
 
-// `channels`: of a group. `width`: of the source.
-inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
-                        int64_t width) {
-  const int64_t piece = 16 / element_bytes;
-  const bool pieces = has_pieces(source, element_bytes, channels, piece);
-  if (!mask.present) {
-    if (pieces) return LoadWay::kCopy;
-  } else if (pieces && has_pieces(mask, element_bytes, channels, piece)) {
-    return LoadWay::kPieces;
-  }
-  const auto has_pairs = [&](const OperandTraits& tensor) {
-    return element_bytes == 2 && has_row_pieces(tensor, element_bytes, width, 2);
-  };
-  if (has_pairs(source) && (!mask.present || has_pairs(mask))) return LoadWay::kWidthPairs;
-  return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
-}
-
-// ... of tiles that tile_loader.cuh fills.
-inline LoadWay stage_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
-                         int64_t channels) {
+// `channels`: of a group.
+inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
+                        int64_t channels) {
   const int64_t piece = 16 / element_bytes;
   const bool pieces = has_pieces(source, element_bytes, channels, piece);
   if (pieces && !mask.present) return LoadWay::kCopy;

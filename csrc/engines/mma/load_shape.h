@@ -43,9 +43,7 @@ struct LoadShape {
   Divisor by_length[2];  // of depth and height
   RawRows raw;
 
-  CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const {
-    return lines * kLineBytes * (masked ? 2 : 1);
-  }
+  CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
   // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const { return raw.bytes == 0 ? 0 : raw.span + 2; }
   // What is the same for all boxes.

@@ -399,8 +399,8 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
     return has_row_pieces(tensor, bytes, width, kPieceBytes / bytes);
   };
   const int64_t outputs = problem.output_size(2);
-  return {stage_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
-          stage_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
+  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
           aligned(operands.first, outputs) && (!operands.mask.present || aligned(operands.mask, outputs)),
           aligned(operands.second, problem.input_size[2])};
 }
