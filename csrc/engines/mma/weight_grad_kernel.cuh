@@ -54,22 +54,19 @@ class GradLoader {
 #pragma unroll 1
     for (int o = 0; o < 2; ++o) loader(o).make_fixed();
     meet_();
-    if (params_.only_copies) {
-      for (int32_t begun = 0; begun < boxes; ++begun) {
-        begin(beginning);
-        hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
-        beginning.advance(params_);
-      }
-      async_commit();
-      async_wait<0>();
-      return;
-    }
     int32_t begun = 0;
-    for (int32_t done = 0; done < boxes; ++done) {
-      for (; begun < boxes && begun - done < params_.ahead; ++begun) {
+    for (int32_t done = 0; done < boxes;) {
+      if (begun < boxes && begun - done < params_.ahead) {
         begin(beginning);
-        async_commit();
+        if (params_.only_copies) {
+          hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
+          ++done;
+        } else {
+          async_commit();
+        }
         beginning.advance(params_);
+        ++begun;
+        continue;
       }
       wait(begun - done - 1);
       if (rows) meet_();
@@ -82,7 +79,10 @@ class GradLoader {
       }
       arrive_warp(&barriers_.full[arriving.turn.index]);
       arriving.advance(params_);
+      ++done;
     }
+    async_commit();
+    async_wait<0>();  // of stages that nobody awaited here
   }
 
  private:
@@ -303,12 +303,12 @@ class GradMultiplier {
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
     StageTurn turn;
     int32_t in_segment = 0;
-    bool first = true;
     for (int32_t left = share.boxes; left > 0; --left) {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
       typename Product::Places next = product.places(places);
+#pragma unroll 1
       for (int32_t step = 0; step < steps; step += params_.warps_k) {
         const typename Product::Places now = next;
         if (step + params_.warps_k < steps)
@@ -318,10 +318,9 @@ class GradMultiplier {
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
-        store(product, first);
+        store(product, left);
         product.clear();
         in_segment = 0;
-        first = false;
       }
     }
   }
@@ -331,10 +330,12 @@ class GradMultiplier {
     return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
 
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
-  __device__ __forceinline__ void store(const Product& product, bool first) const {
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand among
+  // them.
+  __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);
+    const bool first = share.boxes - left < params_.segment_boxes;
     const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;
