@@ -111,8 +111,8 @@ void check_plan(const Problem& problem, const WeightGradPlan& plan, const Device
              layout.input_table >= plan.grad_shape.table_bytes(masked) &&
              layout.table_bytes - layout.input_table >= plan.input_shape.table_bytes(false) &&
              layout.raw - layout.tables >= plan.tables() * layout.table_bytes &&
-             layout.input_raw >= plan.grad_shape.raw.bytes * (masked ? 2 : 1) &&
-             layout.raw_bytes - layout.input_raw >= plan.input_shape.raw.bytes &&
+             layout.input_raw >= plan.grad_shape.raw_bytes(masked) &&
+             layout.raw_bytes - layout.input_raw >= plan.input_shape.raw_bytes(false) &&
              layout.stages - layout.raw >= plan.ahead * layout.raw_bytes &&
              layout.bytes >= layout.stages + int64_t{plan.stages} * layout.stage_bytes,
          "shared memory is nobody else's", problem);
@@ -151,6 +151,7 @@ int check_problem(const Problem& problem) {
       for (const auto& [type, terms] :
            {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kBFloat16, 1}}) {
         for (const GradLayouts& layouts : {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, false, false},
+                                           GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, false, false},
                                            GradLayouts{LoadWay::kRows, LoadWay::kRows, true, true, false},
                                            GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false}}) {
           const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);

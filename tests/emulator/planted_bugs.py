@@ -513,7 +513,7 @@ BUGS = [
         MMA_WEIGHT,
     ),
     Bug(
-        "mma weight gradient: mask of pieces",
+        "mma weight gradient: mask",
         M + "tile_loader.cuh",
         "if (to_accumulator(mask.value[c]) <= 0)",
         "if (!(BUG && c > 0) && to_accumulator(mask.value[c]) <= 0)",

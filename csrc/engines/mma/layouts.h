@@ -6,10 +6,10 @@
 namespace convt3d::mma {
 
 // How pieces of 16 bytes of channels come into a staged tile: copied past the registers; read as they are; gathered
-// element by element, neighbouring threads along the channels or along the width; gathered from two elements of 16 bits
-// at a time, neighbours along the width; from rows along the width that are copied as they are and transposed in shared
+// element by element, neighbouring threads along the channels or along the width; from rows along the width that are
+// copied as they are and transposed in shared memory; copied with the mask beside them, which is applied in shared
 // memory.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kRows };
+enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kRows, kCopyMasked };
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
@@ -23,6 +23,8 @@ inline const char* to_string(LoadWay way) {
       return "width";
     case LoadWay::kRows:
       return "rows";
+    case LoadWay::kCopyMasked:
+      return "copy_masked";
   }
   return "unknown";
 }

@@ -16,6 +16,7 @@ constexpr double kRound = 40;         // a place of a thread
 constexpr double kRowCopied = 9;      // ... of rows that begin at multiples of 16 bytes
 constexpr double kOddRowCopied = 20;  // ... anywhere
 constexpr double kRounded = 11;
+constexpr double kMaskApplied = 35;
 constexpr double kItem = 60;  // of transposed rows: a line's piece of channels
 
 }  // namespace
@@ -31,6 +32,9 @@ double loading_clocks(const LoadedTile& loaded) {
   switch (loaded.way) {
     case LoadWay::kCopy:
       instructions += lines * (kCopyInstructions + (loaded.rounds ? kRounded : 0));
+      break;
+    case LoadWay::kCopyMasked:
+      instructions += lines * (2 * kCopyInstructions + kMaskApplied);
       break;
     case LoadWay::kRows: {
       instructions += lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
@@ -69,6 +73,7 @@ double source_bytes(const LoadedTile& loaded) {
 double staging_bytes(const LoadedTile& loaded) {
   const double tile = loaded.pieces() * kPieceBytes;
   if (loaded.way == LoadWay::kRows) return tile + 2 * loaded.raw_pieces() * kPieceBytes * (loaded.masked ? 2 : 1);
+  if (loaded.way == LoadWay::kCopyMasked) return 5 * tile;
   return loaded.way == LoadWay::kCopy && loaded.rounds ? 3 * tile : tile;
 }
 

@@ -63,6 +63,7 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
     pieces = shape.raw.pitch / kPieceBytes;
     shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
   }
+  if (way == LoadWay::kCopyMasked) shape.mask_bytes = tile.bytes();
   choose_rounds(shape);
   shape.by_pieces = make_divisor(pieces);
   shape.by_columns = make_divisor(shape.columns);

@@ -42,10 +42,13 @@ struct LoadShape {
   Divisor by_units;      // of the width
   Divisor by_length[2];  // of depth and height
   RawRows raw;
+  int64_t mask_bytes;  // of a stage, where the mask is copied as it is: it lies like the tile
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
   // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const { return raw.bytes == 0 ? 0 : raw.span + 2; }
+  // What is copied beside the tile.
+  CONVT3D_HOST_DEVICE int64_t raw_bytes(bool masked) const { return raw.bytes * (masked ? 2 : 1) + mask_bytes; }
   // What is the same for all boxes.
   CONVT3D_HOST_DEVICE int32_t fixed_bytes() const { return lines * kFixedLineBytes + 4 * column_entries(); }
 };

@@ -33,7 +33,7 @@ struct LoadStage {
   int64_t first_channel;  // of the source
   int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
   uint32_t to;            // shared address of the tile
-  uint32_t raw;           // ... of raw rows
+  uint32_t raw;           // ... of raw rows, or of the mask
 };
 
 // A line of a stage: where its first channel of coordinate 0 of the width is, in bytes, and its first row in the tile.

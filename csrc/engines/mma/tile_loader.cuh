@@ -39,6 +39,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     const bool masked = params_.source.mask != nullptr;
     switch (params_.way) {
       case LoadWay::kCopy:
+      case LoadWay::kCopyMasked:
         return copy(stage);
       case LoadWay::kRows:
         return this->copy_rows(stage);
@@ -50,14 +51,18 @@ class TileLoader : public RawRowLoader<T, kThreads> {
   }
 
   // Whether there is anything left to do for copies that have arrived, for all threads alike.
-  __device__ __forceinline__ bool settles() const { return params_.way == LoadWay::kRows || rounds_copies(); }
+  __device__ __forceinline__ bool settles() const {
+    return params_.way == LoadWay::kRows || params_.way == LoadWay::kCopyMasked || rounds_copies();
+  }
 
   // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
   __device__ __forceinline__ void settle(const LoadStage& stage) const {
     if (params_.way == LoadWay::kRows) {
       this->transpose(stage);
+    } else if (params_.way == LoadWay::kCopyMasked) {
+      finish_copied<true>(stage);
     } else if (rounds_copies()) {
-      round_copied(stage);
+      finish_copied<false>(stage);
     }
   }
 
@@ -68,40 +73,15 @@ class TileLoader : public RawRowLoader<T, kThreads> {
 
   __device__ __forceinline__ void copy(const LoadStage& stage) const {
     const Source<T>& source = params_.source;
-    this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = this->place_of(stage.box, number, false);
-      const int32_t channel = place.piece * kChannels;
-      const bool exists = place.exists && channel < stage.channels;
-      const int64_t from =
-          exists ? Lines::address_of(source.data + stage.first_channel + channel + place.w * source.stride.w)
-                 : kNowhere;
-      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      Lines::template for_each_line<8>(stage.table, first, count, [&](const auto& lines, uint32_t) {
-#pragma unroll
-        for (const LoadLine& line : lines) async_copy_from(to + static_cast<uint32_t>(line.row), from + line.source);
-      });
-    });
+#pragma unroll 1
+    for (int i = 0; i < (params_.way == LoadWay::kCopyMasked ? 2 : 1); ++i) {
+      const bool mask = i != 0;
+      copy(stage, mask ? source.mask : source.data, mask ? source.mask_stride : source.stride,
+           mask ? this->mask_table(stage) : stage.table, mask ? stage.raw : stage.to);
+    }
   }
 
-  __device__ __forceinline__ void round_copied(const LoadStage& stage) const {
-    this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = this->place_of(stage.box, number, false);
-      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      Lines::template for_each_line<4>(stage.table, first, count, [&](const auto& lines, uint32_t) {
-        constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
-        alignas(16) T values[kCount][kChannels];
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          *reinterpret_cast<uint4*>(values[i]) = hopper::load_shared<uint4>(to + static_cast<uint32_t>(lines[i].row));
-        }
-#pragma unroll
-        for (int i = 0; i < kCount; ++i)
-          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), to_matrix_piece<T>(values[i]), true);
-      });
-    });
-  }
-
-  // Through registers: a piece.
+  // Of channels, in registers.
   struct Piece {
     alignas(16) T value[kChannels];
 
@@ -120,6 +100,9 @@ class TileLoader : public RawRowLoader<T, kThreads> {
         }
       }
     }
+    __device__ __forceinline__ void read_shared(uint32_t at) {
+      *reinterpret_cast<uint4*>(value) = hopper::load_shared<uint4>(at);
+    }
     // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
     __device__ __forceinline__ void apply(const Piece& mask) {
 #pragma unroll
@@ -127,7 +110,52 @@ class TileLoader : public RawRowLoader<T, kThreads> {
         if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
       }
     }
+    // As it enters the tile.
+    __device__ __forceinline__ uint4 staged(bool rounds) const {
+      return sizeof(T) == 4 && rounds ? to_matrix_piece<T>(value) : *reinterpret_cast<const uint4*>(value);
+    }
   };
+
+  __device__ __forceinline__ void copy(const LoadStage& stage, const T* data, const Strides& stride, uint32_t table,
+                                       uint32_t tile) const {
+    this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const Place place = this->place_of(stage.box, number, false);
+      const int32_t channel = place.piece * kChannels;
+      const bool exists = place.exists && channel < stage.channels;
+      const int64_t from =
+          exists ? Lines::address_of(data + stage.first_channel + channel + place.w * stride.w) : kNowhere;
+      const uint32_t to = tile + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      Lines::template for_each_line<8>(table, first, count, [&](const auto& lines, uint32_t) {
+#pragma unroll
+        for (const LoadLine& line : lines) async_copy_from(to + static_cast<uint32_t>(line.row), from + line.source);
+      });
+    });
+  }
+
+  // What the thread copied, in place. `kMasked`: by the mask, which it copied as well.
+  template <bool kMasked>
+  __device__ __forceinline__ void finish_copied(const LoadStage& stage) const {
+    this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      const Place place = this->place_of(stage.box, number, false);
+      const auto at = static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      Lines::template for_each_line<kMasked ? 2 : 4>(stage.table, first, count, [&](const auto& lines, uint32_t) {
+        constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
+        Piece pieces[kCount];
+        [[maybe_unused]] Piece masks[kCount];
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          pieces[i].read_shared(stage.to + at + static_cast<uint32_t>(lines[i].row));
+          if constexpr (kMasked) masks[i].read_shared(stage.raw + at + static_cast<uint32_t>(lines[i].row));
+        }
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          if constexpr (kMasked) pieces[i].apply(masks[i]);
+          hopper::store_shared(stage.to + at + static_cast<uint32_t>(lines[i].row), pieces[i].staged(params_.rounds),
+                               true);
+        }
+      });
+    });
+  }
 
   // `kWhole`: pieces are read as they are, else element by element.
   template <bool kWhole, bool kMasked>
@@ -161,9 +189,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
           if constexpr (kMasked) pieces[i].apply(masks[i]);
-          const uint4 piece = sizeof(T) == 4 && params_.rounds ? to_matrix_piece<T>(pieces[i].value)
-                                                               : *reinterpret_cast<const uint4*>(pieces[i].value);
-          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), piece, true);
+          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), pieces[i].staged(params_.rounds), true);
         }
       });
     });

@@ -330,8 +330,8 @@ class GradMultiplier {
     return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
 
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand among
-  // them.
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
+  // among them.
   __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);

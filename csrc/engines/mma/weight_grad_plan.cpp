@@ -94,8 +94,8 @@ GradLayout make_layout(const WeightGradPlan& plan) {
       layout.input_table + static_cast<int32_t>(round_up(plan.input_shape.table_bytes(false), kPieceBytes));
   take(int64_t{plan.tables()} * layout.table_bytes);
   layout.raw = take(0);
-  const int64_t grad_raw = plan.grad_shape.raw.bytes * (plan.layouts.masked ? 2 : 1);
-  const int64_t raw = grad_raw + plan.input_shape.raw.bytes;
+  const int64_t grad_raw = plan.grad_shape.raw_bytes(plan.layouts.masked);
+  const int64_t raw = grad_raw + plan.input_shape.raw_bytes(false);
   take(plan.ahead * raw);
   layout.input_raw = static_cast<int32_t>(std::min<int64_t>(grad_raw, INT32_MAX));
   layout.raw_bytes = static_cast<int32_t>(std::min<int64_t>(raw, INT32_MAX));
@@ -313,7 +313,7 @@ class Search {
   // As many as there is room for. Where there are only copies nobody awaits a box but those who use it. Raw rows take
   // room of their own until they have arrived.
   bool choose_stages(WeightGradPlan& plan) const {
-    const bool copies = plan.has(LoadWay::kCopy) || plan.has(LoadWay::kRows);
+    const bool copies = plan.has(LoadWay::kCopy) || plan.has(LoadWay::kCopyMasked) || plan.has(LoadWay::kRows);
     for (int32_t count = kMostGradStages; count >= 2; --count) {
       plan.stages = plan.only_rows() ? 2 : count;
       plan.ahead = plan.only_copies() ? count : copies ? count - 1 : 1;
@@ -399,7 +399,8 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
     return has_row_pieces(tensor, bytes, width, kPieceBytes / bytes);
   };
   const int64_t outputs = problem.output_size(2);
-  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
+  const LoadWay way = load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group());
+  return {way == LoadWay::kPieces ? LoadWay::kCopyMasked : way,
           load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
           aligned(operands.first, outputs) && (!operands.mask.present || aligned(operands.mask, outputs)),
           aligned(operands.second, problem.input_size[2])};
