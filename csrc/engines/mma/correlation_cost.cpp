@@ -85,9 +85,8 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
                              loads * kStageWait + plan.block_phases * kPhaseWait +
                              storing / (32 * kSchedulers * kIssued) +
                              (plan.weights_stay ? 0 : steps / plan.slot_steps * kSlotWait);
-  const bool waits = plan.way == LoadWay::kCopy || plan.way == LoadWay::kRows;
   const double arriving = loading + std::max(l2, memory) / loads;
-  const double stage_load = waits ? std::max(loading, (arriving + kMemoryLatency) / plan.ahead) : arriving;
+  const double stage_load = copies(plan.way) ? std::max(loading, (arriving + kMemoryLatency) / plan.ahead) : arriving;
   const double weight_load =
       plan.weights_stay ? 0 : steps / plan.slot_steps * kWeightLatency / std::max(1, plan.slots - 1);
   const double source_load = kBoxWait + loads * stage_load;

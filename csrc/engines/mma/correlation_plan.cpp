@@ -206,10 +206,9 @@ class Search {
       int32_t buffers = rows ? 2 : kMostBuffers;
       int32_t ahead = kMostBuffers - 1;
       // What goes through registers has arrived when it is written.
-      const bool waits = rows || plan.way == LoadWay::kCopy;
       const auto fits = [&] {
         plan.buffers = buffers;
-        plan.ahead = waits ? std::max(ahead, 1) : 1;
+        plan.ahead = copies(plan.way) ? std::max(ahead, 1) : 1;
         return set_memory(plan, room);
       };
       while (!fits() && (rows ? ahead : buffers) > 1) {

@@ -84,7 +84,7 @@ struct CorrelationPlan {
   bool splits() const { return tile.axis[0].split || tile.axis[1].split || tile.axis[2].split; }
   // The loader's tables: of stages that are on their way, and of one that begins.
   int32_t tables() const { return ahead + 1; }
-  int64_t raw_bytes() const { return load.raw.bytes * (masked ? 2 : 1); }
+  int64_t raw_bytes() const { return load.raw_bytes(masked); }
   int32_t table_bytes() const { return (load.table_bytes(masked) + 15) / 16 * 16; }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };

@@ -5,26 +5,26 @@
 
 namespace convt3d::mma {
 
-// How pieces of 16 bytes of channels come into a staged tile: copied past the registers; read as they are; gathered
-// element by element, neighbouring threads along the channels or along the width; from rows along the width that are
-// copied as they are and transposed in shared memory; copied with the mask beside them, which is applied in shared
-// memory.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kRows, kCopyMasked };
+// How pieces of 16 bytes of channels come into a staged tile: copied past the registers; copied so with the mask
+// beside them, which is applied in shared memory; gathered element by element, neighbouring threads along the channels
+// or along the width; from rows along the width that are copied as they are and transposed in shared memory.
+enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows };
+
+// Past the registers: what is begun arrives later.
+inline bool copies(LoadWay way) { return way != LoadWay::kChannels && way != LoadWay::kWidth; }
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
     case LoadWay::kCopy:
       return "copy";
-    case LoadWay::kPieces:
-      return "pieces";
+    case LoadWay::kCopyMasked:
+      return "copy_masked";
     case LoadWay::kChannels:
       return "channels";
     case LoadWay::kWidth:
       return "width";
     case LoadWay::kRows:
       return "rows";
-    case LoadWay::kCopyMasked:
-      return "copy_masked";
   }
   return "unknown";
 }
@@ -35,7 +35,7 @@ inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, 
   const int64_t piece = 16 / element_bytes;
   const bool pieces = has_pieces(source, element_bytes, channels, piece);
   if (pieces && !mask.present) return LoadWay::kCopy;
-  if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kPieces;
+  if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kCopyMasked;
   // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
   const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
   if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;

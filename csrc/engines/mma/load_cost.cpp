@@ -45,10 +45,6 @@ double loading_clocks(const LoadedTile& loaded) {
       instructions += items * (kItem + words * (reads + (loaded.element_bytes == 2 ? 24 : 12)));
       break;
     }
-    case LoadWay::kPieces:
-      instructions += lines * 50;
-      waits = std::ceil(lines / 2) * kMemoryLatency;
-      break;
     default:
       instructions += lines * masks * channels * 8;
       waits = std::ceil(lines * masks / 4) * kMemoryLatency;

@@ -43,10 +43,8 @@ class TileLoader : public RawRowLoader<T, kThreads> {
         return copy(stage);
       case LoadWay::kRows:
         return this->copy_rows(stage);
-      case LoadWay::kPieces:
-        return gather<true, true>(stage);
       default:
-        return masked ? gather<false, true>(stage) : gather<false, false>(stage);
+        return masked ? gather<true>(stage) : gather<false>(stage);
     }
   }
 
@@ -86,18 +84,13 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     alignas(16) T value[kChannels];
 
     // `left` channels exist, and none where the address is below zero, which is nowhere.
-    template <bool kWhole>
     __device__ __forceinline__ void read(int64_t at, int64_t stride, int32_t left) {
       *reinterpret_cast<uint4*>(value) = uint4{0, 0, 0, 0};
       const T* const from = reinterpret_cast<const T*>(at);
       if (at < 0) left = 0;
-      if constexpr (kWhole) {
-        if (left > 0) *reinterpret_cast<uint4*>(value) = __ldg(reinterpret_cast<const uint4*>(from));
-      } else {
 #pragma unroll
-        for (int c = 0; c < kChannels; ++c) {
-          if (c < left) value[c] = __ldg(from + c * stride);
-        }
+      for (int c = 0; c < kChannels; ++c) {
+        if (c < left) value[c] = __ldg(from + c * stride);
       }
     }
     __device__ __forceinline__ void read_shared(uint32_t at) {
@@ -157,10 +150,10 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     });
   }
 
-  // `kWhole`: pieces are read as they are, else element by element.
-  template <bool kWhole, bool kMasked>
+  // Element by element.
+  template <bool kMasked>
   __device__ __forceinline__ void gather(const LoadStage& stage) const {
-    const bool along_width = !kWhole && params_.way == LoadWay::kWidth;
+    const bool along_width = params_.way == LoadWay::kWidth;
     const Source<T>& source = params_.source;
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
       const Place place = this->place_of(stage.box, number, along_width);
@@ -174,7 +167,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
       const int64_t mask = kMasked ? address(source.mask, source.mask_stride) : 0;
       const uint32_t mask_lines = this->mask_table(stage) - stage.table;
       const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      constexpr int kBatch = kMasked && !kWhole ? 1 : 2;
+      constexpr int kBatch = kMasked ? 1 : 2;
       Lines::template for_each_line<kBatch>(stage.table, first, count, [&](const auto& lines, uint32_t table) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
         Piece pieces[kCount];
@@ -183,8 +176,8 @@ class TileLoader : public RawRowLoader<T, kThreads> {
         if constexpr (kMasked) Lines::read_lines(table + mask_lines, of_mask);
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
-          pieces[i].template read<kWhole>(from + lines[i].source, source.stride.c, left);
-          if constexpr (kMasked) masks[i].template read<kWhole>(mask + of_mask[i].source, source.mask_stride.c, left);
+          pieces[i].read(from + lines[i].source, source.stride.c, left);
+          if constexpr (kMasked) masks[i].read(mask + of_mask[i].source, source.mask_stride.c, left);
         }
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {

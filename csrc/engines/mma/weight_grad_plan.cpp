@@ -313,10 +313,9 @@ class Search {
   // As many as there is room for. Where there are only copies nobody awaits a box but those who use it. Raw rows take
   // room of their own until they have arrived.
   bool choose_stages(WeightGradPlan& plan) const {
-    const bool copies = plan.has(LoadWay::kCopy) || plan.has(LoadWay::kCopyMasked) || plan.has(LoadWay::kRows);
     for (int32_t count = kMostGradStages; count >= 2; --count) {
       plan.stages = plan.only_rows() ? 2 : count;
-      plan.ahead = plan.only_copies() ? count : copies ? count - 1 : 1;
+      plan.ahead = plan.only_copies() ? count : copies(plan.layouts.grad) || copies(plan.layouts.input) ? count - 1 : 1;
       plan.layout = make_layout(plan);
       if (plan.layout.bytes <= device_.shared_bytes) return true;
     }
@@ -399,8 +398,7 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
     return has_row_pieces(tensor, bytes, width, kPieceBytes / bytes);
   };
   const int64_t outputs = problem.output_size(2);
-  const LoadWay way = load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group());
-  return {way == LoadWay::kPieces ? LoadWay::kCopyMasked : way,
+  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
           load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
           aligned(operands.first, outputs) && (!operands.mask.present || aligned(operands.mask, outputs)),
           aligned(operands.second, problem.input_size[2])};
