@@ -6,6 +6,7 @@
 
 #include "core/integer.h"
 #include "engines/mma/weight_grad_cost.h"
+#include "engines/mma/weight_grad_memory.h"
 
 namespace convt3d::mma {
 namespace {
@@ -72,38 +73,6 @@ TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t lengt
 int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
   if (element_bytes == 2) return (pieces | 1) * kPieceBytes;
   return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
-}
-
-GradLayout make_layout(const WeightGradPlan& plan) {
-  int64_t end = 0;
-  const auto take = [&](int64_t bytes) {
-    const int64_t begin = end;
-    end = round_up(end + bytes, kPieceBytes);
-    return static_cast<int32_t>(std::min<int64_t>(begin, INT32_MAX));
-  };
-  GradLayout layout{};
-  layout.barriers = take(kGradBarrierBytes);
-  layout.shares = take(kGradShareBytes);
-  layout.places = take(int64_t{8} * kGradStep * plan.steps);
-  layout.eights = take(int64_t{12} * plan.most_eights());
-  layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
-  layout.input_fixed = take(plan.input_shape.fixed_bytes());
-  layout.tables = take(0);
-  layout.input_table = static_cast<int32_t>(round_up(plan.grad_shape.table_bytes(plan.layouts.masked), kPieceBytes));
-  layout.table_bytes =
-      layout.input_table + static_cast<int32_t>(round_up(plan.input_shape.table_bytes(false), kPieceBytes));
-  take(int64_t{plan.tables()} * layout.table_bytes);
-  layout.raw = take(0);
-  const int64_t grad_raw = plan.grad_shape.raw_bytes(plan.layouts.masked);
-  const int64_t raw = grad_raw + plan.input_shape.raw_bytes(false);
-  take(plan.ahead * raw);
-  layout.input_raw = static_cast<int32_t>(std::min<int64_t>(grad_raw, INT32_MAX));
-  layout.raw_bytes = static_cast<int32_t>(std::min<int64_t>(raw, INT32_MAX));
-  layout.stages = take(0);
-  layout.input = plan.grad.bytes();
-  layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
-  layout.bytes = end + int64_t{plan.stages} * layout.stage_bytes;
-  return layout;
 }
 
 class Search {
@@ -305,21 +274,9 @@ class Search {
         make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes, plan.layouts.grad_aligned, kLoadingThreads);
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes, plan.layouts.input_aligned,
                                        kLoadingThreads);
-    if (!choose_stages(plan)) return false;
+    if (!set_memory(plan, device_.shared_bytes)) return false;
     choose_splits(plan);
     return true;
-  }
-
-  // As many as there is room for. Where there are only copies nobody awaits a box but those who use it. Raw rows take
-  // room of their own until they have arrived.
-  bool choose_stages(WeightGradPlan& plan) const {
-    for (int32_t count = kMostGradStages; count >= 2; --count) {
-      plan.stages = plan.only_rows() ? 2 : count;
-      plan.ahead = plan.only_copies() ? count : copies(plan.layouts.grad) || copies(plan.layouts.input) ? count - 1 : 1;
-      plan.layout = make_layout(plan);
-      if (plan.layout.bytes <= device_.shared_bytes) return true;
-    }
-    return false;
   }
 
   void set_tile(StagedTile& tile, const std::array<TileAxis, 3>& axis, const WeightGradPlan& plan, int32_t pieces,

@@ -109,7 +109,7 @@ void depart(const Departure& copy) {
 
 void deliver(const OwnCopy& copy) {
   unsigned char* to = shared(copy.destination, static_cast<int>(copy.bytes), static_cast<int>(copy.bytes), "a copy");
-  std::memcpy(to, copy.source, copy.exist);
+  if (copy.exist > 0) std::memcpy(to, copy.source, copy.exist);
   std::memset(to + copy.exist, 0, copy.bytes - copy.exist);
 }
 
