@@ -38,15 +38,26 @@ double run_bytes(const CorrelationPlan& plan, int32_t element_bytes) {
   return whole ? channels * width.rows() : channels;
 }
 
+// Clocks of a multiprocessor.
+double step_clocks(const CorrelationPlan& plan, const DeviceTraits& device) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  return (extent.m() / 16) * (extent.n() / 8) * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1);
+}
+
 }  // namespace
+
+double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps) {
+  const double of_box = 1.0 * plan.taps() * steps * step_clocks(plan, device);
+  return of_box * static_cast<double>(plan.box_count() * plan.groups * plan.n_blocks) /
+         (device.multiprocessors * device.clocks_per_ms);
+}
 
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
   const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share;
   const double loads = plan.stages() * (plan.stages() == 1 ? 1.0 : plan.block_phases);
-  const double step_products =
-      (extent.m() / 16) * (extent.n() / 8) * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1);
+  const double step_products = step_clocks(plan, device);
 
   double written = static_cast<double>(plan.tile.images) * plan.block_phases * std::min(extent.n(), plan.n_channels);
   double read = static_cast<double>(plan.tile.images) * plan.k_channels * share / plan.n_blocks;

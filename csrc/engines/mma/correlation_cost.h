@@ -5,6 +5,9 @@
 
 namespace convt3d::mma {
 
+// Of the products alone: no plan with these boxes costs less. `steps`: of K, of one tap.
+double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps);
+
 // Sets the cost and the walkers.
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
 

@@ -128,6 +128,7 @@ class Search {
     plan.boxes[0] = ceil_div(plan.batch, images);
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
+    if (!keep_all_ && !plans_.empty() && products_ms(plan, device_, steps) >= plans_[0].cost_ms) return;
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
       if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
       std::array<TileAxis, 3> axis;
