@@ -413,7 +413,7 @@ BUGS = [
         M + "correlation_kernel.cuh",
         "share.first_phase + hopper::computed_here(p));",
         "share.first_phase + hopper::computed_here(BUG && p > 0 ? p - 1 : p));",
-        MMA,
+        MMA + " --operator forward",
     ),
     Bug(
         "mma: the box before",
@@ -466,7 +466,7 @@ BUGS = [
         M + "store.cuh",
         "if (first) sync_threads(kMultipliers, kThreads);",
         "if (first && !BUG) sync_threads(kMultipliers, kThreads);",
-        MMA,
+        MMA + " --operator forward",
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
     # mma.sync: weight gradient
