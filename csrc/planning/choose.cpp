@@ -109,7 +109,7 @@ Offer mma_offer(const PlanQuery& query) {
     return offer_of(mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device), device);
   }
   return offer_of(mma::plan_correlation(problem, correlation_of(op), dtype, terms_of(query),
-                                        {operands.first, operands.mask, operands.result}, mma::limits_of(device)),
+                                        {operands.first, operands.mask, operands.result}, device),
                   device);
 }
 
@@ -123,7 +123,7 @@ std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
         device);
   }
   return all_of(mma::correlation_candidates(problem, correlation_of(op), dtype, terms_of(query),
-                                            {operands.first, operands.mask, operands.result}, mma::limits_of(device)),
+                                            {operands.first, operands.mask, operands.result}, device),
                 device);
 }
 

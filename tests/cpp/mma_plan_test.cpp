@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "core/devices.h"
 #include "core/integer.h"
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
@@ -47,20 +48,20 @@ void check_mma_terms(const Problem& problem, const mma::CorrelationPlan& plan, b
 
 void check_mma(const Problem& problem) {
   using namespace mma;
-  for (const int64_t kilobytes : {99, 227}) {
+  for (const int minor : {0, 9}) {
+    const DeviceTraits& device = device_of_capability(minor == 0 ? 9 : 8, minor).traits;
     for (const bool forward : {true, false}) {
       for (const int terms : {1, 2}) {
         const DataType dtype = terms == 2 ? DataType::kFloat32 : DataType::kFloat16;
         const auto element_bytes = static_cast<int32_t>(element_size(dtype));
-        const bool channels_last = kilobytes == 227;
+        const bool channels_last = minor == 0;
         const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, channels_last);
         const OperandTraits output = dense_operand(problem.out_channels, problem.output_size(), channels_last);
         const Tensors tensors{forward ? input : output, {}, forward ? output : input};
-        const Limits limits{kilobytes * 1024, 100};
         const Correlation correlation = forward ? Correlation::kForward : Correlation::kInputGrad;
         const std::vector<CorrelationPlan> plans =
-            correlation_candidates(problem, correlation, dtype, terms, tensors, limits);
-        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, limits);
+            correlation_candidates(problem, correlation, dtype, terms, tensors, device);
+        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, device);
         const auto cheapest = std::min_element(plans.begin(), plans.end(),
                                                [](const auto& a, const auto& b) { return a.cost_ms < b.cost_ms; });
         expect(plans.empty() ? !best : best && best->cost_ms == cheapest->cost_ms, "the cheapest plan is taken",
@@ -86,9 +87,7 @@ void check_mma(const Problem& problem) {
           expect(plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
                  "rows hold a chunk, an odd number of pieces apart", problem);
           expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);
-          expect(SharedLayout(extent.m(), plan.table_steps, plan.tile, plan.buffers, plan.staging_bytes).bytes ==
-                         plan.shared_bytes &&
-                     plan.shared_bytes <= limits.shared_bytes,
+          expect(shared_layout(plan).bytes == plan.shared_bytes && plan.shared_bytes <= device.shared_bytes,
                  "shared memory suffices", problem);
         }
       }

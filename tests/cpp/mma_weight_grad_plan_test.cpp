@@ -1,5 +1,6 @@
 // Plans of the weight gradient on mma.sync: what a block visits along each axis is what the operator defines, and every
 // plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
+#include "core/devices.h"
 #include "core/integer.h"
 #include "engines/mma/weight_grad_plan.h"
 #include "terms.h"
@@ -55,18 +56,68 @@ void check_axis(const Problem& any, const WeightGradPlan& plan, std::size_t axis
   expect(inside, "a tap's shift stays in the tile", problem);
   expect(unique.size() == visited.size() && unique == defined_terms(problem), "parts of taps visit the defined terms",
          problem);
-  // What the loaders enumerate two at a time is all of the tile, wherever it begins.
-  const int32_t span = (taps.length - 1) * taps.step + (taps.units - 1) * taps.stride * taps.dilation + 1;
-  expect(taps.coordinates() % 2 == 0 && taps.coordinates() >= span + 1, "pairs cover the tile", problem);
 }
 
-void check_plan(const Problem& problem, const WeightGradPlan& plan, const GradLimits& limits) {
+// All pieces of a tile are loaded, each by one thread; of raw rows, what a box reads fits in its row wherever it
+// begins.
+void check_loading(const Problem& problem, const StagedTile& tile, const LoadShape& shape, LoadWay way,
+                   int32_t element_bytes) {
+  expect(shape.threads == kLoadingThreads && shape.at_once <= shape.threads && shape.groups >= 1 &&
+             shape.at_once * shape.groups <= shape.threads,
+         "threads have places", problem);
+  expect(shape.at_once * shape.rounds >= shape.places && shape.at_once * (shape.rounds - 1) < shape.places,
+         "rounds cover the places", problem);
+  expect(shape.each * shape.groups >= shape.lines, "groups cover the lines", problem);
+  expect(shape.lines * shape.columns == tile.staged_rows(), "lines are those of the tile", problem);
+  if (way != LoadWay::kRows) {
+    expect(shape.places == shape.columns * tile.pieces && shape.raw.bytes == 0 && shape.column_entries() == 0,
+           "places are those of the tile", problem);
+    return;
+  }
+  const int32_t channels = tile.pieces * (kPieceBytes / element_bytes);
+  const RawRows& raw = shape.raw;
+  expect(shape.places == channels * (raw.pitch / kPieceBytes), "places are those of raw rows", problem);
+  expect(raw.pitch % kPieceBytes == 0 && raw.item_pitch / kPieceBytes % 8 % 2 == 1,
+         "pieces of channels are in banks of their own", problem);
+  expect((raw.span + kPieceBytes / element_bytes - 1) * element_bytes <= raw.pitch, "a row has all that is read",
+         problem);
+  const TileAxis& width = tile.axis[2];
+  for (int32_t unit = 0; unit < width.units; ++unit) {
+    for (const int32_t row : {0, width.length - 1}) {
+      const int32_t from = row * width.step + width.delta[unit] - raw.least;
+      expect(from >= 0 && from < raw.span, "a row of the tile is read", problem);
+    }
+  }
+  expect(raw.bytes == int64_t{shape.lines} * tile.pieces * raw.item_pitch, "raw rows have room", problem);
+}
+
+void check_plan(const Problem& problem, const WeightGradPlan& plan, const DeviceTraits& limits) {
   for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
   expect(plan.layout.bytes <= limits.shared_bytes, "a block has the shared memory that it needs", problem);
   expect(plan.stages >= 2 && plan.stages <= kMostGradStages, "stages", problem);
-  expect(plan.layout.stages % 16 == 0 && plan.layout.stage_bytes % 16 == 0 && plan.layout.input % 16 == 0 &&
-             plan.layout.grad_table % 16 == 0 && plan.layout.input_table % 16 == 0,
-         "what is read by 16 bytes is aligned", problem);
+  expect(plan.ahead >= 1 && (plan.only_rows()     ? plan.ahead < kMostGradStages
+                             : plan.only_copies() ? plan.ahead == plan.stages
+                                                  : plan.ahead < plan.stages),
+         "boxes on their way", problem);
+  const GradLayout& layout = plan.layout;
+  for (const int32_t place :
+       {layout.stages, layout.stage_bytes, layout.input, layout.tables, layout.table_bytes, layout.input_table,
+        layout.raw, layout.raw_bytes, layout.input_raw, layout.grad_fixed, layout.input_fixed, layout.barriers}) {
+    expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
+  }
+  const bool masked = plan.layouts.masked;
+  expect(layout.input_fixed - layout.grad_fixed >= plan.grad_shape.fixed_bytes() &&
+             layout.tables - layout.input_fixed >= plan.input_shape.fixed_bytes() &&
+             layout.input_table >= plan.grad_shape.table_bytes(masked) &&
+             layout.table_bytes - layout.input_table >= plan.input_shape.table_bytes(false) &&
+             layout.raw - layout.tables >= plan.tables() * layout.table_bytes &&
+             layout.input_raw >= plan.grad_shape.raw_bytes(masked) &&
+             layout.raw_bytes - layout.input_raw >= plan.input_shape.raw_bytes(false) &&
+             layout.stages - layout.raw >= plan.ahead * layout.raw_bytes &&
+             layout.bytes >= layout.stages + int64_t{plan.stages} * layout.stage_bytes,
+         "shared memory is nobody else's", problem);
+  check_loading(problem, plan.grad, plan.grad_shape, plan.layouts.grad, plan.element_bytes);
+  check_loading(problem, plan.input, plan.input_shape, plan.layouts.input, plan.element_bytes);
   expect(plan.warps_groups * plan.warps_m * plan.warps_n * plan.warps_k <= kGradWarps, "warps", problem);
   expect(plan.most_fragments() <= grad_rows(plan.columns, plan.terms) * plan.warps_m, "a warp has registers", problem);
   expect(plan.n_chunk == 8 * plan.columns * plan.warps_n, "columns", problem);
@@ -94,13 +145,16 @@ int check_problem(const Problem& problem) {
   int plans = 0;
   for (const int64_t kilobytes : {99, 163, 227}) {
     for (const int64_t multiprocessors : {1, 84, 132}) {
-      const GradLimits limits{kilobytes * 1024, multiprocessors};
+      DeviceTraits limits = fitted_device();
+      limits.shared_bytes = static_cast<int32_t>(kilobytes * 1024);
+      limits.multiprocessors = static_cast<int32_t>(multiprocessors);
       for (const auto& [type, terms] :
            {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kBFloat16, 1}}) {
-        for (const LoadWay way : {LoadWay::kCopy, LoadWay::kWidthPairs}) {
-          if (way == LoadWay::kWidthPairs && type == DataType::kFloat32) continue;
-          const std::vector<WeightGradPlan> found =
-              weight_grad_candidates(problem, type, terms, {way, way, false}, limits);
+        for (const GradLayouts& layouts : {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, false, false},
+                                           GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, false, false},
+                                           GradLayouts{LoadWay::kRows, LoadWay::kRows, true, true, false},
+                                           GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false}}) {
+          const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);
           expect(!found.empty(), "every problem has a plan", problem);
           for (const WeightGradPlan& plan : found) check_plan(problem, plan, limits);
           for (std::size_t i = 1; i < found.size(); ++i) {

@@ -19,6 +19,15 @@ __device__ __forceinline__ void async_copy(uint32_t to, const void* from, uint32
   }
 }
 
+// 16 bytes from an address in global memory; zeros where it is below zero, which is nowhere.
+__device__ __forceinline__ void async_copy_from(uint32_t to, int64_t from) {
+  asm volatile(
+      "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\ncp.async.cg.shared.global [%0], [%1], 16, nowhere;\n}" ::
+          "r"(to),
+      "l"(from)
+      : "memory");
+}
+
 // The thread's copies since the last commit become a group.
 __device__ __forceinline__ void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All but the thread's last kPending groups have arrived. Other threads see them past a barrier.

@@ -1,4 +1,5 @@
-// Barriers of shared memory that threads and copies complete ("mbarrier").
+// Barriers of shared memory that threads and copies complete ("mbarrier"); compute capability 8.0 and later, but for
+// the fence and what expects bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,33 @@ __device__ __forceinline__ void barrier_init_fence() {
 }
 
 __device__ __forceinline__ void barrier_arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(shared_address(barrier))
+               : "memory");
+}
+// Arrives when all that the thread has begun to copy past its registers (async_copy.cuh) is there.
+__device__ __forceinline__ void barrier_arrive_copied(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 __device__ __forceinline__ void barrier_arrive_expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+#define CONVT3D_LOOK_AT_BARRIER "mbarrier.try_wait.parity.shared::cta.b64"  // rests a while
+#else
+#define CONVT3D_LOOK_AT_BARRIER "mbarrier.test_wait.parity.shared::cta.b64"
+#endif
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
-      "wait:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "wait:\n" CONVT3D_LOOK_AT_BARRIER
+      " done, [%0], %1;\n"
       "@!done bra wait;\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
+#undef CONVT3D_LOOK_AT_BARRIER
 }
 
 }  // namespace convt3d::hopper

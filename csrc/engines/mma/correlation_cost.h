@@ -1,10 +1,14 @@
-// What a plan is expected to take.
+// What a plan is expected to take, and how many blocks share its boxes.
 #pragma once
 
 #include "engines/mma/correlation_plan.h"
 
 namespace convt3d::mma {
 
-void set_cost(CorrelationPlan& plan, int32_t element_bytes, const Limits& limits);
+// Of the products alone: no plan with these boxes costs less. `steps`: of K, of one tap.
+double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps);
+
+// Sets the cost and the walkers.
+void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
 
 }  // namespace convt3d::mma

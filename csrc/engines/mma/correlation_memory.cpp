@@ -18,7 +18,7 @@ int32_t most_taps(const Residues& residues, bool all) {
 
 }  // namespace
 
-bool set_memory(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int64_t most_bytes) {
+bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int32_t most_row_vector) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int32_t width = plan.residues[2].count;
   const int32_t plane = width * plan.residues[1].count;
@@ -27,22 +27,48 @@ bool set_memory(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
                         most_taps(plan.residues[2], plan.block_phases > 1) * plan.chunk_steps;
   if (steps > most_table_steps) return false;
   plan.table_steps = static_cast<int32_t>(steps);
+  plan.weight_steps = plan.table_steps * plan.chunks;
   plan.joins_width = !plan.stores_channels && plan.block_phases % width == 0;
+  plan.row_vector = 1;
   plan.staging_bytes = 0;
   if (!plan.stores_channels) {
     const int32_t rows = plan.tile.images * plan.box[0] * plan.box[1];
-    plan.staging_bytes =
-        extent.n() * staging_pitch(rows * row_length(plan.box[2], width, plan.joins_width), element_bytes);
+    const int32_t length = row_length(plan.box[2], width, plan.joins_width);
+    plan.staging_bytes = extent.n() * staging_pitch(rows * length, element_bytes);
+    if (plan.joins_width || width == 1) {
+      plan.row_vector = most_row_vector;
+      while (length % plan.row_vector != 0) plan.row_vector /= 2;
+    }
   }
-  const int64_t packed_steps = int64_t{plan.taps()} * plan.chunks * plan.chunk_steps + 1;
-  plan.packed_bytes = (plan.groups * plan.n_blocks * (packed_steps - 1) + 1) * extent.n() * kStepBytes * plan.terms;
-  const int64_t tile_bytes = int64_t{plan.tile.rows} * plan.tile.pitch;
-  if (tile_bytes > most_bytes) return false;
-  // A block is an index of the grid, and a piece of the weight one of 31 bits.
-  if (plan.blocks() > INT32_MAX || plan.packed_pieces() > INT32_MAX) return false;
-  const SharedLayout layout(extent.m(), plan.table_steps, plan.tile, plan.buffers, plan.staging_bytes);
-  if (layout.bytes > most_bytes) return false;
-  plan.shared_bytes = static_cast<int32_t>(layout.bytes);
+  plan.packed_bytes =
+      plan.groups * plan.n_blocks * plan.taps() * plan.chunks * plan.chunk_steps * step_bytes(extent, plan.terms);
+  // Boxes and pieces of the weight are numbers of 31 bits.
+  return plan.box_count() <= INT32_MAX && plan.packed_pieces() <= INT32_MAX;
+}
+
+SharedLayout shared_layout(const CorrelationPlan& plan) {
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  SharedLayout layout{};
+  layout.share = 0;
+  layout.barriers = layout.share + kShareBytes;
+  layout.offsets = layout.barriers + kBarrierBytes;
+  layout.steps = layout.offsets + 8 * extent.warps() * extent.warp_m;
+  layout.tables = round_up(layout.steps + 4 * plan.table_steps, 16);
+  layout.fixed = layout.tables + plan.tables() * plan.table_bytes();
+  layout.staging = round_up(layout.fixed + plan.load.fixed_bytes(), 16);
+  layout.weights = layout.staging + plan.staging_bytes;
+  layout.bytes = layout.weights + int64_t{plan.slots} * plan.slot_steps * step_bytes(extent, plan.terms);
+  layout.raw = static_cast<int32_t>(std::min<int64_t>(layout.bytes, INT32_MAX));
+  layout.bytes += plan.ahead * plan.raw_bytes();
+  layout.tiles = static_cast<int32_t>(std::min<int64_t>(layout.bytes, INT32_MAX));
+  layout.bytes += int64_t{plan.buffers} * plan.tile.rows * plan.tile.pitch;
+  return layout;
+}
+
+bool set_memory(CorrelationPlan& plan, int64_t most_bytes) {
+  const int64_t bytes = shared_layout(plan).bytes;
+  if (bytes > most_bytes) return false;
+  plan.shared_bytes = static_cast<int32_t>(bytes);
   return true;
 }
 

@@ -3,30 +3,43 @@
 
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
-#include "engines/mma/load.cuh"
+#include "engines/mma/tile_loader.cuh"
 #include "epilogue/epilogue.h"
 
 namespace convt3d::mma {
 
 template <typename T>
 struct CorrelationParams {
-  TileParams<T> tile;
+  LoadParams<T> load;
   Residues residues[3];
+  Divisor by_residues[2];  // of height and width
   int32_t box[3];
   Divisor box_width;
   BoxRows box_rows;
-  int64_t boxes[4];
+  Divisor boxes[3];  // along each axis
+  int32_t box_count;
+  int32_t walkers;
   int64_t groups;
   int32_t k_channels;
   int32_t n_channels;
   int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;
+  bool splits;           // an axis, whose taps have a stage each
+  Divisor by_stages[3];  // of each axis
+  int32_t stages;        // of a phase
   int32_t buffers;
+  bool only_copies;  // a stage arrives by itself
+  int32_t ahead;     // else, stages that are on their way at once
+  int32_t table_bytes;
+  int32_t raw_bytes;  // of a stage
   int32_t block_phases;
   int32_t phase_blocks;
-  int32_t table_steps;
+  SharedLayout layout;
   const unsigned char* weight;  // packed: pack_weight.cuh
+  bool weights_stay;
+  int32_t slot_steps;
+  int32_t slots;
   Epilogue epilogue;
   T* destination;
   Strides destination_stride;
@@ -40,20 +53,56 @@ struct CorrelationParams {
   int32_t staging_pitch;  // bytes from a channel to the next
 };
 
-// What a block computes; in shared memory, as few registers are left.
+// What a block computes of each of its boxes; in shared memory, as few registers are left.
 struct BlockShare {
-  int64_t image;           // first
-  int32_t first[3];        // positions u
-  int32_t channels;        // of the destination, that exist
-  int64_t first_channel;   // of the destination
-  int64_t source_channel;  // first of the group
+  int64_t first_channel;        // of the destination
+  int64_t source_channel;       // first of the group
+  const unsigned char* weight;  // of the first step of K
+  int32_t channels;             // of the destination, that exist
+  int32_t first_phase;
+  int32_t first_box;
+  int32_t steps;  // of K, of all phases
 };
 
 static_assert(sizeof(BlockShare) <= kShareBytes);
+
+// A box of positions.
+struct BlockBox {
+  int32_t image;     // first
+  int32_t first[3];  // positions u
+};
+
+template <typename T>
+__device__ __forceinline__ BlockBox box_at(const CorrelationParams<T>& params, int32_t number) {
+  BlockBox box;
+#pragma unroll
+  for (int i = 2; i >= 0; --i) box.first[i] = params.boxes[i].take(number) * params.box[i];
+  box.image = number * params.load.tile.images;
+  return box;
+}
 
 // The phase that is at work.
 struct Residue {
   int32_t at[3];
 };
+
+// The residues of a phase, of which the width's come first.
+template <typename T>
+__device__ __forceinline__ Residue residue_of(const CorrelationParams<T>& params, int32_t phase) {
+  Residue residue;
+  residue.at[2] = params.by_residues[1].take(phase);
+  residue.at[1] = params.by_residues[0].take(phase);
+  residue.at[0] = phase;
+  return residue;
+}
+
+// Steps of K of a phase, for one chunk.
+template <typename T>
+__device__ __forceinline__ int32_t steps_of(const CorrelationParams<T>& params, const Residue& residue) {
+  int32_t steps = params.chunk_steps;
+#pragma unroll
+  for (int i = 0; i < 3; ++i) steps *= params.residues[i].tap_count[residue.at[i]];
+  return steps;
+}
 
 }  // namespace convt3d::mma

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int32_t kMostTableSteps = 4096;
 constexpr int32_t kMostStepsOfChunk = 8;
+constexpr int32_t kSlotBytes = 8192;         // of weights, about
+constexpr int64_t kSharedOfBlock = 1024;     // that a block takes beside its own
 constexpr int32_t kMostJoined = 16;          // groups
 constexpr int32_t kMostJoinedChannels = 64;  // of all of them
 
@@ -48,14 +50,21 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
   return result;
 }
 
+bool has_whole_rows(const OperandTraits& tensor, int64_t element_bytes, int64_t width) {
+  return has_row_pieces(tensor, element_bytes, width, kPieceBytes / element_bytes);
+}
+
 class Search {
  public:
-  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const Limits& limits, bool keep_all,
+  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const DeviceTraits& device, bool keep_all,
          std::vector<CorrelationPlan>& plans)
       : base_(base),
         element_bytes_(element_bytes),
         stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
-        limits_(limits),
+        row_vector_(row_vector(tensors.destination, element_bytes, base.residues[2].size)),
+        aligned_rows_(has_whole_rows(tensors.source, element_bytes, base.axis[2].src_size) &&
+                      (!tensors.mask.present || has_whole_rows(tensors.mask, element_bytes, base.axis[2].src_size))),
+        device_(device),
         keep_all_(keep_all),
         plans_(plans) {}
 
@@ -119,9 +128,8 @@ class Search {
     plan.boxes[0] = ceil_div(plan.batch, images);
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
+    if (!keep_all_ && !plans_.empty() && products_ms(plan, device_, steps) >= plans_[0].cost_ms) return;
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
-      // Pairs along the width are of one stage.
-      if (splits == 3 && plan.way == LoadWay::kWidthPairs) continue;
       if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
       std::array<TileAxis, 3> axis;
       bool possible = true;
@@ -158,6 +166,7 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
+    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, aligned_rows_, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;
@@ -166,15 +175,56 @@ class Search {
       last = static_cast<int32_t>(phases);
       plan.block_phases = last;
       if (phases > width && plan.stages() > 1) break;
-      for (plan.buffers = 1; plan.buffers <= 3; ++plan.buffers) {
-        if (plan.buffers > 1 && plan.stages() * (plan.stages() > 1 ? plan.block_phases : 1) < plan.buffers) break;
-        if (!set_memory(plan, element_bytes_, kMostTableSteps, limits_.shared_bytes)) break;
-        set_cost(plan, element_bytes_, limits_);
-        if (keep_all_ || plans_.empty()) {
-          plans_.push_back(plan);
-        } else if (plan.cost_ms < plans_[0].cost_ms) {
-          plans_[0] = plan;
-        }
+      if (!set_tables(plan, element_bytes_, kMostTableSteps, row_vector_)) continue;
+      with_phases(plan);
+    }
+  }
+
+  // Weights that stay need the room of all of them, others that of a few slots.
+  void with_phases(CorrelationPlan plan) {
+    const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+    plan.weights_stay = true;
+    plan.slots = 1;
+    plan.slot_steps = plan.weight_steps;
+    with_weights(plan);
+    plan.weights_stay = false;
+    plan.slot_steps = std::max(1, kSlotBytes / step_bytes(extent, plan.terms));
+    if (plan.weight_steps <= plan.slot_steps) return;
+    plan.slots = kMostSlots;
+    with_weights(plan);
+  }
+
+  // As many buffers as leave room for so many blocks on a multiprocessor.
+  void with_weights(CorrelationPlan plan) {
+    const bool rows = plan.way == LoadWay::kRows;
+    plan.buffers = plan.ahead = 1;
+    if (!set_memory(plan, device_.shared_bytes)) return;
+    const int32_t most_blocks = shape_extent(plan.shape, plan.terms).blocks;
+    int32_t last = 0;
+    for (int32_t blocks = most_blocks; blocks > 0; --blocks) {
+      const int64_t room = (device_.shared_bytes + kSharedOfBlock) / blocks - kSharedOfBlock;
+      // Raw rows that are on their way wait for no buffer; of these two are enough.
+      int32_t buffers = rows ? 2 : kMostBuffers;
+      int32_t ahead = kMostBuffers - 1;
+      // What goes through registers has arrived when it is written.
+      const auto fits = [&] {
+        plan.buffers = buffers;
+        plan.ahead = copies(plan.way) ? std::max(ahead, 1) : 1;
+        return set_memory(plan, room);
+      };
+      while (!fits() && (rows ? ahead : buffers) > 1) {
+        --ahead;
+        if (!rows) --buffers;
+      }
+      if (!fits() && rows) buffers = 1;
+      if (!fits() || buffers + ahead == last) continue;
+      last = buffers + ahead;
+      plan.blocks_at_once = blocks;
+      set_cost(plan, element_bytes_, device_);
+      if (keep_all_ || plans_.empty()) {
+        plans_.push_back(plan);
+      } else if (plan.cost_ms < plans_[0].cost_ms) {
+        plans_[0] = plan;
       }
     }
   }
@@ -183,13 +233,15 @@ class Search {
   const CorrelationPlan base_;
   const int32_t element_bytes_;
   const int32_t stored_channels_;
-  const Limits limits_;
+  const int32_t row_vector_;
+  const bool aligned_rows_;
+  const DeviceTraits& device_;
   const bool keep_all_;
   std::vector<CorrelationPlan>& plans_;
 };
 
 std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
-                                    const Tensors& tensors, const Limits& limits, bool keep_all) {
+                                    const Tensors& tensors, const DeviceTraits& device, bool keep_all) {
   if (dtype == DataType::kFloat64) return {};
   CorrelationPlan plan{};
   for (int i = 0; i < 3; ++i) {
@@ -210,8 +262,8 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
-    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, plan.axis[2].src_size);
-    Search(plan, bytes, tensors, limits, keep_all, plans)();
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels);
+    Search(plan, bytes, tensors, device, keep_all, plans)();
   }
   return plans;
 }
@@ -219,13 +271,13 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
 }  // namespace
 
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Tensors& tensors, const Limits& limits) {
-  return search(problem, correlation, dtype, terms, tensors, limits, true);
+                                                    int terms, const Tensors& tensors, const DeviceTraits& device) {
+  return search(problem, correlation, dtype, terms, tensors, device, true);
 }
 
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Tensors& tensors, const Limits& limits) {
-  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, tensors, limits, false);
+                                                int terms, const Tensors& tensors, const DeviceTraits& device) {
+  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, tensors, device, false);
   if (best.empty()) return std::nullopt;
   return best[0];
 }
@@ -236,10 +288,12 @@ std::string to_string(const CorrelationPlan& plan) {
   out << "correlation tile=" << extent.m() << 'x' << extent.n() << " terms=" << plan.terms
       << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x' << plan.box[2]
       << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes << "B chunks=" << plan.chunks
-      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " phases=" << plan.block_phases << '/'
-      << plan.phases() << " n_blocks=" << plan.n_blocks << " groups=" << plan.groups
-      << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "") << " blocks=" << plan.blocks()
-      << " shared=" << plan.shared_bytes << " load=" << to_string(plan.way)
+      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " ahead=" << plan.ahead << " weights="
+      << (plan.weights_stay ? "stay" : std::to_string(plan.slots) + "x" + std::to_string(plan.slot_steps))
+      << " phases=" << plan.block_phases << '/' << plan.phases() << " n_blocks=" << plan.n_blocks
+      << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")
+      << " boxes=" << plan.box_count() << " blocks=" << plan.blocks() << " shared=" << plan.shared_bytes
+      << " load=" << to_string(plan.way)
       << (plan.stores_channels ? " store=channels"
           : plan.joins_width   ? " store=rows"
                                : " store=elements")

@@ -11,6 +11,7 @@
 #include "core/phase_map.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
+#include "engines/mma/load_shape.h"
 #include "engines/mma/shape.h"
 #include "engines/mma/tile.h"
 
@@ -30,17 +31,11 @@ struct Residues {
   int32_t tap_step;
 };
 
-struct Limits {
-  int64_t shared_bytes;  // of a block
-  int64_t multiprocessors;
-};
-
-inline Limits limits_of(const DeviceTraits& device) { return {device.shared_bytes, device.multiprocessors}; }
-
 struct CorrelationPlan {
   std::array<AxisMap, 3> axis;
   std::array<Residues, 3> residues;
   StagedTile tile;
+  LoadShape load;
   Shape shape;
   int32_t terms;
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
@@ -55,21 +50,30 @@ struct CorrelationPlan {
   std::array<int64_t, 4> boxes;  // along images, depth, height, width
   int32_t n_blocks;
   int32_t chunks;
-  int32_t chunk_steps;   // steps of K in a chunk
-  int32_t buffers;       // of staged tiles
-  int32_t block_phases;  // residues that a block computes one after another
+  int32_t chunk_steps;     // steps of K in a chunk
+  int32_t ahead;           // stages that are on their way at once
+  int32_t buffers;         // of staged tiles
+  int32_t block_phases;    // residues that a block computes one after another
+  int32_t blocks_at_once;  // on a multiprocessor
+  int64_t walkers;         // blocks that have the same share and take turns at the boxes
   bool stores_channels;
   bool joins_width;       // rows of all residues of the width are stored together
+  int32_t row_vector;     // elements of a row that are one aligned store
   int32_t table_steps;    // of K of a block's phases, for one chunk
+  int32_t weight_steps;   // ... for all chunks
+  bool weights_stay;      // in shared memory, for all of a block's boxes; else they come again for each
+  int32_t slot_steps;     // whose weights come together
+  int32_t slots;          // of weights
   int32_t staging_bytes;  // of rows to be stored
   int32_t shared_bytes;
   int64_t packed_bytes;
   double cost_ms;  // expected
 
   int64_t phases() const { return int64_t{residues[0].count} * residues[1].count * residues[2].count; }
-  int64_t blocks() const {
-    return boxes[0] * boxes[1] * boxes[2] * boxes[3] * groups * n_blocks * (phases() / block_phases);
-  }
+  int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
+  // Group, block of channels and phases, which a block keeps.
+  int64_t shares() const { return groups * n_blocks * (phases() / block_phases); }
+  int64_t blocks() const { return shares() * walkers; }
   int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
   // Of the weight, of a lane and one term.
   int64_t packed_pieces() const {
@@ -77,6 +81,11 @@ struct CorrelationPlan {
     const int64_t in_step = extent.warps_n * (extent.warp_n > 8 ? extent.warp_n / 16 : 1) * 32;
     return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
   }
+  bool splits() const { return tile.axis[0].split || tile.axis[1].split || tile.axis[2].split; }
+  // The loader's tables: of stages that are on their way, and of one that begins.
+  int32_t tables() const { return ahead + 1; }
+  int64_t raw_bytes() const { return load.raw_bytes(masked); }
+  int32_t table_bytes() const { return (load.table_bytes(masked) + 15) / 16 * 16; }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 
@@ -84,10 +93,10 @@ enum class Correlation { kForward, kInputGrad };
 
 // The cheapest; none where the problem is not for the engine.
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Tensors& tensors, const Limits& limits);
+                                                int terms, const Tensors& tensors, const DeviceTraits& device);
 // All that it would run.
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Tensors& tensors, const Limits& limits);
+                                                    int terms, const Tensors& tensors, const DeviceTraits& device);
 std::string to_string(const CorrelationPlan& plan);
 
 }  // namespace convt3d::mma

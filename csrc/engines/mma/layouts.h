@@ -5,41 +5,40 @@
 
 namespace convt3d::mma {
 
-// How pieces of 16 bytes of channels come into a staged tile: copied past the registers; read as they are; gathered
-// element by element, neighbouring threads along the channels or along the width; gathered from two elements of 16 bits
-// at a time, neighbours along the width.
-enum class LoadWay : int { kCopy, kPieces, kChannels, kWidth, kWidthPairs };
+// How pieces of 16 bytes of channels come into a staged tile: copied past the registers; copied so with the mask
+// beside them, which is applied in shared memory; gathered element by element, neighbouring threads along the channels
+// or along the width; from rows along the width that are copied as they are and transposed in shared memory.
+enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows };
+
+// Past the registers: what is begun arrives later.
+inline bool copies(LoadWay way) { return way != LoadWay::kChannels && way != LoadWay::kWidth; }
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
     case LoadWay::kCopy:
       return "copy";
-    case LoadWay::kPieces:
-      return "pieces";
+    case LoadWay::kCopyMasked:
+      return "copy_masked";
     case LoadWay::kChannels:
       return "channels";
     case LoadWay::kWidth:
       return "width";
-    case LoadWay::kWidthPairs:
-      return "width_pairs";
+    case LoadWay::kRows:
+      return "rows";
   }
   return "unknown";
 }
 
-// `channels`: of a group. `width`: of the source.
-inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
-                        int64_t width) {
+// `channels`: of a group.
+inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
+                        int64_t channels) {
   const int64_t piece = 16 / element_bytes;
   const bool pieces = has_pieces(source, element_bytes, channels, piece);
-  if (!mask.present) {
-    if (pieces) return LoadWay::kCopy;
-  } else if (pieces && has_pieces(mask, element_bytes, channels, piece)) {
-    return LoadWay::kPieces;
-  }
-  const auto has_pairs = [&](const OperandTraits& tensor) {
-    return element_bytes == 2 && has_row_pieces(tensor, element_bytes, width, 2);
-  };
-  if (has_pairs(source) && (!mask.present || has_pairs(mask))) return LoadWay::kWidthPairs;
+  if (pieces && !mask.present) return LoadWay::kCopy;
+  if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kCopyMasked;
+  // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
+  const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
+  if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
@@ -55,6 +54,13 @@ struct Tensors {
 inline int32_t stored_channels(const OperandTraits& destination, int64_t element_bytes, int64_t channels) {
   auto count = static_cast<int32_t>(16 / element_bytes);
   while (count > 1 && !has_pieces(destination, element_bytes, channels, count)) count /= 2;
+  return count;
+}
+
+// Neighbouring elements of its rows along the width, of so many elements, that a thread can store at once.
+inline int32_t row_vector(const OperandTraits& destination, int64_t element_bytes, int64_t width) {
+  auto count = static_cast<int32_t>(16 / element_bytes);
+  while (count > 1 && !has_row_pieces(destination, element_bytes, width, count)) count /= 2;
   return count;
 }
 

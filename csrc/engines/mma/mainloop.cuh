@@ -1,15 +1,17 @@
-// A warp's share of a product: positions from the staged tile, channels from packed weights.
+// A warp's share of a product: positions from the staged tile, channels from packed weights, both in shared memory.
 #pragma once
 
 #include "device/matrix_element.cuh"
 #include "device/ptx/matrices.cuh"
 #include "device/ptx/mma.cuh"
+#include "device/ptx/shared_memory.cuh"
 #include "device/two_terms.cuh"
 #include "engines/mma/shape.h"
 
 namespace convt3d::mma {
 
-template <typename T, int kTerms, int kWarpM, int kWarpN>
+// kRegisters: of a thread, about.
+template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters>
 class WarpProduct {
  public:
   static constexpr int kRows = kWarpM / 16;                        // fragments
@@ -19,46 +21,63 @@ class WarpProduct {
 
   float sum[kRows][kColumns][4];
 
+ private:
+  // Where registers are left, what a step reads is under way while the one before is multiplied.
+  static constexpr bool kReadsAhead = 4 * kRows * kColumns + 2 * (4 * kRows + 2 * kColumns) + 40 <= kRegisters;
+
+ public:
   // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices().
-  // `weight`: this lane's piece of the first step. `step_bytes`: from a step to the next.
-  __device__ __forceinline__ WarpProduct(const uint32_t (&rows)[kRows], const unsigned char* weight, int32_t step_bytes)
-      : weight_(weight), step_bytes_(step_bytes) {
+  // `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the next.
+  __device__ __forceinline__ WarpProduct(const uint32_t (&rows)[kRows], uint32_t lane_weight, uint32_t step_bytes)
+      : lane_weight_(lane_weight), step_bytes_(step_bytes) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) rows_[i] = rows[i];
   }
 
-  // Before the first step: reads its weight.
-  __device__ __forceinline__ void begin() { fetch(); }
+  __device__ __forceinline__ void clear() { clear(sum); }
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) zero(sum[i][j]);
-    }
-  }
-
-  // Steps of K one after another, at table[0 .. count) bytes from the rows, in the tile at `tile`. Reads table and
-  // weight of the step past the last one, too.
-  __device__ __forceinline__ void add(const int32_t* table, int32_t count, uint32_t tile) {
+  // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
+  // tile at `tile`. Their weights lie one after another from `weight` on. Reads the number past the last one, too.
+  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight) {
+    weight += lane_weight_;
     if constexpr (kTerms == 1) {
-      int32_t next = table[0];  // a step ahead, as the weight is
-#pragma unroll 2
-      for (int32_t s = 0; s < count; ++s) {
-        const int32_t offset = next;
-        next = table[s + 1];
-        step(sum, tile + static_cast<uint32_t>(offset));
+      uint32_t offset = entry(table, 0);
+      if constexpr (!kReadsAhead) {
+#pragma unroll 1
+        for (int32_t s = 1; s <= count; ++s) {
+          uint32_t b[kColumns][2];
+          read_weight(b, weight);
+          weight += step_bytes_;
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            uint32_t a[4];
+            load_matrices<4>(a, rows_[i] + tile + offset);
+#pragma unroll
+            for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
+          }
+          offset = entry(table, s);
+        }
+        return;
       }
+      Operands next;
+      read(next, tile + offset, weight);
+      offset = entry(table, 1);
+#pragma unroll 2
+      for (int32_t s = 1; s < count; ++s) {
+        const Operands now = next;
+        weight += step_bytes_;
+        read(next, tile + offset, weight);
+        offset = entry(table, s + 1);
+        multiply(sum, now);
+      }
+      multiply(sum, next);
     } else {
       // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
       for (int32_t s = 0; s < count; ++s) {
         float part[kRows][kColumns][4];
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j) zero(part[i][j]);
-        }
-        step(part, tile + static_cast<uint32_t>(table[s]));
+        clear(part);
+        multiply_terms(part, tile + entry(table, s), weight);
+        weight += step_bytes_;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
 #pragma unroll
@@ -72,70 +91,84 @@ class WarpProduct {
   }
 
  private:
-  struct Weights {
-    uint32_t b[kTerms][kColumns][2];
+  struct Operands {
+    uint32_t a[kRows][4];
+    uint32_t b[kColumns][2];
   };
 
-  __device__ __forceinline__ static void zero(float (&c)[4]) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) c[k] = 0;
+  __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
+    return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
   }
 
-  // Not by way of __ldg: the weight was perhaps not there when the kernel began.
-  __device__ __forceinline__ void fetch() {
-#pragma unroll
-    for (int t = 0; t < kTerms; ++t) {
-      if constexpr (kColumns == 1) {
-        const uint2 piece = *reinterpret_cast<const uint2*>(weight_ + t * 32 * kLaneBytes);
-        next_.b[t][0][0] = piece.x;
-        next_.b[t][0][1] = piece.y;
-      } else {
-#pragma unroll
-        for (int p = 0; p < kPieces; ++p) {
-          const uint4 piece = *reinterpret_cast<const uint4*>(weight_ + (t * kPieces + p) * 32 * kLaneBytes);
-          next_.b[t][2 * p][0] = piece.x;
-          next_.b[t][2 * p][1] = piece.y;
-          next_.b[t][2 * p + 1][0] = piece.z;
-          next_.b[t][2 * p + 1][1] = piece.w;
-        }
-      }
-    }
-    weight_ += step_bytes_;
-  }
-
-  __device__ __forceinline__ void step(float (&c)[kRows][kColumns][4], uint32_t offset) {
-    const Weights now = next_;
-    fetch();
-    uint32_t a[kRows][4];
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) load_matrices<4>(a[i], rows_[i] + offset);
+  __device__ __forceinline__ static void clear(float (&c)[kRows][kColumns][4]) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if constexpr (kTerms == 1) {
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[i][j], a[i], now.b[0][j]);
-      } else {
-        uint32_t low[4];
+      for (int j = 0; j < kColumns; ++j) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const TwoTerms terms = two_terms(__uint_as_float(a[i][k]));
-          a[i][k] = terms.high;
-          low[k] = terms.low;
-        }
+        for (int k = 0; k < 4; ++k) c[i][j][k] = 0;
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void read_weight(uint32_t (&b)[kColumns][2], uint32_t weight) {
+    if constexpr (kColumns == 1) {
+      const uint2 piece = hopper::load_shared<uint2>(weight);
+      b[0][0] = piece.x;
+      b[0][1] = piece.y;
+    } else {
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          multiply_add<T>(c[i][j], low, now.b[0][j]);
-          multiply_add<T>(c[i][j], a[i], now.b[1][j]);
-          multiply_add<T>(c[i][j], a[i], now.b[0][j]);
-        }
+      for (int p = 0; p < kPieces; ++p) {
+        const uint4 piece = hopper::load_shared<uint4>(weight + static_cast<uint32_t>(p * 32 * kLaneBytes));
+        b[2 * p][0] = piece.x;
+        b[2 * p][1] = piece.y;
+        b[2 * p + 1][0] = piece.z;
+        b[2 * p + 1][1] = piece.w;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void read(Operands& operands, uint32_t tile, uint32_t weight) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) load_matrices<4>(operands.a[i], rows_[i] + tile);
+    read_weight(operands.b, weight);
+  }
+
+  __device__ __forceinline__ static void multiply(float (&c)[kRows][kColumns][4], const Operands& operands) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[i][j], operands.a[i], operands.b[j]);
+    }
+  }
+
+  __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight) const {
+    uint32_t b[2][kColumns][2];
+#pragma unroll
+    for (int t = 0; t < 2; ++t) read_weight(b[t], weight + static_cast<uint32_t>(t * kPieces * 32 * kLaneBytes));
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      uint32_t high[4];
+      uint32_t low[4];
+      load_matrices<4>(high, rows_[i] + tile);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const TwoTerms terms = two_terms(__uint_as_float(high[k]));
+        high[k] = terms.high;
+        low[k] = terms.low;
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        multiply_add<T>(c[i][j], low, b[0][j]);
+        multiply_add<T>(c[i][j], high, b[1][j]);
+        multiply_add<T>(c[i][j], high, b[0][j]);
       }
     }
   }
 
   uint32_t rows_[kRows];
-  const unsigned char* weight_;
-  int32_t step_bytes_;
-  Weights next_;
+  uint32_t lane_weight_;
+  uint32_t step_bytes_;
 };
 
 }  // namespace convt3d::mma

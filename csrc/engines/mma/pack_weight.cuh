@@ -4,6 +4,7 @@
 // past the channels.
 #pragma once
 
+#include "core/weight_order.h"
 #include "device/matrix_element.cuh"
 #include "device/overlap.cuh"
 #include "device/two_terms.cuh"
@@ -14,10 +15,7 @@ namespace convt3d::mma {
 template <typename T>
 struct PackWeightParams {
   const T* weight;
-  int64_t group_stride;  // in the weight, of one group, one K channel, one N channel and the three taps
-  int64_t k_stride;
-  int64_t n_stride;
-  int64_t tap_stride[3];
+  WeightStrides stride;
   Residues residues[3];
   int16_t residue_of[3][kMostAxisTaps];  // the residue that a tap belongs to
   int16_t number_of[3][kMostAxisTaps];   // ... and its number among that one's taps
@@ -91,8 +89,8 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     place += taps_before(residues, e[0], e[1], e[2]) * params.chunks * params.chunk_steps;
     place += (chunk * phase_taps + number) * params.chunk_steps + k_step;
 
-    const T* const from = params.weight + group * params.group_stride + tap[0] * params.tap_stride[0] +
-                          tap[1] * params.tap_stride[1] + tap[2] * params.tap_stride[2];
+    const T* const from = params.weight + group * params.stride.group + tap[0] * params.stride.tap[0] +
+                          tap[1] * params.stride.tap[1] + tap[2] * params.stride.tap[2];
     uint32_t words[2][4] = {};  // of each term
 #pragma unroll
     for (int32_t f = 0; f < 2; ++f) {
@@ -112,7 +110,7 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
           // Those of a part after the first continue along input channels alone.
           const int32_t part = (k + i) / params.k_part;
           values[i] = exists && part == n / params.n_part
-                          ? __ldg(from + (k + i) * params.k_stride + n * params.n_stride - part * params.part_stride)
+                          ? __ldg(from + (k + i) * params.stride.k + n * params.stride.n - part * params.part_stride)
                           : from_accumulator<T>(Accumulator<T>(0));
         }
         uint32_t word = *reinterpret_cast<const uint32_t*>(values);

@@ -1,8 +1,8 @@
 // Forward and input gradient of the engine on mma.sync.
 #pragma once
 
-#include "core/access.h"
 #include "core/integer.h"
+#include "core/weight_order.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/overlap.cuh"
@@ -13,23 +13,18 @@ namespace convt3d::mma {
 
 constexpr int kPackThreads = 256;
 
-// Which strides of the weight [C_in, C_out/groups, ...] are those of the summed channel (K) and the written one (N).
-enum class WeightOrder { kInputIsK, kOutputIsK };
-
 template <typename T>
 void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTensor weight, WeightOrder order,
                  void* workspace, Stream stream) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   PackWeightParams<T> params{};
   params.weight = static_cast<const T*>(weight.data);
-  params.group_stride = plan.joined * problem.in_channels_per_group() * weight.stride[0];
+  params.stride = weight_strides(problem, weight, order);
+  params.stride.group *= plan.joined;
   params.part_stride = problem.out_channels_per_group() * weight.stride[1];
   params.k_part = plan.k_channels / plan.joined;
   params.n_part = plan.n_channels / plan.joined;
-  params.k_stride = weight.stride[order == WeightOrder::kInputIsK ? 0 : 1];
-  params.n_stride = weight.stride[order == WeightOrder::kInputIsK ? 1 : 0];
   for (size_t i = 0; i < 3; ++i) {
-    params.tap_stride[i] = weight.stride[2 + i];
     params.residues[i] = plan.residues[i];
     for (int16_t e = 0; e < plan.residues[i].count; ++e) {
       for (int16_t j = 0; j < plan.residues[i].tap_count[e]; ++j) {
@@ -66,29 +61,43 @@ template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
   CorrelationParams<T> params{};
-  params.tile.source = make_source<T>(source, mask, source_size, {});
-  params.tile.tile = plan.tile;
-  params.tile.way = plan.way;
-  params.tile.batch = plan.batch;
-  params.tile.rounds = plan.terms == 1;
+  params.load.source = make_source<T>(source, mask, source_size, {});
+  params.load.tile = plan.tile;
+  params.load.shape = plan.load;
+  params.load.way = plan.way;
+  params.load.batch = plan.batch;
+  params.load.rounds = plan.terms == 1;
   for (size_t i = 0; i < 3; ++i) {
     params.residues[i] = plan.residues[i];
     params.box[i] = plan.box[i];
   }
+  for (size_t i = 0; i < 2; ++i) params.by_residues[i] = make_divisor(plan.residues[i + 1].count);
+  for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
   params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
   params.box_width = make_divisor(plan.box[2]);
-  for (size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
+  for (size_t i = 0; i < 3; ++i) params.boxes[i] = make_divisor(plan.boxes[i + 1]);
+  params.box_count = static_cast<int32_t>(plan.box_count());
+  params.walkers = static_cast<int32_t>(plan.walkers);
   params.groups = plan.groups;
   params.k_channels = plan.k_channels;
   params.n_channels = plan.n_channels;
   params.n_blocks = plan.n_blocks;
   params.chunks = plan.chunks;
   params.chunk_steps = plan.chunk_steps;
+  params.splits = plan.splits();
+  params.stages = plan.stages();
   params.buffers = plan.buffers;
+  params.only_copies = plan.way == LoadWay::kCopy && (sizeof(T) == 2 || plan.terms == 2);
+  params.ahead = plan.ahead;
+  params.table_bytes = plan.table_bytes();
+  params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());
   params.block_phases = plan.block_phases;
   params.phase_blocks = static_cast<int32_t>(plan.phases() / plan.block_phases);
-  params.table_steps = plan.table_steps;
+  params.layout = shared_layout(plan);
   params.weight = static_cast<const unsigned char*>(workspace);
+  params.weights_stay = plan.weights_stay;
+  params.slot_steps = plan.slot_steps;
+  params.slots = plan.slots;
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
   params.stores_channels = plan.stores_channels;
@@ -96,15 +105,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
   params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
-  params.row_vector = 1;
-  if (plan.joins_width || plan.residues[2].count == 1) {
-    for (int32_t vector = 16 / sizeof(T); vector > 1 && params.row_vector == 1; vector /= 2) {
-      if (params.row_length % vector == 0 &&
-          has_row_pieces(operand_traits(destination), sizeof(T), plan.residues[2].size, vector)) {
-        params.row_vector = vector;
-      }
-    }
-  }
+  params.row_vector = plan.row_vector;
   params.row_vectors = make_divisor(params.row_length / params.row_vector);
   params.rows = make_divisor(params.box_rows.count);
   return params;
@@ -128,6 +129,8 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
       return launch_correlation<T, kTerms, Shape::k256x16>(plan, params, stream);
     case Shape::k128x32:
       return launch_correlation<T, kTerms, Shape::k128x32>(plan, params, stream);
+    case Shape::k256x32:
+      return launch_correlation<T, kTerms, Shape::k256x32>(plan, params, stream);
     case Shape::k64x64:
       return launch_correlation<T, kTerms, Shape::k64x64>(plan, params, stream);
     case Shape::k128x64:
@@ -136,8 +139,6 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
       return launch_correlation<T, kTerms, Shape::k256x64>(plan, params, stream);
     case Shape::k128x128:
       return launch_correlation<T, kTerms, Shape::k128x128>(plan, params, stream);
-    case Shape::k256x128:
-      return launch_correlation<T, kTerms, Shape::k256x128>(plan, params, stream);
   }
 }
 

@@ -13,34 +13,16 @@ namespace convt3d::mma {
 constexpr int kSumLanes = 8;  // threads that share an element's splits, where there are many
 
 template <typename T>
-BoxSource<T> box_source(const WeightGradPlan& plan, const StagedTile& tile, const std::array<TapParts, 3>& taps,
-                        LoadWay way, ConstTensor source, ConstTensor mask, const Int3& size, int32_t columns) {
-  BoxSource<T> params{};
+LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, const LoadShape& shape, LoadWay way,
+                          ConstTensor source, ConstTensor mask, const Int3& size) {
+  LoadParams<T> params{};
   params.source = make_source<T>(source, mask, size, {});
+  params.tile = tile;
+  params.shape = shape;
   params.way = way;
-  params.rounds = plan.terms == 1;
   params.batch = plan.batch;
-  for (std::size_t i = 0; i < 3; ++i) params.taps[i] = taps[i];
-  params.images = tile.images;
-  for (std::size_t i = 0; i < 4; ++i) params.row_bytes[i] = tile.stride[i] * tile.pitch;
-  params.pieces = tile.pieces;
-  params.lines = WeightGradPlan::lines(tile);
-  params.columns = columns;
-  params.by_pieces = make_divisor(tile.pieces);
-  params.by_columns = make_divisor(way == LoadWay::kWidthPairs ? columns / 2 : columns);
-  for (std::size_t i = 0; i < 2; ++i) {
-    params.by_rows[i] = make_divisor(taps[i].rows());
-    params.by_length[i] = make_divisor(taps[i].length);
-  }
-  params.by_units = make_divisor(taps[2].units);
+  params.rounds = plan.terms == 1;
   return params;
-}
-
-// Of the input: a position reads itself.
-inline std::array<TapParts, 3> itself(const std::array<int32_t, 3>& box) {
-  std::array<TapParts, 3> taps{};
-  for (std::size_t i = 0; i < 3; ++i) taps[i] = {1, 1, 0, 1, 1, 1, 1, 1, box[i]};
-  return taps;
 }
 
 template <typename T, int kTerms>
@@ -62,12 +44,12 @@ template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   WeightGradParams<T> params{};
-  params.source[0] = box_source<T>(plan, plan.grad, plan.taps, plan.layouts.grad, grad_output, relu_output,
-                                   problem.output_size(), plan.grad_columns());
-  params.source[1] = box_source<T>(plan, plan.input, itself(plan.box), plan.layouts.input, input, {},
-                                   problem.input_size, plan.input_columns());
+  params.source[0] = load_params<T>(plan, plan.grad, plan.grad_shape, plan.layouts.grad, grad_output, relu_output,
+                                    problem.output_size());
+  params.source[1] =
+      load_params<T>(plan, plan.input, plan.input_shape, plan.layouts.input, input, {}, problem.input_size);
+  for (std::size_t i = 0; i < 3; ++i) params.taps[i] = plan.taps[i];
   params.layout = plan.layout;
-  params.grad_bytes = plan.grad.bytes();
   params.input_bytes = plan.input.bytes();
   for (std::size_t i = 0; i < 3; ++i) params.box[i] = plan.box[i];
   for (std::size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
@@ -86,6 +68,10 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.group_blocks = plan.group_blocks;
   params.steps = plan.steps;
   params.stages = plan.stages;
+  params.ahead = plan.ahead;
+  params.tables = plan.tables();
+  params.only_copies = plan.only_copies();
+  params.only_rows = plan.only_rows();
   params.tiles = plan.tiles();
   params.split_boxes = plan.split_boxes;
   params.segment_boxes = plan.segment_boxes;

@@ -7,9 +7,16 @@
 
 namespace convt3d::mma {
 
-enum class Shape : int { k256x8, k256x16, k128x32, k64x64, k128x64, k256x64, k128x128, k256x128 };
-constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16, Shape::k128x32,  Shape::k64x64,
-                             Shape::k128x64, Shape::k256x64, Shape::k128x128, Shape::k256x128};
+enum class Shape : int { k256x8, k256x16, k128x32, k256x32, k64x64, k128x64, k256x64, k128x128 };
+constexpr Shape kShapes[] = {Shape::k256x8, Shape::k256x16, Shape::k128x32, Shape::k256x32,
+                             Shape::k64x64, Shape::k128x64, Shape::k256x64, Shape::k128x128};
+
+// Of a block, beside those that multiply.
+constexpr int kSourceWarps = 3;
+constexpr int kWeightWarps = 1;
+constexpr int kSourceThreads = 32 * kSourceWarps;
+
+constexpr int kRegisters = 65536;  // of a multiprocessor
 
 struct ShapeExtent {
   int32_t warps_m;
@@ -20,34 +27,36 @@ struct ShapeExtent {
 
   CONVT3D_HOST_DEVICE constexpr int32_t m() const { return warps_m * warp_m; }
   CONVT3D_HOST_DEVICE constexpr int32_t n() const { return warps_n * warp_n; }
-  CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return warps_m * warps_n * 32; }
+  CONVT3D_HOST_DEVICE constexpr int32_t warps() const { return warps_m * warps_n; }  // that multiply
+  CONVT3D_HOST_DEVICE constexpr int32_t registers() const { return kRegisters / (threads() * blocks); }  // of a thread
+  CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kSourceWarps + kWeightWarps) * 32; }
 };
 
 // `terms`: numbers that stand for one in the tensor cores. With two each warp has sums of two levels.
 CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   switch (shape) {
     case Shape::k256x8:
-      return {4, 1, 64, 8, terms == 1 ? 4 : 3};
+      return {4, 1, 64, 8, 2};
     case Shape::k256x16:
-      return {4, 1, 64, 16, terms == 1 ? 4 : 3};
+      return {4, 1, 64, 16, 2};
     case Shape::k128x32:
-      return {4, 1, 32, 32, terms == 1 ? 4 : 3};
+      return {4, 1, 32, 32, 2};
+    case Shape::k256x32:
+      return {4, 1, 64, 32, 2};
     case Shape::k64x64:
-      return {2, 2, 32, 32, terms == 1 ? 4 : 3};
+      return {2, 2, 32, 32, 2};
     case Shape::k128x64:
-      return terms == 1 ? ShapeExtent{2, 2, 64, 32, 3} : ShapeExtent{4, 2, 32, 32, 1};
+      return {2, 2, 64, 32, terms == 1 ? 2 : 1};
     case Shape::k256x64:
-      return {4, 2, 64, 32, 1};
+      return {4, 1, 64, 64, 1};
     case Shape::k128x128:
-      return {2, 2, 64, 64, 2};
-    case Shape::k256x128:
-      return {4, 2, 64, 64, 1};
+      return {2, 2, 64, 64, 1};
   }
   return {};
 }
 // Larger ones would not have the registers for two levels.
 constexpr bool has_shape(Shape shape, int terms) {
-  return terms == 1 || (shape != Shape::k256x64 && shape != Shape::k128x128 && shape != Shape::k256x128);
+  return terms == 1 || (shape != Shape::k256x32 && shape != Shape::k256x64 && shape != Shape::k128x128);
 }
 
 // Which of a warp's channels the lanes 4g + lane hold in columns 2*lane and 2*lane + 1 of fragment `fragment` of its

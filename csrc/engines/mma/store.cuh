@@ -2,80 +2,96 @@
 #pragma once
 
 #include "device/ptx/global_memory.cuh"
+#include "device/ptx/thread_barrier.cuh"
+#include "device/ptx/threads.cuh"
 #include "engines/mma/correlation_params.cuh"
 #include "engines/mma/mainloop.cuh"
 #include "epilogue/apply.cuh"
 
 namespace convt3d::mma {
 
+constexpr int kMultipliers = 1;  // the barrier of the threads that multiply
+
+// Of numbers that are not below zero.
+__device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(a)) * static_cast<uint32_t>(b));
+}
+
+// Made where sums are stored: what it knows of its thread takes no registers while the thread multiplies.
 template <typename T, int kTerms, Shape kShape>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
   static constexpr int kLaneChannels = 2 * kJoined;
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  static constexpr int kThreads = 32 * kExtent.warps();
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
   using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:
-  // `offsets`, `staging`: shared memory for extent.m() numbers, and for rows.
+  // `offsets`, `staging`: shared memory for a number for each position of each warp, and for rows.
   __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockShare& share, int64_t* offsets,
                                         unsigned char* staging)
       : params_(params),
         share_(share),
         offsets_(offsets),
         staging_(staging),
-        lane_(static_cast<int32_t>(threadIdx.x) % 32),
-        first_m_(static_cast<int32_t>(threadIdx.x) / 32 / kExtent.warps_n * kExtent.warp_m),
-        first_n_(static_cast<int32_t>(threadIdx.x) / 32 % kExtent.warps_n * kExtent.warp_n) {}
+        thread_(hopper::computed_here(static_cast<int>(threadIdx.x))),
+        lane_(thread_ % 32),
+        first_m_(thread_ / 32 / kExtent.warps_n * kExtent.warp_m),
+        first_n_(thread_ / 32 % kExtent.warps_n * kExtent.warp_n) {}
 
-  // All threads of the block. Begins with a barrier, past which nobody reads what was stored before.
-  __device__ __forceinline__ void operator()(const Residue& residue, Sums& sum) {
+  // All threads that multiply.
+  __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
+    const BlockBox at = box_at(params_, hopper::computed_here(box));
     if (params_.stores_channels) {
-      __syncthreads();
-      fill_position_offsets(residue);
-      __syncthreads();
-      store_channels(sum);
+      int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
+      __syncwarp();  // what was stored before is read
+      fill_position_offsets(at, residue, offsets);
+      __syncwarp();
+      store_channels(sum, offsets);
       return;
     }
     const bool first = !params_.joins_width || residue.at[2] == 0;
     const bool last = !params_.joins_width || residue.at[2] == params_.residues[2].count - 1;
-    if (first) __syncthreads();
+    if (first) sync_threads(kMultipliers, kThreads);
     stage(residue, sum);
     if (last) {
-      fill_row_offsets(residue);
-      __syncthreads();
-      store_rows(residue);
+      fill_row_offsets(at, residue);
+      sync_threads(kMultipliers, kThreads);
+      store_rows(at, residue);
     }
   }
 
  private:
   // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
-  __device__ __forceinline__ int64_t offset_of(const Residue& residue, int32_t row, int32_t w,
+  __device__ __forceinline__ int64_t offset_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
                                                int32_t w_residue) const {
     if (row >= params_.box_rows.count) return -1;
     const BoxPlace place = params_.box_rows.place(row);
-    const int64_t image = share_.image + place.image;
-    const int64_t at_d = static_cast<int64_t>(share_.first[0] + place.d) * params_.residues[0].count + residue.at[0];
-    const int64_t at_h = static_cast<int64_t>(share_.first[1] + place.h) * params_.residues[1].count + residue.at[1];
-    const int64_t at_w = static_cast<int64_t>(share_.first[2] + w) * params_.residues[2].count + w_residue;
-    if (image >= params_.tile.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
+    const int64_t image = int64_t{box.image} + place.image;
+    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0].count) + residue.at[0];
+    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1].count) + residue.at[1];
+    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2].count) + w_residue;
+    if (image >= params_.load.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
         at_w >= params_.residues[2].size) {
       return -1;
     }
     return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
   }
 
-  __device__ __forceinline__ void fill_position_offsets(const Residue& residue) const {
-    for (int32_t m = static_cast<int32_t>(threadIdx.x); m < kExtent.m(); m += kExtent.threads()) {
-      int32_t row = m;
+  // Of the warp's positions.
+  __device__ __forceinline__ void fill_position_offsets(const BlockBox& box, const Residue& residue,
+                                                        int64_t* offsets) const {
+    for (int32_t i = lane_; i < kExtent.warp_m; i += 32) {
+      int32_t row = first_m_ + i;
       const int32_t w = params_.box_width.take(row);
-      offsets_[m] = offset_of(residue, row, w, residue.at[2]);
+      offsets[i] = offset_of(box, residue, row, w, residue.at[2]);
     }
   }
-  __device__ __forceinline__ void fill_row_offsets(const Residue& residue) const {
-    for (int32_t row = static_cast<int32_t>(threadIdx.x); row < params_.box_rows.count; row += kExtent.threads()) {
-      offsets_[row] = offset_of(residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
+  __device__ __forceinline__ void fill_row_offsets(const BlockBox& box, const Residue& residue) const {
+    for (int32_t row = thread_; row < params_.box_rows.count; row += kThreads) {
+      offsets_[row] = offset_of(box, residue, row, 0, params_.joins_width ? 0 : residue.at[2]);
     }
   }
 
@@ -104,14 +120,14 @@ class BlockStore {
   }
 
   // A lane's channels are one aligned store.
-  __device__ __forceinline__ void store_channels(const Sums& sum) const {
+  __device__ __forceinline__ void store_channels(const Sums& sum, const int64_t* offsets) const {
     T* const channel = params_.destination + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
     const int32_t left = share_.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int64_t offset = offsets_[first_m_ + i * 16 + half * 8 + lane_ / 4];
+        const int64_t offset = offsets[i * 16 + half * 8 + lane_ / 4];
         if (offset < 0) continue;
 #pragma unroll
         for (int j = 0; j < Product::kColumns; j += kJoined) {
@@ -151,27 +167,27 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void store_rows(const Residue& residue) const {
+  __device__ __forceinline__ void store_rows(const BlockBox& box, const Residue& residue) const {
     switch (params_.row_vector * static_cast<int>(sizeof(T))) {
       case 16:
-        return store_rows_by<16 / sizeof(T)>(residue);
+        return store_rows_by<16 / sizeof(T)>(box, residue);
       case 8:
-        return store_rows_by<8 / sizeof(T)>(residue);
+        return store_rows_by<8 / sizeof(T)>(box, residue);
       case 4:
-        return store_rows_by<4 / sizeof(T)>(residue);
+        return store_rows_by<4 / sizeof(T)>(box, residue);
       default:
-        return store_rows_by<1>(residue);
+        return store_rows_by<1>(box, residue);
     }
   }
 
   template <int kVector>
-  __device__ __forceinline__ void store_rows_by(const Residue& residue) const {
+  __device__ __forceinline__ void store_rows_by(const BlockBox& box, const Residue& residue) const {
     const int32_t items = share_.channels * params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
     const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
-    const int32_t first_w = share_.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
+    const int32_t first_w = box.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
     const int64_t left = params_.residues[2].size - first_w;
     T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
-    for (int32_t item = static_cast<int32_t>(threadIdx.x); item < items; item += kExtent.threads()) {
+    for (int32_t item = thread_; item < items; item += kThreads) {
       int32_t rest = item;
       int32_t n = 0;
       if (params_.channels_first) {
@@ -183,11 +199,11 @@ class BlockStore {
       const int32_t row = params_.channels_first ? rest : params_.rows.take(rest);
       if (!params_.channels_first) n = rest;
       const int64_t offset = offsets_[row];
-      if (offset < 0 || static_cast<int64_t>(at) * step >= left) continue;
+      if (offset < 0 || wide_product(at, step) >= left) continue;
       const auto* const from =
           reinterpret_cast<const T*>(staging_ + n * params_.staging_pitch) + row * params_.row_length + at;
       T* const to = destination + offset + n * params_.destination_stride.c +
-                    static_cast<int64_t>(at) * step * params_.destination_stride.w;
+                    wide_product(at, step) * params_.destination_stride.w;
       if constexpr (kVector == 1) {
         *to = *from;
       } else {
@@ -203,6 +219,7 @@ class BlockStore {
   const BlockShare& share_;
   int64_t* offsets_;
   unsigned char* staging_;
+  int32_t thread_;
   int32_t lane_;
   int32_t first_m_;
   int32_t first_n_;

@@ -127,16 +127,6 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
     tile.staged[i] = make_divisor(axis[i].staged());
   }
   tile.images = images;
-  tile.images_of_tile = make_divisor(images);
-  const TileAxis& width = axis[2];
-  int64_t most = INT32_MIN;
-  tile.width_least = INT32_MAX;
-  for (int32_t i = 0; i < width.units; ++i) {
-    tile.width_least = std::min(tile.width_least, width.delta[i]);
-    most = std::max(most, int64_t{width.delta[i]} + (width.length - 1) * int64_t{width.step});
-  }
-  tile.width_pairs = static_cast<int32_t>((most - tile.width_least) / 2 + 2);
-  tile.pairs_of_row = make_divisor(tile.width_pairs);
   set_pieces(tile, pieces);
   choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
   return tile;

@@ -70,19 +70,10 @@ struct StagedTile {
   int32_t conflicts;  // of reads of eight neighbouring positions, in 256 of a box
   Divisor staged[3];  // rows of a stage along each axis
   Divisor pieces_of_row;
-  Divisor images_of_tile;
-  // Coordinates along the width in pairs, an even one and the next, which cover all of a row.
-  int32_t width_least;  // of them, less that of the first u
-  int32_t width_pairs;
-  Divisor pairs_of_row;
 
   CONVT3D_HOST_DEVICE int32_t bytes() const { return rows * pitch; }
   CONVT3D_HOST_DEVICE int32_t staged_rows() const {
     return images * axis[0].staged() * axis[1].staged() * axis[2].staged();
-  }
-  // Entries of the loader's tables: coordinates of the rows along each axis, rows of the coordinates along the width.
-  CONVT3D_HOST_DEVICE int32_t coordinates() const {
-    return axis[0].rows() + axis[1].rows() + axis[2].rows() + 2 * width_pairs;
   }
 };
 

@@ -8,8 +8,8 @@ namespace convt3d::mma {
 // Clocks of a multiprocessor for one position of a tile, about, before its box is known: `fragments` of 16 rows of all
 // warps, and channels of both tiles.
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
-                       const WeightGradPlan& plan);
+                       const WeightGradPlan& plan, const DeviceTraits& device);
 
-void set_cost(WeightGradPlan& plan, const GradLimits& limits);
+void set_cost(WeightGradPlan& plan, const DeviceTraits& device);
 
 }  // namespace convt3d::mma

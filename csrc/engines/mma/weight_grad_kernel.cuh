@@ -2,19 +2,14 @@
 // positions. Some of its warps load boxes, the others multiply those that are there. A second kernel adds the sums.
 #pragma once
 
-#include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
+#include "engines/mma/pipeline.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_product.cuh"
 
 namespace convt3d::mma {
 
-constexpr int kLoadingThreads = 32 * kLoadingWarps;
-
-// Barriers: a stage is filled; it may be filled anew; all loading threads.
-__device__ __forceinline__ int filled(int32_t stage) { return 1 + stage; }
-__device__ __forceinline__ int emptied(int32_t stage) { return 1 + kMostGradStages + stage; }
-constexpr int kLoaders = 1 + 2 * kMostGradStages;
+static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= kMostPipelineStages);
 
 // The boxes of a split, one after another.
 struct BoxWalk {
@@ -48,34 +43,65 @@ class GradLoader {
       : params_(params),
         tile_(tile),
         shared_(shared),
-        stages_(hopper::shared_address(shared) + static_cast<uint32_t>(params.layout.stages)) {}
+        barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
+        meet_(&barriers_.loaders) {}
 
-  __device__ __forceinline__ void run() const {
-    BoxWalk walk(params_, tile_.split);
-    const auto boxes = static_cast<int32_t>(walk.left);
-    const bool copies = params_.source[0].way == LoadWay::kCopy || params_.source[1].way == LoadWay::kCopy;
-    const int32_t ahead = copies ? params_.stages - 1 : 1;
+  __device__ __forceinline__ void run() {
+    Boxes beginning(params_, tile_.split);
+    Boxes arriving(params_, tile_.split);
+    const auto boxes = static_cast<int32_t>(beginning.walk.left);
+    const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
+#pragma unroll 1
+    for (int o = 0; o < 2; ++o) loader(o).make_fixed();
+    meet_();
     int32_t begun = 0;
-    int32_t fills = 0;  // the stage that is filled next
-    int32_t full = 0;   // the one that is full next
-    for (int32_t done = 0; done < boxes; ++done) {
-      for (; begun < boxes && begun - done < ahead; ++begun) {
-        if (begun >= params_.stages) sync_threads(emptied(fills), kGradThreads);
-        begin(walk, stage(fills));
-        async_commit();
-        walk.advance(params_);
-        if (++fills == params_.stages) fills = 0;
+    for (int32_t done = 0; done < boxes;) {
+      if (begun < boxes && begun - done < params_.ahead) {
+        begin(beginning);
+        if (params_.only_copies) {
+          hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
+          ++done;
+        } else {
+          async_commit();
+        }
+        beginning.advance(params_);
+        ++begun;
+        continue;
       }
       wait(begun - done - 1);
-      if constexpr (sizeof(T) == 4) {
-        for (int o = 0; o < 2; ++o) loader(o).round_copied(stage(full) + operand(o));
+      if (rows) meet_();
+      if (params_.only_rows) wait_until_empty(arriving.turn);
+#pragma unroll 1
+      for (int o = 0; o < 2; ++o) {
+        if (!loader(o).settles()) continue;
+        const LoadBox box = box_of(arriving, o);
+        loader(o).settle(stage_of(arriving, box, o));
       }
-      arrive_threads(filled(full), kGradThreads);
-      if (++full == params_.stages) full = 0;
+      arrive_warp(&barriers_.full[arriving.turn.index]);
+      arriving.advance(params_);
+      ++done;
     }
+    async_commit();
+    async_wait<0>();  // of stages that nobody awaited here
   }
 
  private:
+  // A box, the stage that it has or will have, and what else of shared memory.
+  struct Boxes {
+    BoxWalk walk;
+    StageTurn turn;
+    int32_t table = 0;
+    int32_t raw = 0;
+
+    __device__ __forceinline__ Boxes(const WeightGradParams<T>& params, int64_t split) : walk(params, split) {}
+    __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
+      walk.advance(params);
+      turn.advance(params.stages);
+      if (++table == params.tables) table = 0;
+      if (++raw == params.ahead) raw = 0;
+    }
+  };
+
   // The thread's last `pending` groups may be on their way.
   __device__ __forceinline__ static void wait(int32_t pending) {
     if (pending <= 0) {
@@ -86,41 +112,61 @@ class GradLoader {
       async_wait<2>();
     }
   }
-
-  __device__ __forceinline__ BoxLoader<T, kLoadingThreads> loader(int o) const {
-    return {params_.source[o], tile_.part, o == 0, static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
-            shared_ + (o == 0 ? params_.layout.grad_table : params_.layout.input_table)};
-  }
-  __device__ __forceinline__ uint32_t stage(int32_t number) const {
-    return stages_ + static_cast<uint32_t>(number * params_.layout.stage_bytes);
-  }
-  __device__ __forceinline__ uint32_t operand(int o) const {
-    return o == 0 ? 0 : static_cast<uint32_t>(params_.layout.input);
+  __device__ __forceinline__ void wait_until_empty(const StageTurn& turn) const {
+    hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
   }
 
-  __device__ __forceinline__ void begin(const BoxWalk& walk, uint32_t to) const {
-    int32_t first[3];
-    for (int a = 0; a < 3; ++a) first[a] = walk.at[a + 1] * params_.box[a];
-    const int32_t image = walk.at[0] * params_.source[0].images;
-    sync_threads(kLoaders, kLoadingThreads);
+  __device__ __forceinline__ TileLoader<T, kLoadingThreads> loader(int o) const {
+    return {params_.source[o], static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
+            shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
+  }
+
+  __device__ __forceinline__ LoadBox box_of(const Boxes& at, int o) const {
+    LoadBox box{};
+    box.image = int64_t{at.walk.at[0]} * params_.source[0].tile.images;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      box.first[a] = int64_t{at.walk.at[a + 1]} * params_.box[a];
+      if (o == 0) box.first[a] = box.first[a] * params_.taps[a].step + tile_.offset[a];
+    }
+    return box;
+  }
+  __device__ __forceinline__ unsigned char* table_of(const Boxes& at, int o) const {
+    return shared_ + params_.layout.tables + at.table * params_.layout.table_bytes +
+           (o == 0 ? 0 : params_.layout.input_table);
+  }
+  __device__ __forceinline__ LoadStage stage_of(const Boxes& at, const LoadBox& box, int o) const {
+    const GradLayout& layout = params_.layout;
+    const int32_t channels = o == 0 ? params_.row_channels : params_.n_channels;
+    const int32_t from = o == 0 ? tile_.row_first : tile_.n_first;
+    const uint32_t shared = hopper::shared_address(shared_);
+    return {box, hopper::shared_address(table_of(at, o)), tile_.group * channels + from,
+            // A block of several groups has all of their channels.
+            params_.warps_groups > 1 ? params_.warps_groups * channels : channels - from,
+            shared +
+                static_cast<uint32_t>(layout.stages + at.turn.index * layout.stage_bytes + (o == 0 ? 0 : layout.input)),
+            shared + static_cast<uint32_t>(layout.raw + at.raw * layout.raw_bytes + (o == 0 ? 0 : layout.input_raw))};
+  }
+
+  // All that reads the table, and the raw rows, that are written here is done: whoever meets has settled the box
+  // before.
+  __device__ __forceinline__ void begin(const Boxes& at) {
 #pragma unroll 1
-    for (int o = 0; o < 2; ++o) loader(o).make_table(image, first);
-    sync_threads(kLoaders, kLoadingThreads);
-    // A block of several groups has all of their channels.
-    const bool joined = params_.warps_groups > 1;
+    for (int o = 0; o < 2; ++o) loader(o).make_table(box_of(at, o), table_of(at, o));
+    meet_();
+    if (!params_.only_rows) wait_until_empty(at.turn);
 #pragma unroll 1
     for (int o = 0; o < 2; ++o) {
-      const int32_t channels = o == 0 ? params_.row_channels : params_.n_channels;
-      const int32_t from = o == 0 ? tile_.row_first : tile_.n_first;
-      loader(o).load(tile_.group * channels + from, joined ? params_.warps_groups * channels : channels - from,
-                     to + operand(o));
+      const LoadBox box = box_of(at, o);
+      loader(o).load(stage_of(at, box, o));
     }
   }
 
   const WeightGradParams<T>& params_;
   const GradTile& tile_;
   unsigned char* shared_;
-  uint32_t stages_;
+  StageBarriers& barriers_;
+  LoaderMeetings meet_;
 };
 
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
@@ -128,7 +174,9 @@ template <typename T>
 __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
   const GradLayout& layout = params.layout;
   auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
-  const int32_t positions = params.source[0].images * params.box[0] * params.box[1] * params.box[2];
+  const StagedTile& of_grad = params.source[0].tile;
+  const StagedTile& of_input = params.source[1].tile;
+  const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
     if (i >= positions) {
       places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
@@ -144,12 +192,12 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
     int32_t grad = 0;
     int32_t input = 0;
     for (int a = 0; a < 4; ++a) {
-      grad += at[a] * params.source[0].row_bytes[a];
-      input += at[a] * params.source[1].row_bytes[a];
+      grad += at[a] * of_grad.stride[a] * of_grad.pitch;
+      input += at[a] * of_input.stride[a] * of_input.pitch;
     }
     places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
   }
-  const int32_t words = params.source[1].row_bytes[3] / 4;
+  const int32_t words = of_input.pitch / 4;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
     const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
     reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
@@ -195,8 +243,7 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_channels - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
-  const int64_t taps =
-      int64_t{params.source[0].taps[0].taps} * params.source[0].taps[1].taps * params.source[0].taps[2].taps;
+  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
   share.sums = params.partial + slot * params.slot_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
   shares[threadIdx.x] = share;
@@ -216,12 +263,13 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     };
     const int32_t channel = take(params.row_chunk / 8) * 8;
     int32_t tap[3];
-    for (int a = 2; a >= 0; --a) tap[a] = take(params.source[0].taps[a].count(tile.part[a]));
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
     int32_t bytes = 0;
     int32_t number = 0;
     for (int a = 0; a < 3; ++a) {
-      const TapParts& taps = params.source[0].taps[a];
-      bytes += taps.shift(tap[a]) * params.source[0].row_bytes[a + 1];
+      const TapParts& taps = params.taps[a];
+      const StagedTile& of_grad = params.source[0].tile;
+      bytes += taps.shift(tap[a]) * of_grad.stride[a + 1] * of_grad.pitch;
       number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
     }
     eights[i] = {static_cast<uint32_t>(bytes + channel * static_cast<int32_t>(sizeof(T))),
@@ -252,27 +300,27 @@ class GradMultiplier {
     const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
     const int32_t steps = params_.steps - share.k;
-    int32_t stage = 0;
+    auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
+    StageTurn turn;
     int32_t in_segment = 0;
-    bool first = true;
     for (int32_t left = share.boxes; left > 0; --left) {
-      sync_threads(filled(stage), kGradThreads);
-      const uint32_t grad = stages + static_cast<uint32_t>(stage * params_.layout.stage_bytes);
+      hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
+      const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
       typename Product::Places next = product.places(places);
+#pragma unroll 1
       for (int32_t step = 0; step < steps; step += params_.warps_k) {
         const typename Product::Places now = next;
         if (step + params_.warps_k < steps)
           next = product.places(places + static_cast<uint32_t>(step + params_.warps_k) * kPlacesBytes);
         product.add(now, grad, input);
       }
-      if (left > params_.stages) arrive_threads(emptied(stage), kGradThreads);
-      if (++stage == params_.stages) stage = 0;
+      arrive_warp(&barriers.empty[turn.index]);
+      turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
-        store(product, first);
+        store(product, left);
         product.clear();
         in_segment = 0;
-        first = false;
       }
     }
   }
@@ -282,10 +330,12 @@ class GradMultiplier {
     return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
 
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements.
-  __device__ __forceinline__ void store(const Product& product, bool first) const {
+  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
+  // among them.
+  __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);
+    const bool first = share.boxes - left < params_.segment_boxes;
     const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;
@@ -327,6 +377,10 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   fill_places(params, shared);
   fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
   fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights));
+  if (threadIdx.x == 0) {
+    reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
+        ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
+  }
   __syncthreads();
   if (threadIdx.x >= 32 * kGradWarps) {
     GradLoader<T>(params, tile, shared).run();

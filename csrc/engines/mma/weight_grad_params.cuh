@@ -1,17 +1,17 @@
 // What the kernels of the weight gradient are told.
 #pragma once
 
-#include "engines/mma/weight_grad_load.cuh"
+#include "engines/mma/tile_loader.cuh"
 #include "engines/mma/weight_grad_plan.h"
 
 namespace convt3d::mma {
 
 template <typename T>
 struct WeightGradParams {
-  BoxSource<T> source[2];  // grad_output, and the input
+  LoadParams<T> source[2];  // grad_output, and the input
+  TapParts taps[3];
   GradLayout layout;
-  int32_t grad_bytes;  // of a tile
-  int32_t input_bytes;
+  int32_t input_bytes;  // of a tile
   int32_t box[3];
   int64_t boxes[4];
   int64_t box_count;
@@ -29,6 +29,10 @@ struct WeightGradParams {
   int32_t group_blocks;
   int32_t steps;
   int32_t stages;
+  int32_t ahead;
+  int32_t tables;
+  bool only_copies;
+  bool only_rows;
   int64_t tiles;
   int64_t split_boxes;
   int32_t segment_boxes;
@@ -39,6 +43,7 @@ struct WeightGradParams {
 // What a block computes.
 struct GradTile {
   int32_t part[3];
+  int32_t offset[3];  // of the part's first tap, from that of the problem's
   int32_t row_first;  // output channel of the group
   int32_t n_first;    // input channel of the group
   int64_t group;      // the first of warps_groups
@@ -54,7 +59,10 @@ struct GradTile {
       return value;
     };
     n_first = take(params.n_chunks) * params.n_chunk;
-    for (int i = 2; i >= 0; --i) part[i] = take(params.source[0].taps[i].parts);
+    for (int i = 2; i >= 0; --i) {
+      part[i] = take(params.taps[i].parts);
+      offset[i] = params.taps[i].first(part[i]) * params.taps[i].dilation;
+    }
     row_first = take(params.row_chunks) * params.row_chunk;
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }
@@ -62,8 +70,8 @@ struct GradTile {
   // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
   template <typename T>
   __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
-    return params.source[0].taps[0].count(part[0]) * params.source[0].taps[1].count(part[1]) *
-           params.source[0].taps[2].count(part[2]) * (params.row_chunk / 8);
+    return params.taps[0].count(part[0]) * params.taps[1].count(part[1]) * params.taps[2].count(part[2]) *
+           (params.row_chunk / 8);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/integer.h"
 #include "engines/mma/weight_grad_cost.h"
+#include "engines/mma/weight_grad_memory.h"
 
 namespace convt3d::mma {
 namespace {
@@ -15,7 +16,6 @@ constexpr int32_t kMostPositions = 512;                 // of a box
 constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
 constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
-constexpr int32_t kTableEntryBytes = 24;
 constexpr int32_t kMostNChunk = 256;
 // A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
 constexpr int64_t kSegmentPositions = 8192;
@@ -41,6 +41,7 @@ std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
     const int32_t longest = static_cast<int32_t>(ceil_div(base.taps, stride));
     parts.parts = static_cast<int32_t>(std::min(base.taps, stride) * ceil_div(longest, most));
     parts.units = stride == 1 ? std::min(most, residue_stride) : 1;
+    if (parts.units > kMostAxisTaps) return;
     result.push_back(parts);
   };
   const int32_t of_residue = static_cast<int32_t>(ceil_div(base.taps, residue_stride));
@@ -74,27 +75,10 @@ int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
   return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
 }
 
-GradLayout make_layout(const WeightGradPlan& plan) {
-  const auto table_bytes = [](const StagedTile& tile, int32_t columns) {
-    return static_cast<int32_t>(round_up(kTableEntryBytes * (WeightGradPlan::lines(tile) + columns), kPieceBytes));
-  };
-  GradLayout layout{};
-  layout.shares = 0;
-  layout.places = layout.shares + kGradShareBytes;
-  layout.eights = layout.places + 8 * kGradStep * plan.steps;
-  layout.grad_table = static_cast<int32_t>(round_up(layout.eights + 12 * plan.most_eights(), kPieceBytes));
-  layout.input_table = layout.grad_table + table_bytes(plan.grad, plan.grad_columns());
-  layout.stages = layout.input_table + table_bytes(plan.input, plan.input_columns());
-  layout.input = plan.grad.bytes();
-  layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
-  layout.bytes = layout.stages + int64_t{plan.stages} * layout.stage_bytes;
-  return layout;
-}
-
 class Search {
  public:
-  Search(const Problem& problem, const GradLimits& limits, const WeightGradPlan& base)
-      : problem_(problem), limits_(limits), base_(base) {
+  Search(const Problem& problem, const DeviceTraits& device, const WeightGradPlan& base)
+      : problem_(problem), device_(device), base_(base) {
     for (std::size_t i = 0; i < 3; ++i) parts_[i] = tap_parts(problem, i);
   }
 
@@ -189,7 +173,8 @@ class Search {
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
     const double grad = static_cast<double>(d.units * h.units * w.units) * of.groups * of.row_chunk;
     const double input = static_cast<double>(of.groups) * n_chunk;
-    return static_cast<double>(tiles) * position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_);
+    return static_cast<double>(tiles) *
+           position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, device_);
   }
 
   WeightGradPlan plan_of(const Arrangement& of) const {
@@ -277,17 +262,19 @@ class Search {
       if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
       taps.length = static_cast<int32_t>(length);
       of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
+      for (int32_t unit = 0; unit < taps.units; ++unit)
+        of_grad[i].delta[unit] = unit * taps.stride * taps.dilation - taps.padding;
       of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
     }
     const int32_t in_piece = kPieceBytes / plan.element_bytes;
     const int32_t joined = plan.warps_groups - 1;
     set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
     set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
-    for (plan.stages = kMostGradStages; plan.stages >= 2; --plan.stages) {
-      plan.layout = make_layout(plan);
-      if (plan.layout.bytes <= limits_.shared_bytes) break;
-    }
-    if (plan.stages < 2) return false;
+    plan.grad_shape =
+        make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes, plan.layouts.grad_aligned, kLoadingThreads);
+    plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes, plan.layouts.input_aligned,
+                                       kLoadingThreads);
+    if (!set_memory(plan, device_.shared_bytes)) return false;
     choose_splits(plan);
     return true;
   }
@@ -320,7 +307,7 @@ class Search {
     best.cost_ms = -1;
     for (const int64_t waves : {1, 2, 3}) {
       const int64_t wanted =
-          std::clamp<int64_t>(waves * limits_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
+          std::clamp<int64_t>(waves * device_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
       plan.split_boxes = ceil_div(boxes, wanted);
       plan.splits = ceil_div(boxes, plan.split_boxes);
       const int64_t positions = int64_t{plan.steps} * kGradStep;
@@ -332,14 +319,14 @@ class Search {
           segment *= 2;
       }
       plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
-      set_cost(plan, limits_);
+      set_cost(plan, device_);
       if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;
     }
     plan = best;
   }
 
   const Problem& problem_;
-  const GradLimits& limits_;
+  const DeviceTraits& device_;
   WeightGradPlan base_;
   std::array<std::vector<TapParts>, 3> parts_;
   std::vector<Arrangement> arrangements_;
@@ -349,7 +336,7 @@ class Search {
 }  // namespace
 
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const GradLayouts& layouts, const GradLimits& limits) {
+                                                   const GradLayouts& layouts, const DeviceTraits& device) {
   if (dtype == DataType::kFloat64) return {};
   WeightGradPlan base{};
   base.layouts = layouts;
@@ -359,20 +346,25 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   base.groups = problem.groups;
   base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
   base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
-  return Search(problem, limits, base)();
+  return Search(problem, device, base)();
 }
 
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {
   const int64_t bytes = element_size(dtype);
-  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), problem.output_size(2)),
-          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), problem.input_size[2]),
-          operands.mask.present};
+  const auto aligned = [&](const OperandTraits& tensor, int64_t width) {
+    return has_row_pieces(tensor, bytes, width, kPieceBytes / bytes);
+  };
+  const int64_t outputs = problem.output_size(2);
+  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
+          aligned(operands.first, outputs) && (!operands.mask.present || aligned(operands.mask, outputs)),
+          aligned(operands.second, problem.input_size[2])};
 }
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
                                                const Operands& operands, const DeviceTraits& device) {
-  const std::vector<WeightGradPlan> plans = weight_grad_candidates(
-      problem, dtype, terms, grad_layouts(problem, dtype, operands), {device.shared_bytes, device.multiprocessors});
+  const std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(problem, dtype, terms, grad_layouts(problem, dtype, operands), device);
   if (plans.empty()) return std::nullopt;
   return plans.front();
 }
@@ -390,9 +382,9 @@ std::string to_string(const WeightGradPlan& plan) {
   three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
   three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
-      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.layout.bytes
-      << " load=" << to_string(plan.layouts.grad) << ',' << to_string(plan.layouts.input)
-      << (plan.layouts.masked ? " masked" : "");
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " ahead=" << plan.ahead
+      << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
+      << to_string(plan.layouts.input) << (plan.layouts.masked ? " masked" : "");
   return out.str();
 }
 

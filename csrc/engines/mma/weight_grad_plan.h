@@ -14,6 +14,7 @@
 #include "core/operands.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
+#include "engines/mma/load_shape.h"
 #include "engines/mma/tile.h"
 
 namespace convt3d::mma {
@@ -23,7 +24,9 @@ constexpr int kLoadingWarps = 4;  // that fill shared memory
 constexpr int kGradThreads = 32 * (kGradWarps + kLoadingWarps);
 constexpr int kGradStep = 16;  // positions that are multiplied at once
 constexpr int kMostGradStages = 4;
+constexpr int kLoadingThreads = 32 * kLoadingWarps;
 constexpr int kGradShareBytes = 40 * kGradWarps;  // in shared memory
+constexpr int kGradBarrierBytes = 144;            // ...
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
@@ -55,19 +58,22 @@ struct TapParts {
     return j % units * length + j / units * units * stride * dilation / step;
   }
   CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
-  // Neighbouring coordinates, from an even one on, among which all that a part reads are; an even number.
-  CONVT3D_HOST_DEVICE int32_t coordinates() const {
-    return ((length - 1) * step + (units - 1) * stride * dilation + 3) / 2 * 2;
-  }
 };
 
 // A block's shared memory, in bytes.
 struct GradLayout {
+  int32_t barriers;
   int32_t shares;      // of the warps
   int32_t places;      // of the positions of a box: rows of both tiles
   int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
-  int32_t grad_table;  // of the loaders
-  int32_t input_table;
+  int32_t grad_fixed;  // of the loaders, the same for all boxes
+  int32_t input_fixed;
+  int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
+  int32_t input_table;  // in them, behind that of grad_output
+  int32_t table_bytes;
+  int32_t raw;        // raw rows of the boxes that are on their way
+  int32_t input_raw;  // in them
+  int32_t raw_bytes;
   int32_t stages;
   int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it
   int32_t stage_bytes;
@@ -78,12 +84,9 @@ struct GradLayout {
 struct GradLayouts {
   LoadWay grad;
   LoadWay input;
-  bool masked;  // grad_output counts only where the mask is not <= 0
-};
-
-struct GradLimits {
-  int64_t shared_bytes;  // of a block
-  int64_t multiprocessors;
+  bool masked;        // grad_output counts only where the mask is not <= 0
+  bool grad_aligned;  // of raw rows: all begin at a multiple of 16 bytes
+  bool input_aligned;
 };
 
 struct WeightGradPlan {
@@ -100,6 +103,8 @@ struct WeightGradPlan {
   std::array<int64_t, 4> boxes;  // along images, depth, height, width
   StagedTile grad;
   StagedTile input;
+  LoadShape grad_shape;
+  LoadShape input_shape;
   int32_t columns;       // fragments of a warp
   int32_t warps_groups;  // warps beside each other: groups,
   int32_t warps_m;       // rows,
@@ -112,6 +117,7 @@ struct WeightGradPlan {
   int32_t group_blocks;
   int32_t steps;   // of K in a box
   int32_t stages;  // boxes in shared memory
+  int32_t ahead;   // boxes that are begun at most before the first of them is awaited
   int64_t splits;  // blocks that share one tile's boxes
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
@@ -121,10 +127,15 @@ struct WeightGradPlan {
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
-  // Entries of the loaders' tables: along the width either the tile's rows, or pairs of coordinates.
-  static int32_t lines(const StagedTile& tile) { return tile.images * tile.axis[0].staged() * tile.axis[1].staged(); }
-  int32_t grad_columns() const { return layouts.grad == LoadWay::kWidthPairs ? taps[2].coordinates() : taps[2].rows(); }
-  int32_t input_columns() const { return layouts.input == LoadWay::kWidthPairs ? (box[2] + 2) / 2 * 2 : box[2]; }
+  bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
+  // There is nothing left to do for a box that has arrived.
+  bool only_copies() const {
+    return layouts.grad == LoadWay::kCopy && layouts.input == LoadWay::kCopy && (element_bytes == 2 || terms > 1);
+  }
+  // The loaders' tables: while one is read, the next is made; those of boxes that have arrived may be read again.
+  int32_t tables() const { return only_copies() ? 2 : ahead + 1; }
+  // Stages are written when their boxes have arrived, not before.
+  bool only_rows() const { return layouts.grad == LoadWay::kRows && layouts.input == LoadWay::kRows; }
   // Of a block and group.
   int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
@@ -139,7 +150,7 @@ struct WeightGradPlan {
 // The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
 // not for this engine.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const GradLayouts& layouts, const GradLimits& limits);
+                                                   const GradLayouts& layouts, const DeviceTraits& device);
 // The best of them for a device.
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
                                                const Operands& operands, const DeviceTraits& device);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/weight_order.h"
 #include "device/numeric.cuh"
 
 namespace convt3d {
@@ -11,10 +12,7 @@ namespace convt3d {
 template <typename T>
 struct PackWeightParams {
   const T* weight;
-  int64_t group_stride;  // in the weight, of one group, one K channel, one N channel and the three taps
-  int64_t k_stride;
-  int64_t n_stride;
-  int64_t tap_stride[3];
+  WeightStrides stride;
   int32_t kernel[3];
   int32_t k_channels;
   int32_t n_channels;
@@ -41,8 +39,8 @@ __global__ void convt3d_pack_weight(const __grid_constant__ PackWeightParams<T> 
     const int64_t group = rest / params.kernel[0];
     T value = from_accumulator<T>(Accumulator<T>(0));
     if (k < params.k_channels && n < params.n_channels) {
-      value = params.weight[group * params.group_stride + k * params.k_stride + n * params.n_stride +
-                            d * params.tap_stride[0] + h * params.tap_stride[1] + w * params.tap_stride[2]];
+      value = params.weight[group * params.stride.group + k * params.stride.k + n * params.stride.n +
+                            d * params.stride.tap[0] + h * params.stride.tap[1] + w * params.stride.tap[2]];
     }
     params.packed[index] = value;
   }

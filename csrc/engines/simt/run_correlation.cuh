@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/integer.h"
+#include "core/weight_order.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "engines/simt/correlation_kernel.cuh"
@@ -14,21 +15,13 @@ namespace convt3d::simt {
 
 constexpr int kElementwiseThreads = 256;
 
-// Which strides of the weight [C_in, C_out/groups, ...] are those of the summed channel (K) and the written one (N).
-enum class WeightOrder { kInputIsK, kOutputIsK };
-
 template <typename T>
 T* pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTensor weight, WeightOrder order,
                void* workspace, Stream stream) {
   PackWeightParams<T> params{};
   params.weight = static_cast<const T*>(weight.data);
-  params.group_stride = problem.in_channels_per_group() * weight.stride[0];
-  params.k_stride = weight.stride[order == WeightOrder::kInputIsK ? 0 : 1];
-  params.n_stride = weight.stride[order == WeightOrder::kInputIsK ? 1 : 0];
-  for (int i = 0; i < 3; ++i) {
-    params.tap_stride[i] = weight.stride[2 + i];
-    params.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
-  }
+  params.stride = weight_strides(problem, weight, order);
+  for (int i = 0; i < 3; ++i) params.kernel[i] = static_cast<int32_t>(problem.kernel_size[i]);
   params.k_channels = plan.k_channels;
   params.n_channels = plan.n_channels;
   params.k_padded = plan.k_padded;

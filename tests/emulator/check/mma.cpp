@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "check/tensor.h"
+#include "core/devices.h"
 #include "engines/mma/run.h"
 #include "engines/mma/run_weight_grad.h"
 
@@ -36,14 +37,16 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
                                        const convt3d::ConstTensor& mask, const convt3d::MutableTensor& destination) {
   using namespace convt3d::mma;
   Random random(item.seed);
-  constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
-  constexpr int64_t kMultiprocessors[] = {1, 5, 30, 108};
-  const Limits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 3)]};
+  constexpr int kCapabilities[][2] = {{8, 0}, {8, 9}, {9, 0}};
+  constexpr int kMultiprocessors[] = {1, 5, 30, 108};
+  const auto& capability = kCapabilities[between(random, 0, 2)];
+  convt3d::DeviceTraits device = convt3d::device_of_capability(capability[0], capability[1]).traits;
+  device.multiprocessors = kMultiprocessors[between(random, 0, 3)];
   const bool forward = item.op == Operator::kForward;
   std::vector<CorrelationPlan> plans =
       correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
                              item.type == Type::kFloat32 ? 2 : 1,
-                             {operand_traits(source), operand_traits(mask), operand_traits(destination)}, limits);
+                             {operand_traits(source), operand_traits(mask), operand_traits(destination)}, device);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   const auto best =
       *std::min_element(plans.begin(), plans.end(),
@@ -88,12 +91,14 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
   Random random(item.seed);
   constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
   constexpr int64_t kMultiprocessors[] = {2, 20, 132};
-  const GradLimits limits{kSharedKilobytes[between(random, 0, 2)] * 1024, kMultiprocessors[between(random, 0, 2)]};
+  convt3d::DeviceTraits device = convt3d::fitted_device();
+  device.shared_bytes = static_cast<int32_t>(kSharedKilobytes[between(random, 0, 2)] * 1024);
+  device.multiprocessors = static_cast<int32_t>(kMultiprocessors[between(random, 0, 2)]);
   const GradLayouts layouts =
       grad_layouts(item.problem, item.data_type(),
                    {operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}});
   std::vector<WeightGradPlan> plans =
-      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, limits);
+      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, device);
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }

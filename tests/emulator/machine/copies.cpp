@@ -36,12 +36,20 @@ struct OwnCopy {
   uint32_t bytes;
   uint32_t exist;
   const unsigned char* source;
+  uint64_t number;  // of the thread's copies
 };
 using OwnGroup = std::vector<OwnCopy>;
+// At a barrier, once the copies before this number have arrived.
+struct OwnArrival {
+  const uint64_t* barrier;
+  uint64_t before;
+};
 
 std::vector<Arrival> arrivals;
 std::vector<OwnGroup> own_open;
 std::vector<std::deque<OwnGroup>> own_groups;
+std::vector<std::vector<OwnArrival>> own_arrivals;
+std::vector<uint64_t> own_begun;
 std::vector<Group> open_groups;
 std::vector<std::deque<Group>> groups;
 
@@ -101,21 +109,44 @@ void depart(const Departure& copy) {
 
 void deliver(const OwnCopy& copy) {
   unsigned char* to = shared(copy.destination, static_cast<int>(copy.bytes), static_cast<int>(copy.bytes), "a copy");
-  std::memcpy(to, copy.source, copy.exist);
+  if (copy.exist > 0) std::memcpy(to, copy.source, copy.exist);
   std::memset(to + copy.exist, 0, copy.bytes - copy.exist);
+}
+
+// After one or several copies of a thread have arrived.
+void arrive_where_copied(std::size_t thread) {
+  uint64_t least = own_begun[thread];
+  const auto look_at = [&](const OwnGroup& group) {
+    for (const OwnCopy& copy : group) least = std::min(least, copy.number);
+  };
+  look_at(own_open[thread]);
+  for (const OwnGroup& group : own_groups[thread]) look_at(group);
+  std::vector<OwnArrival>& waiting = own_arrivals[thread];
+  for (std::size_t i = 0; i < waiting.size();) {
+    if (waiting[i].before > least) {
+      ++i;
+      continue;
+    }
+    arrive(waiting[i].barrier, 0);
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 // One of the copies of a thread that has some; false if it has none.
 bool deliver_own_copy(std::size_t thread) {
   std::deque<OwnGroup>& of_thread = own_groups[thread];
-  if (of_thread.empty()) return false;
-  const std::size_t index = schedule().random() % (of_thread.size() + 1);
-  OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
-  if (group.empty()) return false;
-  std::swap(group[schedule().random() % group.size()], group.back());
-  deliver(group.back());
-  group.pop_back();
-  return true;
+  const std::size_t first = schedule().random();
+  for (std::size_t i = 0; i <= of_thread.size(); ++i) {
+    const std::size_t index = (first + i) % (of_thread.size() + 1);
+    OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
+    if (group.empty()) continue;
+    std::swap(group[schedule().random() % group.size()], group.back());
+    deliver(group.back());
+    group.pop_back();
+    arrive_where_copied(thread);
+    return true;
+  }
+  return false;
 }
 
 void store_groups(std::deque<Group>& of_thread, int left) {
@@ -137,6 +168,8 @@ void begin_copies(int threads) {
   groups.assign(static_cast<std::size_t>(threads), {});
   own_open.assign(static_cast<std::size_t>(threads), {});
   own_groups.assign(static_cast<std::size_t>(threads), {});
+  own_arrivals.assign(static_cast<std::size_t>(threads), {});
+  own_begun.assign(static_cast<std::size_t>(threads), 0);
 }
 
 void end_copies(int threads) {
@@ -153,8 +186,15 @@ void end_copies(int threads) {
 }
 
 bool deliver_copy() {
-  if (deliver_own_copy(schedule().random() % own_groups.size())) return true;
-  if (arrivals.empty()) return false;
+  const std::size_t first = schedule().random() % own_groups.size();
+  if (deliver_own_copy(first)) return true;
+  if (arrivals.empty()) {
+    // Somebody may wait for copies that other threads have begun.
+    for (std::size_t i = 1; i < own_groups.size(); ++i) {
+      if (deliver_own_copy((first + i) % own_groups.size())) return true;
+    }
+    return false;
+  }
   const std::size_t index = schedule().random() % arrivals.size();
   std::swap(arrivals[index], arrivals.back());
   const Arrival copy = arrivals.back();
@@ -168,8 +208,9 @@ void copy_of_thread(uint32_t destination, const void* source, uint32_t bytes, ui
   if (reinterpret_cast<uintptr_t>(source) % bytes != 0) fail("a copy of %u bytes from an address between", bytes);
   if (exist > 0) check_read(source, exist, 1);
   std::memset(shared(destination, static_cast<int>(bytes), static_cast<int>(bytes), "a copy"), 0xFF, bytes);
-  own_open[static_cast<std::size_t>(thread_index())].push_back(
-      {destination, bytes, exist, static_cast<const unsigned char*>(source)});
+  const auto thread = static_cast<std::size_t>(thread_index());
+  own_open[thread].push_back(
+      {destination, bytes, exist, static_cast<const unsigned char*>(source), own_begun[thread]++});
 }
 
 void commit_copies_of_thread() {
@@ -184,6 +225,13 @@ void wait_for_copies_of_thread(int pending) {
     for (const OwnCopy& copy : of_thread.front()) deliver(copy);
     of_thread.pop_front();
   }
+  arrive_where_copied(static_cast<std::size_t>(thread_index()));
+}
+
+void arrive_when_copied(const uint64_t* barrier) {
+  const auto thread = static_cast<std::size_t>(thread_index());
+  own_arrivals[thread].push_back({barrier, own_begun[thread]});
+  arrive_where_copied(thread);
 }
 
 void copy_to_shared(void* destination, const void* source, uint32_t bytes, const uint64_t* barrier) {

@@ -55,6 +55,7 @@ void wait_until_read(int pending);
 void copy_of_thread(uint32_t destination, const void* source, uint32_t bytes, uint32_t exist);
 void commit_copies_of_thread();
 void wait_for_copies_of_thread(int pending);
+void arrive_when_copied(const uint64_t* barrier);  // once all that the thread has begun has arrived
 
 // Matrices of 8 x 8 elements of 16 bits.
 void load_matrices(uint32_t* matrix, int count, uint32_t row, bool transposed);

@@ -1,0 +1,35 @@
+// What it costs to fill a staged tile: the loading threads' time, bytes of L2 and of shared memory.
+#pragma once
+
+#include "engines/mma/layouts.h"
+#include "engines/mma/load_shape.h"
+#include "engines/mma/tile.h"
+
+namespace convt3d::mma {
+
+// Clocks of a multiprocessor.
+constexpr double kLoaderClocks = 2;      // of an instruction of a loading warp, which shares its scheduler with others
+constexpr double kMemoryLatency = 1200;  // of memory that is asked by all multiprocessors
+constexpr double kCopyInstructions = 7;  // of a loading thread, for 16 bytes that are copied as they are
+
+struct LoadedTile {
+  const StagedTile& tile;
+  const LoadShape& shape;
+  LoadWay way;
+  bool masked;
+  bool rounds;
+  int32_t element_bytes;
+
+  double pieces() const { return static_cast<double>(tile.staged_rows()) * tile.pieces; }
+  // 16 bytes of raw rows.
+  double raw_pieces() const { return static_cast<double>(shape.lines) * shape.places; }
+};
+
+// Of one loading thread for a stage, with the waits of what goes through its registers.
+double loading_clocks(const LoadedTile& loaded);
+// Bytes that are asked of L2, in sectors: of pieces of a row, or of elements along a line, which begins anywhere.
+double source_bytes(const LoadedTile& loaded);
+// Bytes that loading writes to and reads from shared memory.
+double staging_bytes(const LoadedTile& loaded);
+
+}  // namespace convt3d::mma

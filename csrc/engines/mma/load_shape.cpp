@@ -1,0 +1,75 @@
+#include "engines/mma/load_shape.h"
+
+#include <algorithm>
+
+#include "core/integer.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int32_t kMostRounds = 16;
+constexpr int64_t kRoundLines = 4;      // a round begins at the cost of so many lines
+constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
+
+// In how many rounds the threads have their places: many small ones leave fewer threads without one.
+void choose_rounds(LoadShape& shape) {
+  int64_t least = 0;
+  for (int64_t rounds = ceil_div(shape.places, shape.threads); rounds <= shape.places; ++rounds) {
+    const int64_t at_once = ceil_div(shape.places, rounds);
+    const int64_t groups = std::min<int64_t>(shape.threads / at_once, shape.lines);
+    const int64_t each = ceil_div(shape.lines, groups);
+    const int64_t clocks = rounds * (each + kRoundLines);
+    if (least == 0 || clocks < least) {
+      least = clocks;
+      shape.rounds = static_cast<int32_t>(rounds);
+      shape.at_once = static_cast<int32_t>(at_once);
+      shape.groups = static_cast<int32_t>(groups);
+      shape.each = static_cast<int32_t>(each);
+    }
+    if (rounds >= kMostRounds) break;
+  }
+  shape.by_at_once = make_divisor(shape.at_once);
+}
+
+RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, bool aligned) {
+  const TileAxis& width = tile.axis[2];
+  const int32_t units = width.split ? 1 : width.units;
+  const int32_t least = *std::min_element(width.delta, width.delta + units);
+  const int32_t most = *std::max_element(width.delta, width.delta + units);
+  RawRows raw{};
+  raw.least = width.split ? 0 : least;
+  raw.aligned = aligned;
+  const int64_t span = int64_t{width.length - 1} * width.step + most - least + 1;
+  raw.span = static_cast<int32_t>(std::min(span, kMostSpan));
+  // The first coordinate may be the last one of its piece.
+  raw.pitch = static_cast<int32_t>(
+      round_up(int64_t{raw.span} * element_bytes + kPieceBytes - element_bytes, int64_t{kPieceBytes}));
+  raw.item_pitch = kPieceBytes / element_bytes * raw.pitch + kPieceBytes;
+  return raw;
+}
+
+}  // namespace
+
+LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, bool aligned, int32_t threads) {
+  LoadShape shape{};
+  shape.threads = threads;
+  shape.lines = tile.images * tile.axis[0].staged() * tile.axis[1].staged();
+  shape.columns = tile.axis[2].staged();
+  shape.places = shape.columns * tile.pieces;
+  int32_t pieces = tile.pieces;
+  if (way == LoadWay::kRows) {
+    shape.raw = raw_rows(tile, element_bytes, aligned);
+    shape.raw.bytes = int64_t{shape.lines} * tile.pieces * shape.raw.item_pitch;
+    pieces = shape.raw.pitch / kPieceBytes;
+    shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
+  }
+  if (way == LoadWay::kCopyMasked) shape.mask_bytes = tile.bytes();
+  choose_rounds(shape);
+  shape.by_pieces = make_divisor(pieces);
+  shape.by_columns = make_divisor(shape.columns);
+  shape.by_units = make_divisor(tile.axis[2].split ? 1 : tile.axis[2].units);
+  for (int i = 0; i < 2; ++i) shape.by_length[i] = make_divisor(tile.axis[i].length);
+  return shape;
+}
+
+}  // namespace convt3d::mma
