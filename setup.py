@@ -146,7 +146,8 @@ def extension() -> Extension:
         sources.sort(key=lambda path: "wgmma" not in path.name)  # the longest compilations first
     else:
         sources = sorted(csrc.rglob("*.cpp"))
-        sources.remove(csrc / "ops" / "cuda.cpp")
+        for needs_kernels in ("cuda.cpp", "norm_cuda.cpp"):
+            sources.remove(csrc / "ops" / needs_kernels)
 
     macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]
     hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fPIC"]

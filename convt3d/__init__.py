@@ -18,7 +18,9 @@ __all__ = [
     "Report",
     "__version__",
     "conv_transpose3d",
+    "conv_transpose3d_group_norm",
     "conv_transpose3d_relu",
+    "conv_transpose3d_relu_group_norm",
     "convert",
     "explain",
     "library_path",
@@ -33,7 +35,12 @@ if not _checkout.use_installed_package():
         from convt3d._convert import Layer, Report, convert, revert
         from convt3d._explain import ExplainedCall, Explanation, ModelExplanation, explain
         from convt3d._library import library_path
-        from convt3d.functional import conv_transpose3d, conv_transpose3d_relu
+        from convt3d.functional import (
+            conv_transpose3d,
+            conv_transpose3d_group_norm,
+            conv_transpose3d_relu,
+            conv_transpose3d_relu_group_norm,
+        )
     except ImportError:
         # `python -m convt3d.collect_env` imports the package first, and must run to say what is wrong with it.
         if _sys.argv[0] != "-m" or "convt3d.collect_env" not in _sys.orig_argv:

@@ -1,4 +1,4 @@
-"""Functions of the package: `torch.nn.functional.conv_transpose3d` and the same with ReLU."""
+"""Functions of the package: `torch.nn.functional.conv_transpose3d`, and the same with ReLU and a group norm."""
 
 import operator
 from collections.abc import Sequence
@@ -12,7 +12,12 @@ from convt3d._errors import raise_if_out_of_memory
 from convt3d._registrations import autocast
 from convt3d._registrations.registry import ops
 
-__all__ = ["conv_transpose3d", "conv_transpose3d_relu"]
+__all__ = [
+    "conv_transpose3d",
+    "conv_transpose3d_group_norm",
+    "conv_transpose3d_relu",
+    "conv_transpose3d_relu_group_norm",
+]
 
 Ints = int | Sequence[int]
 
@@ -96,13 +101,14 @@ def _call(
     groups: int,
     dilation: Ints,
     output_size: Sequence[int] | None,
+    norm: dict[str, Any] | None = None,
 ) -> Tensor:
-    if has_torch_function_variadic(
-        input, weight, bias
-    ):  # a subclass, a mode or torch.fx wants to see the function itself
+    """Calls `op`, with the arguments of a norm behind those of the convolution, in the operator's order."""
+    relevant = (input, weight, bias) if norm is None else (input, weight, bias, norm["norm_weight"], norm["norm_bias"])
+    if has_torch_function_variadic(*relevant):  # a subclass, a mode or torch.fx wants to see the function itself
         overridden: Tensor = handle_torch_function(
             function,
-            (input, weight, bias),
+            relevant,
             input,
             weight,
             bias,
@@ -112,10 +118,17 @@ def _call(
             groups=groups,
             dilation=dilation,
             output_size=output_size,
+            **(norm or {}),
         )
         return overridden
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
         _raise_not_tensor(op, {"input": input, "weight": weight, "bias": bias})
+    behind: tuple[Any, ...] = ()
+    if norm is not None:
+        given = {name: norm[name] for name in ("norm_weight", "norm_bias") if norm[name] is not None}
+        if not all(isinstance(value, Tensor) for value in given.values()):
+            _raise_not_tensor(op, given)
+        behind = (_integer("num_groups", "an int", norm["num_groups"]), *list(norm.values())[1:])
     rank = input.dim()
     if rank != 5 and rank != 4:
         raise RuntimeError(
@@ -140,7 +153,8 @@ def _call(
     if rank == 4:
         input = input.unsqueeze(0)
     try:
-        output = autocast.call(op, (input, weight, bias, stride, padding, output_padding, groups, dilation))
+        args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
+        output = autocast.call(op, args) if norm is None else op(*args, *behind)
     except RuntimeError as error:
         raise_if_out_of_memory(error)
         # The dispatcher's error for an element of the wrong type is a RuntimeError.
@@ -231,4 +245,140 @@ def conv_transpose3d_relu(
         groups,
         dilation,
         output_size,
+    )
+
+
+def conv_transpose3d_relu_group_norm(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+    output_size: Sequence[int] | None = None,
+    *,
+    num_groups: int,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`F.group_norm(relu(conv_transpose3d(...)), num_groups, norm_weight, norm_bias, eps)` as one operator.
+
+    Without gradients the norm overwrites the convolution's output, so that there is one tensor of that size. With them,
+    what the backward keeps of that size is the norm's input alone.
+
+    Args:
+        input: this and all up to `output_size` as in :func:`conv_transpose3d`.
+        weight: see input.
+        bias: see input.
+        stride: see input.
+        padding: see input.
+        output_padding: see input.
+        groups: of the convolution; see input.
+        dilation: see input.
+        output_size: see input.
+        num_groups: of the norm; must divide C_out. C_out makes it an instance norm.
+        norm_weight: (C_out), or None; of input's dtype, or float32 beside 16 bits.
+        norm_bias: (C_out), or None; of the dtype of `norm_weight`.
+        eps: added to the variance, at least 0.
+
+    Returns:
+        (N, C_out, D', H', W'), in the layout of the convolution's result. The norm is that of
+        :class:`torch.nn.GroupNorm`, `(x - mean) / sqrt(variance + eps) * norm_weight + norm_bias` with the mean and the
+        biased variance of each image and norm group (Wu and He, Group Normalization, 2018). Under autocast it has the
+        dtype that :func:`torch.nn.functional.group_norm` has there: float32 on CUDA, the convolution's on the CPU.
+
+    Raises:
+        RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        torch.OutOfMemoryError: the GPU's memory does not suffice.
+    """
+    return _call(
+        conv_transpose3d_relu_group_norm,
+        ops.conv_transpose3d_relu_group_norm,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        output_size,
+        {"num_groups": num_groups, "norm_weight": norm_weight, "norm_bias": norm_bias, "eps": eps},
+    )
+
+
+def conv_transpose3d_group_norm(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+    output_size: Sequence[int] | None = None,
+    *,
+    num_groups: int,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-5,
+    relu: bool = False,
+    negative_slope: float = 1.0,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """:func:`conv_transpose3d_relu_group_norm` with the activation where it is wanted.
+
+    Args:
+        input: this and all up to `eps` as in :func:`conv_transpose3d_relu_group_norm`.
+        weight: see input.
+        bias: see input.
+        stride: see input.
+        padding: see input.
+        output_padding: see input.
+        groups: see input.
+        dilation: see input.
+        output_size: see input.
+        num_groups: see input.
+        norm_weight: see input.
+        norm_bias: see input.
+        eps: see input.
+        relu: whether there is a ReLU between convolution and norm.
+        negative_slope: of a LeakyReLU behind the norm: it multiplies what is negative. 0 makes it a ReLU, 1 leaves the
+            norm alone.
+        dtype: of the result: None for that of the input (under autocast see :func:`conv_transpose3d_relu_group_norm`),
+            or float32 of a convolution in 16 bits.
+
+    Returns:
+        (N, C_out, D', H', W'), as :func:`conv_transpose3d_relu_group_norm`.
+
+    Raises:
+        RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        torch.OutOfMemoryError: the GPU's memory does not suffice.
+    """
+    return _call(
+        conv_transpose3d_group_norm,
+        ops.conv_transpose3d_group_norm,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+        output_size,
+        {
+            "num_groups": num_groups,
+            "norm_weight": norm_weight,
+            "norm_bias": norm_bias,
+            "eps": eps,
+            "relu": relu,
+            "negative_slope": negative_slope,
+            "dtype": dtype,
+        },
     )

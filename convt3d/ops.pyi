@@ -12,14 +12,19 @@ be valid.
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch import dtype as _dtype
 
 __all__ = [
     "conv_transpose3d",
     "conv_transpose3d_backward",
     "conv_transpose3d_bias_grad",
+    "conv_transpose3d_group_norm",
+    "conv_transpose3d_group_norm_forward",
     "conv_transpose3d_input_grad",
     "conv_transpose3d_relu",
+    "conv_transpose3d_relu_group_norm",
     "conv_transpose3d_weight_grad",
+    "group_norm_backward",
 ]
 
 def conv_transpose3d(
@@ -155,4 +160,130 @@ def conv_transpose3d_backward(
     Returns:
         (N, C_in, D, H, W), (C_in, C_out/groups, kD, kH, kW) and (C_out), with None in the place of what is not asked
         for.
+    """
+
+def conv_transpose3d_relu_group_norm(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    output_padding: int | Sequence[int],
+    groups: int,
+    dilation: int | Sequence[int],
+    num_groups: int,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Tensor:
+    """The transposed convolution, a ReLU and a group norm; see :func:`convt3d.conv_transpose3d_relu_group_norm`.
+
+    Args:
+        input: this and all up to `dilation` as of `conv_transpose3d`.
+        weight: see input.
+        bias: see input.
+        stride: see input.
+        padding: see input.
+        output_padding: see input.
+        groups: of the convolution.
+        dilation: see input.
+        num_groups: of the norm; must divide C_out.
+        norm_weight: (C_out), or None.
+        norm_bias: (C_out), or None.
+        eps: added to the variance.
+
+    Returns:
+        (N, C_out, D', H', W').
+    """
+
+def conv_transpose3d_group_norm(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    output_padding: int | Sequence[int],
+    groups: int,
+    dilation: int | Sequence[int],
+    num_groups: int,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-05,
+    relu: bool = False,
+    negative_slope: float = 1.0,
+    dtype: _dtype | None = None,
+) -> Tensor:
+    """The transposed convolution and a group norm, with activations; see :func:`convt3d.conv_transpose3d_group_norm`.
+
+    Args:
+        input: this and all up to `eps` as of `conv_transpose3d_relu_group_norm`.
+        weight: see input.
+        bias: see input.
+        stride: see input.
+        padding: see input.
+        output_padding: see input.
+        groups: see input.
+        dilation: see input.
+        num_groups: see input.
+        norm_weight: see input.
+        norm_bias: see input.
+        eps: see input.
+        relu: whether there is a ReLU between convolution and norm.
+        negative_slope: of the LeakyReLU behind the norm: 0 is a ReLU, 1 none.
+        dtype: of the result: that of the input (None), or float32 beside 16 bits.
+
+    Returns:
+        (N, C_out, D', H', W').
+    """
+
+def conv_transpose3d_group_norm_forward(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    output_padding: int | Sequence[int],
+    groups: int,
+    dilation: int | Sequence[int],
+    num_groups: int,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    eps: float = 1e-05,
+    relu: bool = False,
+    negative_slope: float = 1.0,
+    dtype: _dtype | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`conv_transpose3d_group_norm`, and what its derivatives need. Arguments as there.
+
+    Returns:
+        the result, the norm's input (the convolution's output, after its ReLU if there is one), and the mean and the
+        inverse standard deviation (N, num_groups) in float64, which are not differentiable.
+    """
+
+def group_norm_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    num_groups: int,
+    relu: bool = False,
+    negative_slope: float = 1.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of a group norm with an activation behind it.
+
+    Args:
+        grad_output: (N, C, D, H, W), of any strides.
+        input: of the norm.
+        mean: (N, num_groups), in float64.
+        rstd: the inverse standard deviation, in float64.
+        weight: (C), or None.
+        bias: (C), or None; it decides where the activation's argument is negative.
+        num_groups: of the norm.
+        relu: whether the input is a ReLU's output, whose argument's gradient is wanted in place of the input's.
+        negative_slope: of the activation behind the norm.
+
+    Returns:
+        the gradients of input, weight and bias; the last two also where there is no weight or bias.
     """

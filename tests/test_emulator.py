@@ -84,6 +84,21 @@ def test_random_gradients(emulate: Path, operator: str) -> None:
     run(emulate, "--operator", operator, "--seconds", str(SECONDS))
 
 
+def test_random_norms(emulate: Path) -> None:
+    run(emulate, "--norm", "--seconds", str(2 * SECONDS))
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_norm(emulate: Path, direction: str, layout: str) -> None:
+    """Several splits of a channel, rows whose first elements are not aligned."""
+    line = (
+        f"norm={direction} type=fp16 float32_result=1 layout={layout} n=2 c=6 d=5 h=37 w=91 groups=3 relu=1 slope=0.1"
+    )
+    output = run(emulate, "--norm", "--verbose", "--problem", line)
+    assert re.search(r" splits=([2-9]|[1-9][0-9])", output)
+
+
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 @pytest.mark.parametrize("type", ["fp64", "fp32", "tf32", "fp16", "bf16"])
 def test_operators(emulate: Path, type: str, layout: str, tmp_path: Path) -> None:
@@ -126,6 +141,9 @@ def test_rows_of_positions_begin_where_their_phase_does(emulate: Path) -> None:
         (["--problems", "/nowhere"], "cannot read /nowhere"),
         (["--seed"], "needs a value"),
         (["--colour", "1"], "unknown option"),
+        (["--norm", "--problem", "c=3 groups=2"], "c is a multiple of groups"),
+        (["--norm", "--problem", "norm=backward w=4 h=3 d=2 grad=slice_w"], "not equally far apart"),
+        (["--norm", "--problem", "colour=1"], "unknown key 'colour'"),
     ],
 )
 def test_what_it_does_not_understand(emulate: Path, options: list[str], message: str) -> None:

@@ -22,6 +22,9 @@ TYPES = {
     "List[int]": "int | Sequence[int]",
     "int": "int",
     "List[bool]": "Sequence[bool]",
+    "float": "float",
+    "bool": "bool",
+    "Optional[int]": "_dtype | None",  # PyTorch's name of `ScalarType?`
 }
 
 

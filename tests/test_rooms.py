@@ -10,7 +10,7 @@ import pytest
 CSRC = Path(__file__).resolve().parent.parent / "csrc"
 
 # A file includes files of its own room and of the rooms above it.
-ROOMS = ["core", "device", "epilogue", "engines", "planning", "kernels", "ops", "bindings.cpp"]
+ROOMS = ["core", "device", "epilogue", "norm", "engines", "planning", "kernels", "ops", "bindings.cpp"]
 SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
 FILES = sorted(path for path in CSRC.rglob("*") if path.suffix in SUFFIXES)
 # Engines that kernels are written for; `instantiate` compiles them, a file each for an engine, an operator and a type.

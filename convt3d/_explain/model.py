@@ -66,7 +66,7 @@ def _explained(
                     *call.parameters,
                     device_capability=device_capability,
                     operator=operator,
-                    relu=call.relu,
+                    relu=call.relu and call.norm_groups is None,  # else the norm's gradient has the mask
                     device=call.device,
                     precision=call.precision,
                 )
@@ -83,6 +83,7 @@ def _explained(
         name=call.name,
         computed_by="convt3d" if call.ours else "torch",
         relu=call.relu,
+        norm_groups=call.norm_groups,
         input_shape=tuple(call.input.shape),
         weight_shape=tuple(call.weight.shape),
         explanation=explanation,

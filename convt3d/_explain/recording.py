@@ -18,7 +18,14 @@ from convt3d._wrappers import unwrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OURS = (ops.conv_transpose3d.default, ops.conv_transpose3d_relu.default)
+_CONVOLUTIONS = (ops.conv_transpose3d.default, ops.conv_transpose3d_relu.default)
+_RELU_NORM = ops.conv_transpose3d_relu_group_norm.default
+_NORMS = (
+    _RELU_NORM,
+    ops.conv_transpose3d_group_norm.default,
+    ops.conv_transpose3d_group_norm_forward.default,
+)
+_OURS = _CONVOLUTIONS + _NORMS
 # What F.conv_transpose3d becomes below autograd and autocast; in inference mode it stays what it is.
 _TORCHS = (torch.ops.aten.convolution.default, torch.ops.aten.conv_transpose3d.input)
 _PARAMETERS = ("stride", "padding", "output_padding", "groups", "dilation")
@@ -36,6 +43,7 @@ class RecordedCall:
     bias: Tensor | None  # [C_out]
     parameters: tuple[Any, ...]
     device: torch.device
+    norm_groups: int | None  # of a group norm that the call includes
     precision: str | None  # as PyTorch's switches are at the call; None where convt3d has none for the dtype
 
 
@@ -93,12 +101,13 @@ class _Recorder(TorchDispatchMode):
             RecordedCall(
                 name=self._names[-1] if self._names else "",
                 ours=func in _OURS,
-                relu=func is _OURS[1],
+                relu=func in (_CONVOLUTIONS[1], _RELU_NORM) or bool(given.get("relu")),
                 input=without_data(input.unsqueeze(0) if input.dim() == 4 else input),
                 weight=without_data(given["weight"]),
                 bias=None if bias is None else without_data(bias),
                 parameters=tuple(given[name] for name in _PARAMETERS),
                 device=input.device,
+                norm_groups=given.get("num_groups"),
                 precision=precision_of(input.dtype) if input.dtype in DTYPES else None,
             )
         )

@@ -26,6 +26,8 @@ class ExplainedCall:
         convt3d_ms: measured time of convt3d, None where it was not measured.
         cudnn_ms: measured time of cuDNN's transposed convolution, and of a ReLU where the call includes one.
         note: why there is no explanation, or no time where times were wanted; else empty.
+        norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. All numbers
+            are those of the convolution: the norm's statistics are gathered by a pass of its own.
         backward: of the gradients that a training step would compute: of input, weight and, where there is one, bias.
     """
 
@@ -39,6 +41,7 @@ class ExplainedCall:
     cudnn_ms: float | None = None
     note: str = ""
     backward: tuple[Explanation, ...] = ()
+    norm_groups: int | None = None
 
     @property
     def backward_ms(self) -> float | None:
@@ -84,6 +87,8 @@ class ModelExplanation:
         ]
         if of_a_model:
             lines.append(f"expected by a model, not measured on this GPU: {', '.join(dict.fromkeys(of_a_model))}")
+        if any(call.norm_groups is not None for call in self.calls):
+            lines.append("group norm: a pass of its own gathers the statistics, another normalises; in no number above")
         lines += [f"{_shown(call.name)}: {call.note}" for call in dict.fromkeys(self.calls) if call.note]
         if unconverted := sum(call.computed_by == "torch" for call in self.calls):
             lines.append(f"{unconverted} of {len(self.calls)} calls computed by torch; see convt3d.convert")
@@ -93,6 +98,7 @@ class ModelExplanation:
 def _row(call: ExplainedCall) -> tuple[str, ...]:
     explained = call.explanation
     by = call.computed_by + (" + ReLU" if call.relu else "")
+    by += "" if call.norm_groups is None else " + group norm"
     start = (_shown(call.name), by, _shape(call.input_shape), _shape(call.weight_shape))
     if explained is None:
         return (*start, *("-" for _ in range(13)))

@@ -15,7 +15,8 @@ _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 _DEFAULTS = (None, None, *RULES["conv_transpose3d"].defaults)
 
 
-def _cast(args: tuple[Any, ...], device_type: str) -> tuple[Any, ...]:
+def cast_to_lower_precision(args: tuple[Any, ...], device_type: str) -> tuple[Any, ...]:
+    """The arguments as autocast hands them to a convolution."""
     dtype = torch.get_autocast_dtype(device_type)  # the one asked for; torch.library.register_autocast fixes one
 
     def cast(arg: Any) -> Any:
@@ -48,7 +49,7 @@ def call(op: Any, args: tuple[Any, ...]) -> Tensor:
     if torch_internals.some_autocast_is_enabled():
         device_type = args[0].device.type
         if device_type in _KEYS and torch.is_autocast_enabled(device_type):
-            args = _cast(args, device_type)
+            args = cast_to_lower_precision(args, device_type)
             with torch_internals.without_autocast(device_type):
                 output = torch_internals.call(op, args, function)
             return output
@@ -58,7 +59,7 @@ def call(op: Any, args: tuple[Any, ...]) -> Tensor:
 
 def _autocast_kernel(op: Any, device_type: str) -> Callable[..., Tensor]:
     def kernel(*args: Any) -> Tensor:
-        args = _cast(args, device_type)
+        args = cast_to_lower_precision(args, device_type)
         with torch_internals.without_autocast(device_type):
             output: Tensor = op(*args)
         return output

@@ -86,7 +86,7 @@ def _spread(grad_bias: Tensor, shape: Any) -> Tensor:
     return grad_bias.reshape(1, -1, 1, 1, 1).expand(shape)
 
 
-def _gradients(
+def convolution_gradients(
     grad_output: Tensor,
     input: Tensor | None,
     weight: Tensor | None,
@@ -108,6 +108,16 @@ def _gradients(
         _call(_input_grad, (grad_output, weight, relu_output, *geometry)) if wanted[0] else None,
         _call(_weight_grad, (grad_output, input, kernel_size, relu_output, *geometry)) if wanted[1] else None,
         _call(_bias_grad, (grad_output, relu_output)) if wanted[2] else None,
+    )
+
+
+def convolution_tangent(input: Tensor, weight: Tensor, tangents: Saved, geometry: Saved, shape: Any) -> Tensor | None:
+    """Of the convolution's result, of that shape, from the tangents of input, weight and bias."""
+    of_input, of_weight, of_bias = tangents
+    return _sum(
+        None if of_input is None else _forward(of_input, weight, geometry),
+        None if of_weight is None else _forward(input, of_weight, geometry),
+        None if of_bias is None else _spread(of_bias, shape),
     )
 
 
@@ -136,19 +146,11 @@ class _ForwardDerivatives:
         assert grad is not None
         input, weight, relu_output = ctx.saved_tensors
         mask = _constant(relu_output)
-        return _gradients(grad, input, weight, ctx.kernel_size, mask, ctx.geometry, ctx.needs_input_grad[:3])
+        return convolution_gradients(grad, input, weight, ctx.kernel_size, mask, ctx.geometry, ctx.needs_input_grad[:3])
 
     def jvp(self, ctx: Any, saved: Saved, tangents: Saved) -> Any:
         input, weight, output = saved
-        input_tangent, weight_tangent, bias_tangent = tangents[:3]
-        by_input = by_weight = by_bias = None
-        if input_tangent is not None:
-            by_input = _forward(input_tangent, weight, ctx.geometry)
-        if weight_tangent is not None:
-            by_weight = _forward(input, weight_tangent, ctx.geometry)
-        if bias_tangent is not None:
-            by_bias = _spread(bias_tangent, output.shape)
-        tangent = _sum(by_input, by_weight, by_bias)
+        tangent = convolution_tangent(input, weight, tangents[:3], ctx.geometry, output.shape)
         return _masked(tangent, _constant(output)) if self.has_relu else tangent
 
 
@@ -330,7 +332,7 @@ class _BackwardDerivatives:
     ) -> Gradients:
         """Dx(grad_output, weight) and Dw(grad_output, input), of those that are given."""
         wanted = (weight is not None, input is not None, False)
-        return _gradients(grad_output, input, weight, ctx.kernel_size, mask, ctx.geometry, wanted)[:2]
+        return convolution_gradients(grad_output, input, weight, ctx.kernel_size, mask, ctx.geometry, wanted)[:2]
 
 
 RULES: dict[str, Derivatives] = {

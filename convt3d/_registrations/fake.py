@@ -18,17 +18,17 @@ from convt3d._registrations.symbolic import holds
 _check: Any = torch._check  # untyped in PyTorch
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_ACTIVATION = "5-D (N, C, D, H, W)"
+ACTIVATION = "5-D (N, C, D, H, W)"
 _WEIGHT = "5-D (C_in, C_out/groups, kD, kH, kW)"
 _SIZE_LIMIT = 2**31
 _AXES = ("depth", "height", "width")
 
 
-def _format(values: Sequence[Any]) -> str:
+def text_of(values: Sequence[Any]) -> str:
     return f"({', '.join(str(value) for value in values)})"
 
 
-class _Checks:
+class Checks:
     """Raises RuntimeError naming the operator, like the compiled checks."""
 
     def __init__(self, op: str) -> None:
@@ -44,13 +44,13 @@ class _Checks:
         )
         self.that(
             tensor.dim() == rank,
-            lambda: f"{name} must be {shape}, got {tensor.dim()}-D of shape {_format(tensor.shape)}",
+            lambda: f"{name} must be {shape}, got {tensor.dim()}-D of shape {text_of(tensor.shape)}",
         )
 
     def dtype(self, name: str, tensor: Tensor) -> None:
         self.that(
             tensor.dtype in _DTYPES,
-            lambda: f"{name} must be of dtype float32, float64, float16 or bfloat16, got {_dtype_name(tensor)}",
+            lambda: f"{name} must be of dtype float32, float64, float16 or bfloat16, got {dtype_name(tensor)}",
         )
 
     def same_kind(self, name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
@@ -60,31 +60,31 @@ class _Checks:
         )
         self.that(
             tensor.dtype == first.dtype,
-            lambda: f"{name} must have the dtype of {first_name}, {_dtype_name(first)}, got {_dtype_name(tensor)}",
+            lambda: f"{name} must have the dtype of {first_name}, {dtype_name(first)}, got {dtype_name(tensor)}",
         )
 
     def relu_output(self, relu_output: Tensor | None, grad_output: Tensor) -> None:
         if relu_output is None:
             return
-        self.tensor("relu_output", relu_output, 5, _ACTIVATION)
+        self.tensor("relu_output", relu_output, 5, ACTIVATION)
         self.same_kind("relu_output", relu_output, "grad_output", grad_output)
         for size, expected in zip(relu_output.shape, grad_output.shape, strict=True):
             self.that(
                 size == expected,
                 lambda: (
-                    f"relu_output must have the shape of grad_output, {_format(grad_output.shape)}, "
-                    f"got {_format(relu_output.shape)}"
+                    f"relu_output must have the shape of grad_output, {text_of(grad_output.shape)}, "
+                    f"got {text_of(relu_output.shape)}"
                 ),
             )
 
     def triple(self, name: str, values: Sequence[Any], minimum: int) -> tuple[Any, ...]:
         self.that(
             len(values) in (1, 3),
-            lambda: f"{name} must be an int or 3 ints (depth, height, width), got {_format(values)}",
+            lambda: f"{name} must be an int or 3 ints (depth, height, width), got {text_of(values)}",
         )
         valid = "non-negative" if minimum == 0 else "positive"
         for value in values:
-            self.that(value >= minimum, lambda: f"{name} must be {valid}, got {_format(values)}")
+            self.that(value >= minimum, lambda: f"{name} must be {valid}, got {text_of(values)}")
         return tuple(values) * 3 if len(values) == 1 else tuple(values)
 
     def spatial(self, name: str, tensor: Tensor) -> None:
@@ -93,7 +93,7 @@ class _Checks:
         for size in tensor.shape[2:]:
             self.that(
                 size >= 1,
-                lambda: f"{name} must have a depth, height and width of at least 1, got shape {_format(tensor.shape)}",
+                lambda: f"{name} must have a depth, height and width of at least 1, got shape {text_of(tensor.shape)}",
             )
 
     def below_limit(self, size: Any, message: Callable[[], str]) -> None:
@@ -102,19 +102,19 @@ class _Checks:
 
     def channels(self, name: str, tensor: Tensor) -> None:
         self.below_limit(
-            tensor.shape[1], lambda: f"{name} must have less than 2^31 channels, got shape {_format(tensor.shape)}"
+            tensor.shape[1], lambda: f"{name} must have less than 2^31 channels, got shape {text_of(tensor.shape)}"
         )
 
     def weight(self, weight: Tensor, groups: Any) -> None:
         for size in weight.shape:
             self.that(
-                size >= 1, lambda: f"weight must not be empty in any dimension, got shape {_format(weight.shape)}"
+                size >= 1, lambda: f"weight must not be empty in any dimension, got shape {text_of(weight.shape)}"
             )
         self.that(
             weight.shape[0] % groups == 0,
             lambda: (
                 f"weight must have a first dimension (C_in) divisible by groups = {groups}, "
-                f"got shape {_format(weight.shape)}"
+                f"got shape {text_of(weight.shape)}"
             ),
         )
         for channels in (weight.shape[0], weight.shape[1] * groups):
@@ -122,7 +122,7 @@ class _Checks:
                 channels,
                 lambda: (
                     "weight must have less than 2^31 channels (C_in, and C_out/groups times groups), got shape "
-                    f"{_format(weight.shape)} with groups = {groups}"
+                    f"{text_of(weight.shape)} with groups = {groups}"
                 ),
             )
 
@@ -131,7 +131,7 @@ class _Checks:
             input.shape[1] == weight.shape[0],
             lambda: (
                 f"input must have C_in = {weight.shape[0]} channels (the first dimension of weight, of shape "
-                f"{_format(weight.shape)}), got shape {_format(input.shape)}"
+                f"{text_of(weight.shape)}), got shape {text_of(input.shape)}"
             ),
         )
         self.spatial("input", input)
@@ -144,13 +144,13 @@ class _Checks:
             self.that(
                 got == size,
                 lambda: (
-                    f"grad_output must have the shape of the output, {_format(expected)} for input of shape "
-                    f"{_format(input.shape)}, {geometry.describe(kernel_size)}, got {_format(grad_output.shape)}"
+                    f"grad_output must have the shape of the output, {text_of(expected)} for input of shape "
+                    f"{text_of(input.shape)}, {geometry.describe(kernel_size)}, got {text_of(grad_output.shape)}"
                 ),
             )
 
 
-def _dtype_name(tensor: Tensor) -> str:
+def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
@@ -163,7 +163,7 @@ class _Geometry(NamedTuple):
 
     @classmethod
     def checked(
-        cls, checks: _Checks, stride: Any, padding: Any, output_padding: Any, groups: Any, dilation: Any
+        cls, checks: Checks, stride: Any, padding: Any, output_padding: Any, groups: Any, dilation: Any
     ) -> "_Geometry":
         geometry = cls(
             checks.triple("stride", stride, 1),
@@ -179,8 +179,8 @@ class _Geometry(NamedTuple):
                 extra < max(step, spread),
                 lambda: (
                     "output_padding must be smaller than stride or dilation in every dimension, got "
-                    f"output_padding {_format(geometry.output_padding)} with stride {_format(geometry.stride)} "
-                    f"and dilation {_format(geometry.dilation)}"
+                    f"output_padding {text_of(geometry.output_padding)} with stride {text_of(geometry.stride)} "
+                    f"and dilation {text_of(geometry.dilation)}"
                 ),
             )
         return geometry
@@ -195,8 +195,8 @@ class _Geometry(NamedTuple):
 
     def describe(self, kernel_size: Sequence[Any]) -> str:
         return (
-            f"kernel size {_format(kernel_size)}, stride {_format(self.stride)}, padding {_format(self.padding)}, "
-            f"output_padding {_format(self.output_padding)} and dilation {_format(self.dilation)}"
+            f"kernel size {text_of(kernel_size)}, stride {text_of(self.stride)}, padding {text_of(self.padding)}, "
+            f"output_padding {text_of(self.output_padding)} and dilation {text_of(self.dilation)}"
         )
 
 
@@ -208,8 +208,8 @@ def _empty(shape: Sequence[Any], *operands: Tensor) -> Tensor:
 _ONE, _ZERO = (1, 1, 1), (0, 0, 0)
 
 
-def _forward_kernel(name: str) -> Callable[..., Tensor]:
-    checks = _Checks(name)
+def forward_kernel(name: str) -> Callable[..., Tensor]:
+    checks = Checks(name)
 
     def fake(
         input: Tensor,
@@ -221,7 +221,7 @@ def _forward_kernel(name: str) -> Callable[..., Tensor]:
         groups: Any = 1,
         dilation: Any = _ONE,
     ) -> Tensor:
-        checks.tensor("input", input, 5, _ACTIVATION)
+        checks.tensor("input", input, 5, ACTIVATION)
         checks.tensor("weight", weight, 5, _WEIGHT)
         checks.dtype("input", input)
         checks.same_kind("weight", weight, "input", input)
@@ -233,7 +233,7 @@ def _forward_kernel(name: str) -> Callable[..., Tensor]:
             checks.same_kind("bias", bias, "input", input)
             checks.that(
                 bias.shape[0] == out_channels,
-                lambda: f"bias must have C_out = {out_channels} elements, got shape {_format(bias.shape)}",
+                lambda: f"bias must have C_out = {out_channels} elements, got shape {text_of(bias.shape)}",
             )
         checks.input(input, weight)
         output_size = geometry.output_size(input.shape[2:], kernel_size)
@@ -241,8 +241,8 @@ def _forward_kernel(name: str) -> Callable[..., Tensor]:
             checks.that(
                 size >= 1,
                 lambda: (
-                    f"the output size must be positive, got {_format(output_size)} from input size "
-                    f"{_format(input.shape[2:])}, {geometry.describe(kernel_size)}"
+                    f"the output size must be positive, got {text_of(output_size)} from input size "
+                    f"{text_of(input.shape[2:])}, {geometry.describe(kernel_size)}"
                 ),
             )
         return _empty([input.shape[0], out_channels, *output_size], input, weight)
@@ -260,8 +260,8 @@ def _input_grad_kernel(
     groups: Any = 1,
     dilation: Any = _ONE,
 ) -> Tensor:
-    checks = _Checks("conv_transpose3d_input_grad")
-    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks = Checks("conv_transpose3d_input_grad")
+    checks.tensor("grad_output", grad_output, 5, ACTIVATION)
     checks.tensor("weight", weight, 5, _WEIGHT)
     checks.dtype("grad_output", grad_output)
     checks.same_kind("weight", weight, "grad_output", grad_output)
@@ -273,7 +273,7 @@ def _input_grad_kernel(
         grad_output.shape[1] == out_channels,
         lambda: (
             f"grad_output must have C_out = {out_channels} channels (the second dimension of weight, of shape "
-            f"{_format(weight.shape)}, times groups = {groups}), got shape {_format(grad_output.shape)}"
+            f"{text_of(weight.shape)}, times groups = {groups}), got shape {text_of(grad_output.shape)}"
         ),
     )
     checks.spatial("grad_output", grad_output)
@@ -307,9 +307,9 @@ def _weight_grad_kernel(
     groups: Any = 1,
     dilation: Any = _ONE,
 ) -> Tensor:
-    checks = _Checks("conv_transpose3d_weight_grad")
-    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
-    checks.tensor("input", input, 5, _ACTIVATION)
+    checks = Checks("conv_transpose3d_weight_grad")
+    checks.tensor("grad_output", grad_output, 5, ACTIVATION)
+    checks.tensor("input", input, 5, ACTIVATION)
     checks.dtype("grad_output", grad_output)
     checks.same_kind("input", input, "grad_output", grad_output)
     checks.relu_output(relu_output, grad_output)
@@ -322,7 +322,7 @@ def _weight_grad_kernel(
         def message(name: str = name, tensor: Tensor = tensor, label: str = label) -> str:
             return (
                 f"{name} must have a positive number of channels ({label}) divisible by groups = {groups}, "
-                f"got shape {_format(tensor.shape)}"
+                f"got shape {text_of(tensor.shape)}"
             )
 
         checks.that(channels >= 1, message)
@@ -336,8 +336,8 @@ def _weight_grad_kernel(
 
 
 def _bias_grad_kernel(grad_output: Tensor, relu_output: Tensor | None = None) -> Tensor:
-    checks = _Checks("conv_transpose3d_bias_grad")
-    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
+    checks = Checks("conv_transpose3d_bias_grad")
+    checks.tensor("grad_output", grad_output, 5, ACTIVATION)
     checks.dtype("grad_output", grad_output)
     checks.relu_output(relu_output, grad_output)
     checks.channels("grad_output", grad_output)
@@ -357,9 +357,9 @@ def _backward_kernel(
     dilation: Any = _ONE,
     output_mask: Sequence[bool] = (True, True, True),
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    checks = _Checks("conv_transpose3d_backward")
-    checks.tensor("grad_output", grad_output, 5, _ACTIVATION)
-    checks.tensor("input", input, 5, _ACTIVATION)
+    checks = Checks("conv_transpose3d_backward")
+    checks.tensor("grad_output", grad_output, 5, ACTIVATION)
+    checks.tensor("input", input, 5, ACTIVATION)
     checks.tensor("weight", weight, 5, _WEIGHT)
     checks.dtype("grad_output", grad_output)
     checks.same_kind("input", input, "grad_output", grad_output)
@@ -384,8 +384,8 @@ def _backward_kernel(
 
 def _register() -> None:
     kernels: dict[str, Callable[..., Any]] = {
-        "conv_transpose3d": _forward_kernel("conv_transpose3d"),
-        "conv_transpose3d_relu": _forward_kernel("conv_transpose3d_relu"),
+        "conv_transpose3d": forward_kernel("conv_transpose3d"),
+        "conv_transpose3d_relu": forward_kernel("conv_transpose3d_relu"),
         "conv_transpose3d_input_grad": _input_grad_kernel,
         "conv_transpose3d_weight_grad": _weight_grad_kernel,
         "conv_transpose3d_bias_grad": _bias_grad_kernel,

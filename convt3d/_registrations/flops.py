@@ -48,7 +48,10 @@ def _backward(
 
 def _register(flop_counter: Any) -> None:
     register = flop_counter.register_flop_formula
-    register([ops.conv_transpose3d, ops.conv_transpose3d_relu])(_forward)
+    forwards = [ops.conv_transpose3d, ops.conv_transpose3d_relu]
+    # A norm counts nothing, as in PyTorch.
+    forwards += [ops.conv_transpose3d_relu_group_norm, ops.conv_transpose3d_group_norm]
+    register([*forwards, ops.conv_transpose3d_group_norm_forward])(_forward)
     register(ops.conv_transpose3d_input_grad)(_input_grad)
     register(ops.conv_transpose3d_weight_grad)(_weight_grad)
     register(ops.conv_transpose3d_backward)(_backward)

@@ -87,6 +87,33 @@ def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list
     return strategy
 
 
+# The operators with a norm are shared along the batch alone: an image's statistics need its channels. Positions of
+# the tensors that have a batch, and for each result whether it has one, or is a term of a sum over the batch.
+_NORMS = {
+    "conv_transpose3d_relu_group_norm": ((0,), (True,)),
+    "conv_transpose3d_group_norm": ((0,), (True,)),
+    "conv_transpose3d_group_norm_forward": ((0,), (True,) * 4),
+    "group_norm_backward": ((0, 1, 2, 3), (True, False, False)),
+}
+
+
+def _norm_strategy(
+    op: Any, batched: Any, results: Any, placements: Any
+) -> Callable[..., list[tuple[list[Any], list[Any]]]]:
+    is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
+
+    def strategy(*args: Any) -> list[tuple[list[Any], list[Any]]]:
+        tensors = [tensor and given is not None for tensor, given in zip(is_tensor, args, strict=False)]
+        replicated = [placements.Replicate() if tensor else None for tensor in tensors]
+        shared = [placements.Shard(0) if i in batched else placement for i, placement in enumerate(replicated)]
+        return [
+            ([placements.Replicate() for _ in results], replicated),
+            ([placements.Shard(0) if has_batch else placements.Partial() for has_batch in results], shared),
+        ]
+
+    return strategy
+
+
 def _register(dtensor: Any) -> None:
     """Registers the strategies. Where this PyTorch lacks what that takes, DTensor says that the operator has none."""
     with contextlib.suppress(ImportError, AttributeError, KeyError, TypeError):  # of helpers that moved or changed
@@ -96,6 +123,10 @@ def _register(dtensor: Any) -> None:
         for name, indices in _INDICES.items():
             op = getattr(ops, name).default
             register_sharding(op)(_strategy(op, indices, dtensor))
+            cache.distinguish_all_arguments(op)
+        for name, (batched, results) in _NORMS.items():
+            op = getattr(ops, name).default
+            register_sharding(op)(_norm_strategy(op, batched, results, dtensor))
             cache.distinguish_all_arguments(op)
 
 

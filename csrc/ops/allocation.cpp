@@ -1,5 +1,6 @@
 #include "ops/allocation.h"
 
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -40,9 +41,22 @@ Tensor allocate(const char* op, const Int5& sizes, MemoryFormat format, const Te
   return empty_strided(op, sizes, dense_strides(sizes, format), dtype_of(like), device_of(like));
 }
 
-Tensor allocate_vector(const char* op, int64_t size, const Tensor& like) {
+Tensor allocate(const char* op, const Int5& sizes, const Int5& strides, int32_t dtype, const Device& device) {
+  return empty_strided(op, sizes, strides, dtype, device);
+}
+
+Tensor allocate_matrix(const char* op, int64_t rows, int64_t columns, int32_t dtype, const Device& device) {
+  using Int2 = std::array<int64_t, 2>;
+  return empty_strided(op, Int2{rows, columns}, Int2{columns, 1}, dtype, device);
+}
+
+Tensor allocate_vector(const char* op, int64_t size, int32_t dtype, const Device& device) {
   using Int1 = std::array<int64_t, 1>;
-  return empty_strided(op, Int1{size}, Int1{1}, dtype_of(like), device_of(like));
+  return empty_strided(op, Int1{size}, Int1{1}, dtype, device);
+}
+
+Tensor allocate_vector(const char* op, int64_t size, const Tensor& like) {
+  return allocate_vector(op, size, dtype_of(like), device_of(like));
 }
 
 Tensor allocate_workspace(const char* op, int64_t bytes, const Tensor& like) {

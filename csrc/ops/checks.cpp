@@ -1,8 +1,6 @@
 #include "ops/checks.h"
 
-#include <sstream>
-#include <stdexcept>
-#include <string>
+#include "ops/failure.h"
 
 namespace convt3d {
 namespace {
@@ -10,27 +8,6 @@ namespace {
 // Sizes, channels and offsets within one image fit 32 bits in the kernels, and their products 64 bits here.
 constexpr int64_t kSizeLimit = int64_t{1} << 31;
 constexpr const char* kAxisName[3] = {"depth", "height", "width"};
-
-template <typename... Parts>
-[[noreturn]] void fail(const char* op, const Parts&... parts) {
-  std::ostringstream text;
-  text << op << ": ";
-  (text << ... << parts);
-  throw std::runtime_error(text.str());
-}
-
-template <typename Values>
-std::string format(const Values& values) {
-  std::ostringstream text;
-  text << "(";
-  const char* separator = "";
-  for (int64_t value : values) {
-    text << separator << value;
-    separator = ", ";
-  }
-  text << ")";
-  return text.str();
-}
 
 Int3 spatial(const Int5& sizes) { return {sizes[2], sizes[3], sizes[4]}; }
 

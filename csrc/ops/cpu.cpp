@@ -1,44 +1,20 @@
 // The operators on the CPU: ATen's convolutions (oneDNN where it has them), called through the stable dispatcher.
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "ops/allocation.h"
 #include "ops/backend.h"
-#include "ops/torch_error.h"
+#include "ops/call_aten.h"
 
 namespace convt3d {
 namespace {
 
 using torch::headeronly::HeaderOnlyArrayRef;
 using torch::headeronly::IntHeaderOnlyArrayRef;
-using torch::stable::detail::from;
-using torch::stable::detail::to;
 
 IntHeaderOnlyArrayRef list(const Int3& values) { return IntHeaderOnlyArrayRef(values.data(), values.size()); }
-
-// Calls an ATen operator with `results` tensor results and returns them in their order; a result that was not asked for
-// comes as an undefined tensor.
-template <size_t results, typename... Arguments>
-std::array<Tensor, results> call_aten(const char* op, const char* aten_op, const char* overload,
-                                      const Arguments&... arguments) {
-  static_assert(sizeof...(arguments) >= results, "the dispatcher returns the results in the arguments' places");
-  std::array<StableIValue, sizeof...(arguments)> stack{from(arguments)...};
-  if (torch_call_dispatcher(aten_op, overload, stack.data(), TORCH_ABI_VERSION) != TORCH_SUCCESS) {
-    const std::string reason = torch_error();
-    throw std::runtime_error(std::string(op) + ": " + aten_op + " failed on the CPU: " +
-                             (reason.empty() ? "PyTorch has written the reason to stderr" : reason));
-  }
-  if constexpr (results == 1) {
-    return {to<Tensor>(stack[0])};
-  } else {
-    static_assert(results == 3, "ATen's convolutions return one tensor or three");
-    return {to<Tensor>(stack[0]), to<Tensor>(stack[1]), to<Tensor>(stack[2])};
-  }
-}
 
 Tensor zeroed(Tensor tensor) {
   TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor.get()));

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ops/backend.h"
+#include "ops/norm_backend.h"
 
 namespace convt3d {
 namespace {
@@ -34,6 +35,15 @@ Tensor CudaBackend::bias_grad(const char* op, const Tensor&, const std::optional
 
 Gradients CudaBackend::backward(const char* op, const Problem&, const Tensor&, const std::optional<Tensor>&,
                                 const Tensor&, const Tensor&, const WantedGradients&) {
+  refuse(op);
+}
+
+Tensor CudaNorm::apply(const char* op, const Tensor&, const NormArguments&) { refuse(op); }
+
+NormResult CudaNorm::apply_and_keep(const char* op, const Tensor&, const NormArguments&) { refuse(op); }
+
+std::array<Tensor, 3> CudaNorm::backward(const char* op, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                         const NormArguments&, bool) {
   refuse(op);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "check/draw.h"
+#include "check/norm.h"
 #include "check/run.h"
 #include "machine/memory.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr char kUsage[] =
     "emulate [--seed N] [--seconds S] [--cases N] [--failures N] [--operator O] [--type T] [--engine E] [--verbose]\n"
+    "emulate --norm [--seed N] [--seconds S] [--cases N] [--failures N] [--problem LINE] [--verbose]\n"
     "emulate --problem LINE | --problems FILE  [--engine E] [--plan best|all|I] [--share I/N] [--verbose]\n";
 constexpr unsigned kMostSeconds = 120;  // of a case: longer is an endless loop
 
@@ -32,7 +34,8 @@ void write_text(const char* text) {
 void report_failure(const char* what) {
   write_text("FAILED: ");
   write_text(what);
-  write_text("\n  reproduce: emulate --problem \"");
+  write_text("\n  reproduce: emulate ");
+  write_text(std::strncmp(current_line, "norm=", 5) == 0 ? "--norm --problem \"" : "--problem \"");
   write_text(current_line);
   write_text("\"\n");
 }
@@ -71,6 +74,7 @@ struct Options {
   int share = 0;
   int shares = 1;
   bool verbose = false;
+  bool norm = false;  // group norms in place of convolutions
   Wanted wanted;
 };
 
@@ -78,8 +82,8 @@ Options parse(int count, char** words) {
   Options options;
   for (int i = 1; i < count; ++i) {
     const std::string name = words[i];
-    if (name == "--verbose") {
-      options.verbose = true;
+    if (name == "--verbose" || name == "--norm") {
+      (name == "--norm" ? options.norm : options.verbose) = true;
       continue;
     }
     if (i + 1 == count) throw std::invalid_argument(name + " needs a value\n" + kUsage);
@@ -120,7 +124,9 @@ class Program {
   explicit Program(const Options& options) : options_(options) {}
 
   int operator()() {
-    if (!options_.problem.empty()) {
+    if (options_.norm) {
+      run_norms();
+    } else if (!options_.problem.empty()) {
       run_plans(parse_case(options_.problem));
     } else if (!options_.problems.empty()) {
       run_file();
@@ -135,9 +141,18 @@ class Program {
   double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
 
   void run_case(const Case& item) {
-    std::snprintf(current_line, sizeof(current_line), "%s", to_string(item).c_str());
+    run_line(to_string(item), [&] { return run(item); });
+  }
+
+  void run_norm_case(const NormCase& item) {
+    run_line(to_string(item), [&] { return run_norm(item); });
+  }
+
+  template <typename Call>
+  void run_line(const std::string& line, Call&& call) {
+    std::snprintf(current_line, sizeof(current_line), "%s", line.c_str());
     alarm(kMostSeconds);
-    const Outcome outcome = run(item);
+    const Outcome outcome = call();
     alarm(0);
     ++cases_;
     if (options_.verbose) std::printf("%s\n  %s\n", current_line, outcome.plan.c_str());
@@ -175,10 +190,18 @@ class Program {
     }
   }
 
+  void run_norms() {
+    if (!options_.problem.empty()) return run_norm_case(parse_norm_case(options_.problem));
+    for (uint64_t seed = options_.seed << 32; may_go_on(); ++seed) run_norm_case(draw_norm_case(seed));
+  }
+
   void run_drawn() {
     Draw draw(options_.seed, options_.wanted);
-    while (elapsed() < options_.seconds && cases_ != options_.cases && failures_ < options_.failures)
-      run_case(draw.next());
+    while (may_go_on()) run_case(draw.next());
+  }
+
+  bool may_go_on() const {
+    return elapsed() < options_.seconds && cases_ != options_.cases && failures_ < options_.failures;
   }
 
   const Options& options_;

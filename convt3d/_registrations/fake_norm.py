@@ -1,0 +1,170 @@
+"""Fake kernels of the operators with a group norm; see `fake`. The checks are those of csrc/ops/norm_checks.cpp."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from convt3d._registrations.fake import ACTIVATION, Checks, dtype_name, forward_kernel, text_of
+from convt3d._registrations.memory_format import has_channels_last_strides
+from convt3d._registrations.registry import library
+
+
+def _of_norm(checks: Checks, name: str, tensor: Tensor | None, input: Tensor, channels: Any) -> None:
+    if tensor is None:
+        return
+    checks.that(
+        tensor.device == input.device,
+        lambda: f"{name} must be on the device of input, {input.device}, got {tensor.device}",
+    )
+    _goes_with(checks, name, tensor.dtype, input)
+    checks.that(
+        tensor.dim() == 1 and tensor.shape[0] == channels,
+        lambda: f"{name} must be 1-D with C_out = {channels} elements, got shape {text_of(tensor.shape)}",
+    )
+
+
+def _goes_with(checks: Checks, name: str, dtype: torch.dtype, input: Tensor) -> None:
+    half = input.dtype in (torch.float16, torch.bfloat16)
+    valid = f"{dtype_name(input)}{' or float32' if half else ''}"
+    checks.that(
+        dtype == input.dtype or (half and dtype == torch.float32),
+        lambda: (
+            f"{name} must be of dtype {valid} beside input of {dtype_name(input)}, got "
+            f"{str(dtype).removeprefix('torch.')}"
+        ),
+    )
+
+
+def _norm_groups(checks: Checks, channels: Any, num_groups: Any) -> None:
+    checks.that(num_groups >= 1, lambda: f"num_groups must be positive, got {num_groups}")
+    checks.that(
+        channels % num_groups == 0,
+        lambda: f"num_groups must divide the channels of what is normalised, C_out = {channels}, got {num_groups}",
+    )
+
+
+def _slope(checks: Checks, negative_slope: float) -> None:
+    checks.that(math.isfinite(negative_slope), lambda: f"negative_slope must be finite, got {negative_slope}")
+
+
+def _norm_kernel(name: str, *, keeps: bool) -> Callable[..., Any]:
+    checks = Checks(name)
+    convolve = forward_kernel(name)
+
+    def fake(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        groups: Any,
+        dilation: Any,
+        num_groups: Any,
+        norm_weight: Tensor | None = None,
+        norm_bias: Tensor | None = None,
+        eps: float = 1e-5,
+        relu: bool = False,
+        negative_slope: float = 1.0,
+        dtype: torch.dtype | None = None,
+    ) -> Any:
+        x = convolve(input, weight, bias, stride, padding, output_padding, groups, dilation)
+        channels = x.shape[1]
+        _norm_groups(checks, channels, num_groups)
+        _of_norm(checks, "norm_weight", norm_weight, input, channels)
+        _of_norm(checks, "norm_bias", norm_bias, input, channels)
+        if norm_weight is not None and norm_bias is not None:
+            checks.that(
+                norm_weight.dtype == norm_bias.dtype,
+                lambda: (
+                    f"norm_bias must have the dtype of norm_weight, {dtype_name(norm_weight)}, got "
+                    f"{dtype_name(norm_bias)}"
+                ),
+            )
+        checks.that(0 <= eps < math.inf, lambda: f"eps must be non-negative and finite, got {eps}")
+        _slope(checks, negative_slope)
+        if dtype is not None:
+            _goes_with(checks, "dtype", dtype, input)
+        output = torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype, device=x.device)
+        if not keeps:
+            return output
+        statistics = [x.new_empty([x.shape[0], num_groups], dtype=torch.float64) for _ in range(2)]
+        return output, x, *statistics
+
+    return fake
+
+
+def group_norm_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    num_groups: Any,
+    relu: bool = False,
+    negative_slope: float = 1.0,
+    *,
+    device: Any = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Also what checks the arguments of the kernel on the CPU, with results on the `device` meta."""
+    checks = Checks("group_norm_backward")
+    for name, tensor in (("input", input), ("grad_output", grad_output)):
+        checks.tensor(name, tensor, 5, ACTIVATION)
+    checks.dtype("input", input)
+    for size, expected in zip(grad_output.shape, input.shape, strict=True):
+        checks.that(
+            size == expected,
+            lambda: (
+                f"grad_output must have the shape of input, {text_of(input.shape)}, got {text_of(grad_output.shape)}"
+            ),
+        )
+    checks.that(
+        grad_output.device == input.device,
+        lambda: f"grad_output must be on the device of input, {input.device}, got {grad_output.device}",
+    )
+    _goes_with(checks, "grad_output", grad_output.dtype, input)
+    channels = input.shape[1]
+    _norm_groups(checks, channels, num_groups)
+    for name, statistic in (("mean", mean), ("rstd", rstd)):
+        checks.that(
+            statistic.dtype == torch.float64
+            and statistic.dim() == 2
+            and statistic.shape[0] == input.shape[0]
+            and statistic.shape[1] == num_groups,
+            lambda name=name, statistic=statistic: (  # type: ignore[misc]
+                f"{name} must be a dense tensor (N, num_groups) of dtype float64, got shape "
+                f"{text_of(statistic.shape)} of dtype {dtype_name(statistic)}"
+            ),
+        )
+    _of_norm(checks, "weight", weight, input, channels)
+    _of_norm(checks, "bias", bias, input, channels)
+    _slope(checks, negative_slope)
+    affine = weight if weight is not None else bias
+    wide = torch.float64 if input.dtype == torch.float64 else torch.float32
+    vector_dtype = wide if affine is None else affine.dtype
+    place = input.device if device is None else device
+    last = has_channels_last_strides(input.shape, input.stride())
+    memory_format = torch.channels_last_3d if last else torch.contiguous_format
+    return (
+        torch.empty(input.shape, dtype=input.dtype, device=place, memory_format=memory_format),
+        torch.empty([channels], dtype=vector_dtype, device=place),
+        torch.empty([channels], dtype=vector_dtype, device=place),
+    )
+
+
+def _register() -> None:
+    kernels: dict[str, Callable[..., Any]] = {
+        "conv_transpose3d_relu_group_norm": _norm_kernel("conv_transpose3d_relu_group_norm", keeps=False),
+        "conv_transpose3d_group_norm": _norm_kernel("conv_transpose3d_group_norm", keeps=False),
+        "conv_transpose3d_group_norm_forward": _norm_kernel("conv_transpose3d_group_norm_forward", keeps=True),
+        "group_norm_backward": group_norm_backward,
+    }
+    for name, kernel in kernels.items():
+        torch.library.register_fake(f"convt3d::{name}", kernel, lib=library)
+
+
+_register()

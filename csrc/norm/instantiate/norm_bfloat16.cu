@@ -1,0 +1,17 @@
+// Group norms of bfloat16 with results in it and in float32.
+#include "norm/run.cuh"
+
+namespace convt3d::norm {
+
+template void forward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, ConstTensor,
+                                                    const Arguments&, MutableTensor, const Statistics&, void*, Stream);
+template void backward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
+                                                     const Statistics&, const Arguments&, bool, MutableTensor, void*,
+                                                     void*, void*, Stream);
+template void forward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, ConstTensor, const Arguments&,
+                                            MutableTensor, const Statistics&, void*, Stream);
+template void backward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
+                                             const Statistics&, const Arguments&, bool, MutableTensor, void*, void*,
+                                             void*, Stream);
+
+}  // namespace convt3d::norm

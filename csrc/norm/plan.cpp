@@ -1,0 +1,90 @@
+#include "norm/plan.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/integer.h"
+
+namespace convt3d::norm {
+namespace {
+
+// Enough blocks to fill any GPU several times; a block that takes more steps has less to merge at its end.
+constexpr int64_t kWantedBlocks = 2048;
+constexpr int64_t kMostSteps = 16;
+
+int64_t power_of_two_from(int64_t value) {
+  int64_t power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+// Steps of one block, of `steps` that `units` of blocks have each.
+int64_t steps_of_block(int64_t units, int64_t steps) {
+  return std::clamp<int64_t>(units * steps / kWantedBlocks, 1, kMostSteps);
+}
+
+}  // namespace
+
+bool has_position_stride(const Size& size, const Size& stride) {
+  const int64_t step = position_stride(size, stride);
+  int64_t positions = 1;
+  for (const int axis : {4, 3, 2}) {
+    if (size[axis] == 1) continue;
+    if (stride[axis] != step * positions) return false;
+    positions *= size[axis];
+  }
+  return true;
+}
+
+int64_t position_stride(const Size& size, const Size& stride) {
+  for (const int axis : {4, 3, 2}) {
+    if (size[axis] > 1) return stride[axis];
+  }
+  return 1;
+}
+
+Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dtype) {
+  const Shape shape = Shape::of(size, groups);
+  Plan plan;
+  plan.channels_last =
+      stride[1] == 1 && shape.channels > 1 && (shape.positions == 1 || position_stride(size, stride) != 1);
+  plan.slot = static_cast<int32_t>(16 / element_size(dtype));
+  int64_t length = 0;  // that splits share
+  int64_t step = 0;
+  if (plan.channels_last) {
+    const int64_t slots = ceil_div(shape.channels, plan.slot);
+    plan.channel_blocks = ceil_div(slots, kThreads);
+    plan.lanes = static_cast<int32_t>(ceil_div(slots, plan.channel_blocks));
+    plan.others = kThreads / plan.lanes;
+    plan.units = shape.batch * plan.channel_blocks;
+    length = shape.positions;
+    step = static_cast<int64_t>(plan.others) * kMostUnroll;
+  } else {
+    // A row whose first element is not aligned has one slot more.
+    length = ceil_div(shape.positions + plan.slot - 1, plan.slot);
+    plan.lanes = static_cast<int32_t>(std::min<int64_t>(kThreads, power_of_two_from(ceil_div(length, kMostUnroll))));
+    plan.others = kThreads / plan.lanes;
+    plan.units = ceil_div(shape.rows(), plan.others);
+    step = static_cast<int64_t>(plan.lanes) * kMostUnroll;
+  }
+  const int64_t steps = ceil_div(length, step);
+  plan.split_length = step * steps_of_block(plan.units, steps);
+  plan.splits = ceil_div(length, plan.split_length);
+  const int64_t statistics_bytes = shape.statistics() * 2 * static_cast<int64_t>(sizeof(double));
+  plan.workspace_bytes = partial_bytes(shape, plan, std::max(kMomentPlanes, kGradientPlanes)) + statistics_bytes;
+  return plan;
+}
+
+int64_t partial_bytes(const Shape& shape, const Plan& plan, int planes) {
+  return planes * plan.splits * shape.rows() * static_cast<int64_t>(sizeof(double));
+}
+
+std::string to_string(const Plan& plan) {
+  std::ostringstream text;
+  text << (plan.channels_last ? "channels" : "rows") << " slot=" << plan.slot << " lanes=" << plan.lanes << "x"
+       << plan.others << " blocks=" << plan.blocks() << " splits=" << plan.splits
+       << " split_length=" << plan.split_length << " workspace=" << plan.workspace_bytes;
+  return text.str();
+}
+
+}  // namespace convt3d::norm

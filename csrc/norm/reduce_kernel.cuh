@@ -1,0 +1,130 @@
+// A pass that sums over a tensor, for each channel of each image: partial sums of every split, which the kernels of
+// norm/finish_kernels.cuh add.
+#pragma once
+
+#include "device/ptx/shared_memory.cuh"
+#include "norm/sums.cuh"
+
+namespace convt3d::norm {
+
+template <bool kChannels, typename Sums, typename T, typename R>
+struct Reducer {
+  using A = Accumulator<T>;
+  using Slot = typename Sums::Slot;
+  static constexpr int kCount = Slot::kCount;
+  static constexpr int kSums = kChannels ? kCount : 1;  // channels of a thread
+  static constexpr int kUnroll = Sums::kUnroll;
+
+  const Params<T, R>& params;
+  const Place& place;
+  Sums sums[kSums];
+  typename Sums::Channel channel[kSums];
+  A count = 0;  // of elements of each channel
+
+  __device__ __forceinline__ Reducer(const Params<T, R>& params, const Place& place) : params(params), place(place) {
+    StatisticWalk walk(params.shape, place.n, place.c);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i, walk.next()) {
+      if (place.exists && place.c + i < params.shape.channels) {
+        channel[i] = Sums::channel(params, walk.index(), place.c + i);
+      }
+    }
+  }
+
+  __device__ __forceinline__ Chunk<A> next_chunk(int first, int last) {
+    const A before = count;
+    const A elements = static_cast<A>(last - first);
+    count += elements;
+    return {first, last, before, elements / count};
+  }
+
+  __device__ __forceinline__ void whole(int64_t position, int64_t step) {
+    Slot slots[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      slots[i].template load<kChannels>(params, place.n, place.c, position + i * step, 0, kCount);
+    }
+    if constexpr (kChannels) {
+      const Chunk<A> chunk = next_chunk(0, kUnroll);
+#pragma unroll
+      for (int c = 0; c < kSums; ++c) {
+        sums[c].template add<kUnroll>(params, channel[c], {0, kUnroll, chunk.count, chunk.weight},
+                                      [&](int i) { return slots[i].element(c); });
+      }
+    } else {
+#pragma unroll
+      for (int s = 0; s < kUnroll; ++s) {
+        const Chunk<A> chunk = next_chunk(0, kCount);
+        sums[0].template add<kCount>(params, channel[0], {0, kCount, chunk.count, chunk.weight},
+                                     [&](int i) { return slots[s].element(i); });
+      }
+    }
+  }
+
+  __device__ __forceinline__ void part(int64_t position, int first, int last) {
+    Slot slot;
+    slot.template load<kChannels>(params, place.n, place.c, position, first, last);
+    if constexpr (kChannels) {
+      const Chunk<A> chunk = next_chunk(0, 1);
+#pragma unroll
+      for (int c = 0; c < kSums; ++c) {
+        sums[c].template add<1>(params, channel[c], {0, 1, chunk.count, chunk.weight},
+                                [&](int) { return slot.element(c); });
+      }
+    } else if (first < last) {
+      const Chunk<A> chunk = next_chunk(first, last);
+      sums[0].template add<kCount>(params, channel[0], chunk, [&](int i) { return slot.element(i); });
+    }
+  }
+};
+
+// The sum over `count` threads whose numbers are `step` apart, in the first of them. All threads of the block call it.
+template <typename Result>
+__device__ __forceinline__ void merge_threads(Result (&shared)[kThreads], bool takes_part, int index, int count,
+                                              int step) {
+  __syncthreads();
+#pragma unroll 1
+  for (int left = count; left > 1;) {
+    const int half = (left + 1) / 2;
+    if (takes_part && index + half < left) shared[threadIdx.x].merge(shared[threadIdx.x + half * step]);
+    left = half;
+    __syncthreads();
+  }
+}
+
+template <bool kChannels, typename Sums, typename T, typename R>
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+    convt3d_norm_reduce(const __grid_constant__ Params<T, R> params) {
+  using Result = typename Sums::Result;
+  auto& shared = static_shared_memory<Result[kThreads]>();
+  const Plan& plan = params.plan;
+  const int64_t plane = plan.splits * params.shape.rows();
+  const int64_t blocks = plan.blocks();
+#pragma unroll 1
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const Place place = place_of<kChannels>(params.shape, plan, block);
+    Reducer<kChannels, Sums, T, R> reducer(params, place);
+    if (place.exists) {
+      const int64_t phase = params.phase + place.n * params.x.n + place.c * params.x.c;
+      visit_slots<kChannels, Sums::Slot::kCount>(params.shape, plan, phase, place, Sums::Slot::vector(params), reducer);
+    }
+    const int index = kChannels ? place.other : place.lane;
+    const int count = kChannels ? plan.others : plan.lanes;
+    StatisticWalk walk(params.shape, place.n, place.c);
+#pragma unroll
+    for (int i = 0; i < Reducer<kChannels, Sums, T, R>::kSums; ++i, walk.next()) {
+      const bool exists = place.exists && place.c + i < params.shape.channels;
+      Result result{};
+      if (exists) result = reducer.sums[i].result(params, walk.index(), reducer.count);
+      shared[threadIdx.x] = result;
+      merge_threads(shared, place.other < plan.others, index, count, kChannels ? plan.lanes : 1);
+      if (exists && index == 0) {
+        const int64_t row = place.n * params.shape.channels + place.c + i;
+        Sums::store(params.partial + place.split * params.shape.rows() + row, plane, shared[threadIdx.x]);
+      }
+      __syncthreads();
+    }
+  }
+}
+
+}  // namespace convt3d::norm

@@ -1,0 +1,122 @@
+// Turns a call into launches.
+#pragma once
+
+#include "device/launch.cuh"
+#include "device/ordered_sum.cuh"
+#include "norm/finish_kernels.cuh"
+#include "norm/map_kernel.cuh"
+#include "norm/reduce_kernel.cuh"
+#include "norm/run.h"
+
+namespace convt3d::norm {
+
+template <typename T>
+int64_t address_of(const View<T>& view) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) / sizeof(T));
+}
+
+// A view, whose `vector` says whether its slots begin at multiples of a slot, as those of x do.
+template <typename V>
+View<V> make_view(const Size& size, const Plan& plan, V* data, const Size& stride, int64_t phase) {
+  View<V> view{data, stride[0], stride[1], position_stride(size, stride), false};
+  const auto whole = [&](int64_t elements) { return elements % plan.slot == 0; };
+  const bool images = size[0] == 1 || whole(view.n);
+  if (plan.channels_last) {
+    view.vector = view.c == 1 && images && whole(view.p) && whole(address_of(view));
+  } else {
+    view.vector = view.p == 1 && whole(address_of(view) - phase);
+  }
+  return view;
+}
+
+template <typename T, typename R>
+Params<T, R> make_params(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x,
+                         const Arguments& arguments, const Statistics& statistics, void* workspace, int planes) {
+  Params<T, R> params{};
+  params.shape = shape;
+  params.plan = plan;
+  params.x = {static_cast<const T*>(x.data), x.stride[0], x.stride[1], 0, false};
+  const int64_t phase = address_of(params.x) % plan.slot;
+  params.phase = static_cast<int32_t>(phase);
+  params.x = make_view(size, plan, static_cast<const T*>(x.data), x.stride, phase);
+  params.weight = {arguments.weight.data, arguments.weight.stride, arguments.affine_is_float32};
+  params.bias = {arguments.bias.data, arguments.bias.stride, arguments.affine_is_float32};
+  params.slope = arguments.slope;
+  params.eps = arguments.eps;
+  params.partial = static_cast<double*>(workspace);
+  double* const behind = params.partial + partial_bytes(shape, plan, planes) / static_cast<int64_t>(sizeof(double));
+  params.mean = statistics.mean != nullptr ? statistics.mean : behind;
+  params.rstd = statistics.rstd != nullptr ? statistics.rstd : behind + shape.statistics();
+  params.coefficients = behind;
+  return params;
+}
+
+// A view of what is read or written beside x. Rows of it are aligned where those of x are, else it goes by elements.
+template <typename T, typename R, typename V>
+View<V> make_view_beside(const Params<T, R>& params, const Size& size, V* data, const Size& stride) {
+  View<V> view = make_view(size, params.plan, data, stride, params.phase);
+  const auto agree = [&](int64_t extent, int64_t ours, int64_t of_x) {
+    return extent == 1 || (ours - of_x) % params.plan.slot == 0;
+  };
+  view.vector = view.vector && agree(size[0], view.n, params.x.n) &&
+                (params.plan.channels_last || agree(size[1], view.c, params.x.c));
+  return view;
+}
+
+template <typename Sums, typename T, typename R>
+void reduce(const char* name, const Params<T, R>& params, Stream stream) {
+  const auto kernel =
+      params.plan.channels_last ? convt3d_norm_reduce<true, Sums, T, R> : convt3d_norm_reduce<false, Sums, T, R>;
+  launch(name, kernel, params.plan.blocks(), kThreads, stream, params);
+}
+
+template <typename Map, typename T, typename R>
+void map(const char* name, const Params<T, R>& params, Stream stream) {
+  const auto kernel =
+      params.plan.channels_last ? convt3d_norm_map<true, Map, T, R> : convt3d_norm_map<false, Map, T, R>;
+  launch(name, kernel, params.plan.blocks(), kThreads, stream, params);
+}
+
+// Of the partial sums of all images and splits, each channel's.
+template <typename V>
+void add_channels(const char* name, const Shape& shape, const Plan& plan, const double* partial, void* destination,
+                  Stream stream) {
+  if (destination == nullptr) return;
+  OrderedSumParams<V, double> sums{};
+  sums.partial = partial;
+  sums.splits = plan.splits * shape.batch;
+  sums.elements = shape.channels;
+  sums.axis[0] = {shape.channels, shape.channels, 1};
+  sums.destination = static_cast<V*>(destination);
+  add_in_order<kOrderedSumThreads>(name, sums, stream);
+}
+
+template <typename T, typename R>
+void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const Arguments& arguments,
+             MutableTensor result, const Statistics& statistics, void* workspace, Stream stream) {
+  Params<T, R> params = make_params<T, R>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
+  params.result = make_view_beside(params, size, static_cast<R*>(result.data), result.stride);
+  // Moments do not depend on R.
+  Params<T, T> moments = make_params<T, T>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
+  reduce<MomentsOf<T, T>>("norm moments", moments, stream);
+  launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, moments);
+  map<Normalise<T, R>>("norm", params, stream);
+}
+
+template <typename T, typename R>
+void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor grad_result, ConstTensor x,
+              const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
+              void* grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  Params<T, R> params = make_params<T, R>(size, shape, plan, x, arguments, statistics, workspace, kGradientPlanes);
+  params.grad_result = make_view_beside(params, size, static_cast<const R*>(grad_result.data), grad_result.stride);
+  params.grad_x = make_view_beside(params, size, static_cast<T*>(grad_x.data), grad_x.stride);
+  params.relu = relu;
+  reduce<GradientSumsOf<T, R>>("norm gradient sums", params, stream);
+  const auto add = arguments.affine_is_float32 ? add_channels<float> : add_channels<T>;
+  add("norm bias gradient", shape, plan, params.partial, grad_bias, stream);
+  add("norm weight gradient", shape, plan, params.partial + plan.splits * shape.rows(), grad_weight, stream);
+  launch("norm coefficients", convt3d_norm_coefficients<T, R>, shape.statistics(), kThreads, stream, params);
+  map<InputGradient<T, R>>("norm input gradient", params, stream);
+}
+
+}  // namespace convt3d::norm

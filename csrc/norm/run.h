@@ -1,0 +1,35 @@
+// A group norm on the current device; its contract is that of kernels/api.h. No CUDA header.
+#pragma once
+
+#include "core/call.h"
+#include "norm/plan.h"
+
+namespace convt3d::norm {
+
+// Beside the tensors. The weight and bias have the type of x, or float32.
+struct Arguments {
+  ConstVector weight;
+  ConstVector bias;
+  bool affine_is_float32 = false;
+  double slope = 1;  // of the activation behind the norm: 1 is none, 0 a ReLU
+  double eps = 0;
+};
+
+struct Statistics {
+  double* mean;  // [N, groups]
+  double* rstd;
+};
+
+// result = activation(norm(x)), and the statistics. R is T or float32; the result may be x.
+template <typename T, typename R>
+void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const Arguments& arguments,
+             MutableTensor result, const Statistics& statistics, void* workspace, Stream stream);
+
+// grad_x of x or, with `relu`, of the argument of the ReLU that x is the output of; and the gradients of weight and
+// bias, [C] with stride 1, of their type.
+template <typename T, typename R>
+void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor grad_result, ConstTensor x,
+              const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
+              void* grad_weight, void* grad_bias, void* workspace, Stream stream);
+
+}  // namespace convt3d::norm

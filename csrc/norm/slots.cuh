@@ -1,0 +1,183 @@
+// A thread's way through its slots (norm/plan.h), the same in every pass: whole ones several at a time, by vectors, the
+// others by elements.
+#pragma once
+
+#include <cstdint>
+
+#include "norm/params.cuh"
+
+namespace convt3d::norm {
+
+template <typename T>
+constexpr int kSlot = 16 / static_cast<int>(sizeof(T));
+
+template <typename T, int kCount>
+struct alignas(16) Pack {
+  T value[kCount];
+};
+
+template <typename T, int kCount>
+__device__ __forceinline__ void load_vector(Pack<T, kCount>& pack, const T* source) {
+  constexpr int kVectors = sizeof(pack) / sizeof(uint4);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    reinterpret_cast<uint4*>(&pack)[i] = reinterpret_cast<const uint4*>(source)[i];
+  }
+}
+
+template <typename T, int kCount>
+__device__ __forceinline__ void store_vector(T* destination, const Pack<T, kCount>& pack) {
+  constexpr int kVectors = sizeof(pack) / sizeof(uint4);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    reinterpret_cast<uint4*>(destination)[i] = reinterpret_cast<const uint4*>(&pack)[i];
+  }
+}
+
+// Elements [first, last) of the slot whose first one is at (n, c, p); those outside are 0.
+template <bool kChannels, typename T, int kCount>
+__device__ __forceinline__ void load_slot(Pack<T, kCount>& pack, const View<const T>& view, int64_t n, int64_t c,
+                                          int64_t p, int first, int last) {
+  const T* const source = view.data + n * view.n + c * view.c + p * view.p;
+  if (view.vector && last - first == kCount) return load_vector(pack, source);
+  const int64_t step = kChannels ? view.c : view.p;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    pack.value[i] = i >= first && i < last ? source[i * step] : from_accumulator<T>(Accumulator<T>(0));
+  }
+}
+
+template <bool kChannels, typename T, int kCount>
+__device__ __forceinline__ void store_slot(const View<T>& view, int64_t n, int64_t c, int64_t p,
+                                           const Pack<T, kCount>& pack, int first, int last) {
+  T* const destination = view.data + n * view.n + c * view.c + p * view.p;
+  if (view.vector && last - first == kCount) return store_vector(destination, pack);
+  const int64_t step = kChannels ? view.c : view.p;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (i >= first && i < last) destination[i * step] = pack.value[i];
+  }
+}
+
+template <typename A>
+struct Element {
+  A x, grad;
+};
+
+// What a pass reads: the convolution's output.
+template <typename T, typename R>
+struct InputSlot {
+  static constexpr int kCount = kSlot<T>;
+  Pack<T, kCount> x;
+
+  static __device__ __forceinline__ bool vector(const Params<T, R>& params) { return params.x.vector; }
+
+  template <bool kChannels>
+  __device__ __forceinline__ void load(const Params<T, R>& params, int64_t n, int64_t c, int64_t p, int first,
+                                       int last) {
+    load_slot<kChannels>(x, params.x, n, c, p, first, last);
+  }
+  __device__ __forceinline__ Element<Accumulator<T>> element(int i) const { return {to_accumulator(x.value[i]), 0}; }
+};
+
+// ... and the gradient of the norm's result.
+template <typename T, typename R>
+struct GradientSlot {
+  static constexpr int kCount = kSlot<T>;
+  Pack<T, kCount> x;
+  Pack<R, kCount> grad;
+
+  static __device__ __forceinline__ bool vector(const Params<T, R>& params) {
+    return params.x.vector && params.grad_result.vector;
+  }
+
+  template <bool kChannels>
+  __device__ __forceinline__ void load(const Params<T, R>& params, int64_t n, int64_t c, int64_t p, int first,
+                                       int last) {
+    load_slot<kChannels>(x, params.x, n, c, p, first, last);
+    load_slot<kChannels>(grad, params.grad_result, n, c, p, first, last);
+  }
+  __device__ __forceinline__ Element<Accumulator<T>> element(int i) const {
+    return {to_accumulator(x.value[i]), static_cast<Accumulator<T>>(to_accumulator(grad.value[i]))};
+  }
+};
+
+// Where a thread works: channel `c` of image `n` or, where channels are contiguous, the slot of them that begins there.
+struct Place {
+  int64_t n, c;
+  int64_t split;
+  int32_t lane;   // along what is contiguous
+  int32_t other;  // across
+  bool exists;
+};
+
+template <bool kChannels>
+__device__ __forceinline__ Place place_of(const Shape& shape, const Plan& plan, int64_t block) {
+  Place place;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t unit = block / plan.splits;
+  place.split = block - unit * plan.splits;
+  place.lane = thread % plan.lanes;
+  place.other = thread / plan.lanes;
+  if constexpr (kChannels) {
+    place.n = unit / plan.channel_blocks;
+    place.c = ((unit - place.n * plan.channel_blocks) * plan.lanes + place.lane) * plan.slot;
+    place.exists = place.other < plan.others && place.c < shape.channels;
+  } else {
+    const int64_t row = unit * plan.others + place.other;
+    place.n = row / shape.channels;
+    place.c = row - place.n * shape.channels;
+    place.exists = row < shape.rows();
+  }
+  return place;
+}
+
+// Visits the slots of a thread. `whole(position, step)` has Visitor::kUnroll whole slots, whose first elements are
+// `step` positions apart; `part(position, first, last)` has elements [first, last) of one.
+template <bool kChannels, int kCount, typename Visitor>
+__device__ __forceinline__ void visit_slots(const Shape& shape, const Plan& plan, int64_t phase, const Place& place,
+                                            bool vector, Visitor& visitor) {
+  constexpr int kUnroll = Visitor::kUnroll;
+  int64_t begin = place.split * plan.split_length;
+  int64_t end = begin + plan.split_length;
+  if constexpr (kChannels) {
+    if (end > shape.positions) end = shape.positions;
+    const int64_t step = plan.others;
+    const int64_t left = shape.channels - place.c;
+    const int count = left < kCount ? static_cast<int>(left) : kCount;
+#pragma unroll 1
+    for (int64_t position = begin + place.other; position < end; position += step * kUnroll) {
+      if (vector && count == kCount && position + (kUnroll - 1) * step < end) {
+        visitor.whole(position, step);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kUnroll && position + i * step < end; ++i) visitor.part(position + i * step, 0, count);
+      }
+    }
+  } else {
+    // The slots of a row are those that are aligned: the first begins `shift` elements before the row.
+    const int64_t shift = phase % kCount;
+    const int64_t slots = (shape.positions + shift + kCount - 1) / kCount;
+    const int64_t whole_begin = shift > 0 ? 1 : 0;
+    const int64_t whole_end = (shape.positions + shift) / kCount;
+    if (end > slots) end = slots;
+    const int64_t step = plan.lanes;
+#pragma unroll 1
+    for (int64_t slot = begin + place.lane; slot < end; slot += step * kUnroll) {
+      const int64_t last_slot = slot + (kUnroll - 1) * step;
+      if (vector && slot >= whole_begin && last_slot < whole_end && last_slot < end) {
+        visitor.whole(slot * kCount - shift, step * kCount);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kUnroll && slot + i * step < end; ++i) {
+          const int64_t position = (slot + i * step) * kCount - shift;
+          const int64_t left = shape.positions - position;
+          visitor.part(position, position < 0 ? static_cast<int>(-position) : 0,
+                       left < kCount ? static_cast<int>(left) : kCount);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace convt3d::norm

@@ -1,0 +1,43 @@
+// A group norm on one device, on checked arguments: what csrc/ops/norm_operators.h needs of a device.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "ops/tensor_info.h"
+
+namespace convt3d {
+
+struct NormArguments {
+  int64_t groups = 1;
+  const std::optional<Tensor>& weight;  // [C], like `bias` of the input's dtype or float32
+  const std::optional<Tensor>& bias;
+  double eps = 0;
+  double slope = 1;          // of the activation behind the norm: 1 is none, 0 a ReLU
+  int32_t result_dtype = 0;  // the input's, or float32
+};
+
+// The norm's result, and the statistics [N, groups] in float64.
+struct NormResult {
+  Tensor output;
+  Tensor mean;
+  Tensor rstd;
+};
+
+struct CpuNorm {
+  // May overwrite the input.
+  static Tensor apply(const char* op, const Tensor& input, const NormArguments& arguments);
+  static NormResult apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments);
+};
+
+struct CudaNorm {
+  static Tensor apply(const char* op, const Tensor& input, const NormArguments& arguments);
+  static NormResult apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments);
+  // The gradients of the input or, with `relu`, of the argument of the ReLU that it is the output of, and of weight
+  // and bias.
+  static std::array<Tensor, 3> backward(const char* op, const Tensor& grad_output, const Tensor& input,
+                                        const Tensor& mean, const Tensor& rstd, const NormArguments& arguments,
+                                        bool relu);
+};
+
+}  // namespace convt3d

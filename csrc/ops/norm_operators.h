@@ -1,0 +1,79 @@
+// The transposed convolution with a group norm behind it: check the arguments, then hand them to a device's backends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "ops/backend.h"
+#include "ops/checks.h"
+#include "ops/norm_checks.h"
+
+namespace convt3d {
+
+template <typename Backend, typename Norm>
+struct NormOperators {
+  using Ints = std::vector<int64_t>;
+  using OptionalTensor = std::optional<Tensor>;
+  using OptionalType = std::optional<torch::headeronly::ScalarType>;
+
+  static Tensor conv_transpose3d_relu_group_norm(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                                                 const Ints& stride, const Ints& padding, const Ints& output_padding,
+                                                 int64_t groups, const Ints& dilation, int64_t num_groups,
+                                                 const OptionalTensor& norm_weight, const OptionalTensor& norm_bias,
+                                                 double eps) {
+    constexpr const char* op = "conv_transpose3d_relu_group_norm";
+    const Parameters parameters{stride, padding, output_padding, groups, dilation};
+    const Problem problem = check_forward(op, input, weight, bias, parameters);
+    const NormArguments norm =
+        check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, 1, std::nullopt);
+    return Norm::apply(op, Backend::forward(op, problem, input, weight, bias, Activation::kRelu), norm);
+  }
+
+  static Tensor conv_transpose3d_group_norm(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                                            const Ints& stride, const Ints& padding, const Ints& output_padding,
+                                            int64_t groups, const Ints& dilation, int64_t num_groups,
+                                            const OptionalTensor& norm_weight, const OptionalTensor& norm_bias,
+                                            double eps, bool relu, double negative_slope, OptionalType dtype) {
+    constexpr const char* op = "conv_transpose3d_group_norm";
+    const Parameters parameters{stride, padding, output_padding, groups, dilation};
+    const Problem problem = check_forward(op, input, weight, bias, parameters);
+    const NormArguments norm =
+        check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, negative_slope, dtype);
+    return Norm::apply(op, Backend::forward(op, problem, input, weight, bias, activation(relu)), norm);
+  }
+
+  // The result, and what its derivatives need: the norm's input and its statistics.
+  static std::tuple<Tensor, Tensor, Tensor, Tensor> conv_transpose3d_group_norm_forward(
+      const Tensor& input, const Tensor& weight, const OptionalTensor& bias, const Ints& stride, const Ints& padding,
+      const Ints& output_padding, int64_t groups, const Ints& dilation, int64_t num_groups,
+      const OptionalTensor& norm_weight, const OptionalTensor& norm_bias, double eps, bool relu, double negative_slope,
+      OptionalType dtype) {
+    constexpr const char* op = "conv_transpose3d_group_norm_forward";
+    const Parameters parameters{stride, padding, output_padding, groups, dilation};
+    const Problem problem = check_forward(op, input, weight, bias, parameters);
+    const NormArguments norm =
+        check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, negative_slope, dtype);
+    const Tensor convolved = Backend::forward(op, problem, input, weight, bias, activation(relu));
+    NormResult result = Norm::apply_and_keep(op, convolved, norm);
+    return {result.output, convolved, result.mean, result.rstd};
+  }
+
+  static std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad_output, const Tensor& input,
+                                                                const Tensor& mean, const Tensor& rstd,
+                                                                const OptionalTensor& weight,
+                                                                const OptionalTensor& bias, int64_t num_groups,
+                                                                bool relu, double negative_slope) {
+    constexpr const char* op = "group_norm_backward";
+    const NormArguments norm =
+        check_norm_backward(op, grad_output, input, mean, rstd, weight, bias, num_groups, negative_slope);
+    const auto [grad_input, grad_weight, grad_bias] = Norm::backward(op, grad_output, input, mean, rstd, norm, relu);
+    return {grad_input, grad_weight, grad_bias};
+  }
+
+ private:
+  static Activation activation(bool relu) { return relu ? Activation::kRelu : Activation::kNone; }
+};
+
+}  // namespace convt3d

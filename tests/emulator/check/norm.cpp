@@ -1,0 +1,337 @@
+#include "check/norm.h"
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "check/tensor.h"
+#include "kernels/norm_api.h"
+#include "machine/block.h"
+#include "machine/launch.h"
+#include "machine/memory.h"
+
+namespace check {
+namespace {
+
+using convt3d::DataType;
+
+// Half of the distance between neighbours, relative to the smaller.
+double rounding_of(DataType type) {
+  return std::ldexp(1.0, type == DataType::kFloat64   ? -53
+                         : type == DataType::kFloat32 ? -24
+                         : type == DataType::kFloat16 ? -11
+                                                      : -8);
+}
+double least_of(DataType type) { return type == DataType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126); }
+
+// The definition, in float64, and beside each result the sum of the magnitudes of what it is computed from.
+class Reference {
+ public:
+  Reference(const NormCase& item, std::vector<double> x, std::vector<double> weight, std::vector<double> bias,
+            double eps)
+      : item_(item), x_(std::move(x)), weight_(std::move(weight)), bias_(std::move(bias)) {
+    const Size5& size = item.size;
+    positions_ = size[2] * size[3] * size[4];
+    const int64_t channels = size[1] / item.groups;
+    elements_ = channels * positions_;
+    for (int64_t statistic = 0; statistic < size[0] * item.groups; ++statistic) {
+      const double* first = x_.data() + statistic * elements_;
+      long double sum = 0;
+      for (int64_t i = 0; i < elements_; ++i) sum += first[i];
+      const double average = static_cast<double>(sum / elements_);
+      long double squares = 0;
+      for (int64_t i = 0; i < elements_; ++i)
+        squares += (first[i] - average) * static_cast<long double>(first[i] - average);
+      mean.push_back(average);
+      variance.push_back(static_cast<double>(squares / elements_));
+      rstd.push_back(1 / std::sqrt(variance.back() + eps));
+    }
+  }
+
+  std::size_t statistic_of(std::size_t i) const { return i / static_cast<std::size_t>(elements_); }
+  std::size_t channel_of(std::size_t i) const {
+    return i / static_cast<std::size_t>(positions_) % static_cast<std::size_t>(item_.size[1]);
+  }
+  double deviation(std::size_t i) const { return x_[i] - mean[statistic_of(i)]; }
+  double scale(std::size_t i) const { return rstd[statistic_of(i)] * weight_[channel_of(i)]; }
+  double normalised(std::size_t i) const { return deviation(i) * scale(i) + bias_[channel_of(i)]; }
+  // What the mean may be off by, over what an accumulator may; where it is float64, its own last digit.
+  double spread(std::size_t statistic) const {
+    return std::sqrt(variance[statistic]) + (item_.type == Type::kFloat64 ? std::fabs(mean[statistic]) / 2 : 0);
+  }
+  // What an error of the statistics makes of it, too.
+  double magnitude(std::size_t i) const {
+    return (std::fabs(deviation(i)) + spread(statistic_of(i))) * std::fabs(scale(i)) + std::fabs(bias_[channel_of(i)]);
+  }
+  double activated(std::size_t i) const {
+    const double value = normalised(i);
+    return value > 0 ? value : value * item_.slope;
+  }
+
+  struct Gradients {
+    std::vector<double> x, weight, bias;
+    std::vector<double> x_magnitude, weight_magnitude, bias_magnitude;
+  };
+  Gradients gradients(const std::vector<double>& grad) const {
+    Gradients result;
+    const auto channels = static_cast<std::size_t>(item_.size[1]);
+    for (auto* of : {&result.weight_magnitude, &result.bias_magnitude}) of->assign(channels, 0);
+    std::vector<long double> of_weight(channels), of_bias(channels);
+    std::vector<long double> sums(mean.size()), products(mean.size());
+    std::vector<double> magnitudes(mean.size());
+    std::vector<double> g(grad.size());
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      g[i] = normalised(i) > 0 ? grad[i] : grad[i] * item_.slope;
+      const std::size_t c = channel_of(i);
+      const double product = g[i] * deviation(i) * rstd[statistic_of(i)];
+      of_bias[c] += g[i];
+      of_weight[c] += product;
+      result.bias_magnitude[c] += std::fabs(g[i]);
+      // An error of the mean is one of the product.
+      const double magnitude =
+          std::fabs(product) + std::fabs(g[i]) * (1 + rstd[statistic_of(i)] * spread(statistic_of(i)));
+      result.weight_magnitude[c] += magnitude;
+      sums[statistic_of(i)] += weight_[c] * g[i];
+      products[statistic_of(i)] += weight_[c] * product;
+      magnitudes[statistic_of(i)] += std::fabs(weight_[c]) * magnitude;
+    }
+    result.weight.assign(of_weight.begin(), of_weight.end());
+    result.bias.assign(of_bias.begin(), of_bias.end());
+    const auto elements = static_cast<double>(elements_);
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      const std::size_t s = statistic_of(i);
+      const double value = deviation(i) * rstd[s];
+      const auto gradient = static_cast<double>(scale(i) * g[i] - rstd[s] / elements * (sums[s] + value * products[s]));
+      result.x.push_back(item_.relu && x_[i] <= 0 ? 0 : gradient);
+      result.x_magnitude.push_back(std::fabs(scale(i) * g[i]) + rstd[s] / elements *
+                                                                    (1 + std::fabs(value) + rstd[s] * spread(s)) * 2 *
+                                                                    magnitudes[s]);
+    }
+    return result;
+  }
+
+  std::vector<double> mean, variance, rstd;
+
+ private:
+  const NormCase& item_;
+  std::vector<double> x_, weight_, bias_;
+  int64_t positions_ = 0;
+  int64_t elements_ = 0;
+};
+
+class NormRun {
+ public:
+  explicit NormRun(const NormCase& item) : item_(item), random_(item.seed), wide_(item.type == Type::kFloat64) {
+    emulator::begin_run(random_());
+    emulator::clear_regions();
+  }
+
+  Outcome operator()() {
+    try {
+      item_.backward ? backward() : forward();
+    } catch (const std::runtime_error& error) {
+      outcome_.failure = error.what();
+    }
+    return outcome_;
+  }
+
+ private:
+  Size5 vector_size() const { return {1, item_.size[1], 1, 1, 1}; }
+
+  std::unique_ptr<Tensor> tensor(const char* name, const Size5& size, DataType type, const Arrangement& arrangement,
+                                 bool written) {
+    return std::make_unique<Tensor>(name, size, type, item_.layout, arrangement, written, random_);
+  }
+  void fill_input(Tensor& x) {
+    std::normal_distribution<double> normal;
+    const double mean = item_.values == NormValues::kLargeMean ? 1000 : item_.values == NormValues::kConstant ? 7.3 : 0;
+    const double deviation = item_.values == NormValues::kConstant ? 0 : 1;
+    bool first = item_.values == NormValues::kOutlierFirst;
+    x.fill([&] {
+      const double value = first ? 30000 : mean + deviation * normal(random_);
+      first = false;
+      return item_.relu ? std::max(value, 0.0) : value;
+    });
+  }
+  std::unique_ptr<Tensor> affine(const char* name, bool present, double around) {
+    if (!present) return nullptr;
+    auto vector = tensor(name, vector_size(), item_.affine_type(),
+                         arrangement_of(chance(random_, 60) ? "dense" : "slice_w"), false);
+    std::normal_distribution<double> normal;
+    vector->fill([&] { return around + normal(random_); });
+    vector->hand_out();
+    return vector;
+  }
+  static convt3d::ConstVector vector_of(const std::unique_ptr<Tensor>& tensor) {
+    return tensor ? convt3d::ConstVector{tensor->data(), tensor->stride()[1]} : convt3d::ConstVector{};
+  }
+  std::vector<double> values_of(const std::unique_ptr<Tensor>& tensor, double absent) const {
+    return tensor ? tensor->values() : std::vector<double>(static_cast<std::size_t>(item_.size[1]), absent);
+  }
+  std::unique_ptr<MemoryBlock> block(const char* name, int64_t bytes) {
+    auto made = std::make_unique<MemoryBlock>(static_cast<std::size_t>(bytes), 256, 0, true);
+    std::memset(made->begin(), 0xFF, made->bytes());
+    emulator::add_region({made->begin(), made->begin() + made->bytes(), true, name});
+    return made;
+  }
+  void fail(const std::string& what) {
+    if (outcome_.failure.empty()) outcome_.failure = what;
+  }
+  // |actual - expected| against the rounding of a type and the accumulators' share of a magnitude.
+  void compare(const char* name, std::size_t i, double actual, double expected, double magnitude, DataType type) {
+    const double accumulator = std::ldexp(1.0, wide_ ? -48 : -20);
+    const double bound = 2 * rounding_of(type) * std::fabs(expected) + accumulator * magnitude + least_of(type);
+    if (std::fabs(actual - expected) <= bound) return;
+    std::ostringstream text;
+    text << name << "[" << i << "] is " << actual << ", not " << expected << " within " << bound;
+    fail(text.str());
+  }
+  void compare_all(const char* name, const std::vector<double>& actual, const std::vector<double>& expected,
+                   const std::vector<double>& magnitude, DataType type) {
+    for (std::size_t i = 0; i < actual.size(); ++i) compare(name, i, actual[i], expected[i], magnitude[i], type);
+  }
+  void check_around(const char* name, const Tensor& tensor) {
+    if (!tensor.surroundings_untouched()) fail(std::string("memory around ") + name + " is written");
+  }
+
+  // Calls twice, in different orders of threads and blocks; what was written must be the same to the bit.
+  template <typename Call>
+  void call_twice(const std::vector<std::pair<unsigned char*, std::size_t>>& written, const Tensor* restored,
+                  Call&& call) {
+    std::vector<std::vector<unsigned char>> before, first;
+    for (const auto& [data, bytes] : written) before.emplace_back(data, data + bytes);
+    call();
+    for (const auto& [data, bytes] : written) first.emplace_back(data, data + bytes);
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      if (restored != nullptr && written[i].first == restored->data()) {
+        std::memcpy(written[i].first, before[i].data(), before[i].size());
+      }
+    }
+    emulator::begin_run(random_());
+    call();
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      if (std::memcmp(written[i].first, first[i].data(), first[i].size()) != 0) fail("a second call has other bits");
+    }
+  }
+  // From the first element of a tensor to its last one.
+  static std::pair<unsigned char*, std::size_t> extent_of(const Tensor& tensor, DataType type) {
+    int64_t elements = 1;
+    for (std::size_t i = 0; i < 5; ++i) elements += (tensor.size()[i] - 1) * tensor.stride()[i];
+    return {tensor.data(), static_cast<std::size_t>(elements * convt3d::element_size(type))};
+  }
+
+  void forward() {
+    auto x = tensor("x", item_.size, item_.data_type(), *item_.input, item_.in_place);
+    fill_input(*x);
+    x->hand_out();
+    const std::vector<double> values = x->values();
+    const auto weight = affine("weight", item_.weight, 1);
+    const auto bias = affine("bias", item_.bias, 0);
+    const auto own = tensor("result", item_.size, item_.result_type(), arrangement_of("dense"), true);
+    own->hand_out();
+    const Tensor& result = item_.in_place ? *x : *own;
+    const convt3d::norm::Plan plan = planned(*x);
+    const auto space = block("the workspace", plan.workspace_bytes);
+    const int64_t statistics = item_.size[0] * item_.groups;
+    const auto saved = block("the statistics", 2 * statistics * 8);
+    auto* const mean = reinterpret_cast<double*>(saved->begin());
+    const bool saves = !item_.in_place;
+    const convt3d::norm::Arguments arguments{vector_of(weight), vector_of(bias),
+                                             item_.affine_type() == DataType::kFloat32, item_.slope, kEps};
+    std::vector<std::pair<unsigned char*, std::size_t>> written = {extent_of(result, item_.result_type())};
+    if (saves) written.emplace_back(saved->begin(), saved->bytes());
+    call_twice(written, item_.in_place ? x.get() : nullptr, [&] {
+      convt3d::group_norm(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(), x->source(),
+                          arguments, result.target(),
+                          saves ? convt3d::norm::Statistics{mean, mean + statistics} : convt3d::norm::Statistics{},
+                          space->begin(), nullptr);
+    });
+    check_around("the result", result);
+    if (!space->surroundings_untouched()) fail("memory around the workspace is written");
+    const Reference reference(item_, values, values_of(weight, 1), values_of(bias, 0), kEps);
+    if (saves) {
+      for (std::size_t i = 0; i < reference.mean.size(); ++i) {
+        compare("mean", i, mean[i], reference.mean[i], reference.spread(i), DataType::kFloat64);
+        compare("rstd", i, mean[statistics + static_cast<int64_t>(i)], reference.rstd[i],
+                reference.rstd[i] * (1 + reference.rstd[i] * reference.spread(i)), DataType::kFloat64);
+      }
+    }
+    const std::vector<double> actual = result.values();
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      compare("result", i, actual[i], reference.activated(i), reference.magnitude(i), item_.result_type());
+    }
+  }
+
+  void backward() {
+    auto x = tensor("x", item_.size, item_.data_type(), *item_.input, false);
+    fill_input(*x);
+    x->hand_out();
+    const auto weight = affine("weight", item_.weight, 1);
+    const auto bias = affine("bias", item_.bias, 0);
+    const Reference reference(item_, x->values(), values_of(weight, 1), values_of(bias, 0), kEps);
+    auto grad = tensor("grad_result", item_.size, item_.result_type(), *item_.grad, false);
+    std::normal_distribution<double> normal;
+    std::size_t next = 0;
+    grad->fill([&] {
+      // Near the activation's corner either side is right.
+      const std::size_t i = next++;
+      const bool near = item_.slope != 1 && std::fabs(reference.normalised(i)) <= 1e-4 * reference.magnitude(i);
+      return near ? 0 : 0.5 + normal(random_);
+    });
+    grad->hand_out();
+    const auto grad_x = tensor("grad_x", item_.size, item_.data_type(), arrangement_of("dense"), true);
+    grad_x->hand_out();
+    const auto grad_weight = tensor("grad_weight", vector_size(), item_.affine_type(), arrangement_of("dense"), true);
+    grad_weight->hand_out();
+    const auto grad_bias = tensor("grad_bias", vector_size(), item_.affine_type(), arrangement_of("dense"), true);
+    grad_bias->hand_out();
+    const convt3d::norm::Plan plan = planned(*x);
+    const auto space = block("the workspace", plan.workspace_bytes);
+    const int64_t statistics = item_.size[0] * item_.groups;
+    const auto saved = block("the statistics", 2 * statistics * 8);
+    auto* const mean = reinterpret_cast<double*>(saved->begin());
+    for (std::size_t i = 0; i < reference.mean.size(); ++i) {
+      mean[i] = reference.mean[i];
+      mean[statistics + static_cast<int64_t>(i)] = reference.rstd[i];
+    }
+    const convt3d::norm::Arguments arguments{vector_of(weight), vector_of(bias),
+                                             item_.affine_type() == DataType::kFloat32, item_.slope, kEps};
+    call_twice({extent_of(*grad_x, item_.data_type()), extent_of(*grad_weight, item_.affine_type()),
+                extent_of(*grad_bias, item_.affine_type())},
+               nullptr, [&] {
+                 convt3d::group_norm_backward(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(),
+                                              grad->source(), x->source(), {mean, mean + statistics}, arguments,
+                                              item_.relu, grad_x->target(), grad_weight->data(), grad_bias->data(),
+                                              space->begin(), nullptr);
+               });
+    check_around("grad_x", *grad_x);
+    check_around("grad_weight", *grad_weight);
+    check_around("grad_bias", *grad_bias);
+    if (!space->surroundings_untouched()) fail("memory around the workspace is written");
+    const Reference::Gradients expected = reference.gradients(grad->values());
+    compare_all("grad_x", grad_x->values(), expected.x, expected.x_magnitude, item_.data_type());
+    compare_all("grad_weight", grad_weight->values(), expected.weight, expected.weight_magnitude, item_.affine_type());
+    compare_all("grad_bias", grad_bias->values(), expected.bias, expected.bias_magnitude, item_.affine_type());
+  }
+
+  convt3d::norm::Plan planned(const Tensor& x) {
+    const convt3d::norm::Plan plan = convt3d::norm::make_plan(item_.size, x.stride(), item_.groups, item_.data_type());
+    outcome_.plan = to_string(plan);
+    return plan;
+  }
+
+  static constexpr double kEps = 1e-5;
+  const NormCase& item_;
+  Random random_;
+  bool wide_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome run_norm(const NormCase& item) { return NormRun(item)(); }
+
+}  // namespace check
