@@ -179,6 +179,9 @@ std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& proble
   const bool regular =
       plan.kernel.channels ? plan.access.vectors() : operands.first.stride[4] == 1 && operands.result.stride[4] == 1;
   if (!regular) plan.kernel = plan_depthwise_kernel(problem, bytes, plan.kernel.channels, false);
+  // Whole vectors of a pair leave from the registers.
+  if (plan.kernel.paired && !plan.kernel.channels && plan.access.vectors())
+    plan.kernel.shared_bytes -= kDepthwiseRowStageBytes;
   return plan;
 }
 

@@ -18,7 +18,6 @@ namespace convt3d::depthwise {
 template <typename T>
 void run_depthwise(const DepthwiseForwardPlan& forward, const DepthwiseParams<T>& params, Stream stream) {
   const DepthwisePlan& plan = forward.kernel;
-  int64_t shared_bytes = plan.shared_bytes;
   auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
   if constexpr (!std::is_same_v<T, double>) {
     with_width_taps(plan.width, [&](auto taps) {
@@ -29,14 +28,13 @@ void run_depthwise(const DepthwiseForwardPlan& forward, const DepthwiseParams<T>
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
         } else if (plan.paired && forward.access.vectors()) {
           kernel = convt3d_depthwise_row_pairs<T, Taps>;
-          shared_bytes -= kDepthwiseRowStageBytes;  // whole vectors leave from the registers
         } else if (plan.paired) {
           kernel = convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });
   }
-  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, shared_bytes);
+  launch("depthwise forward", kernel, plan.blocks(), kDepthwiseThreads, stream, params, plan.shared_bytes);
 }
 
 template <typename T>
