@@ -117,10 +117,9 @@ std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   if (!is_for_mma(query)) return {};
   if (op == Operator::kWeightGrad) {
-    return all_of(
-        mma::weight_grad_candidates(problem, dtype, terms_of(query), mma::grad_layouts(problem, dtype, operands),
-                                    {device.shared_bytes, device.multiprocessors}),
-        device);
+    return all_of(mma::weight_grad_candidates(problem, dtype, terms_of(query),
+                                              mma::grad_layouts(problem, dtype, operands), device),
+                  device);
   }
   return all_of(mma::correlation_candidates(problem, correlation_of(op), dtype, terms_of(query),
                                             {operands.first, operands.mask, operands.result}, device),
