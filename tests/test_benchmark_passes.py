@@ -14,8 +14,11 @@ import torch.nn.functional as F
 from benchmark_cases import ASYMMETRIC, CROPPED, KERNEL_IS_STRIDE, STRIDE_ONE
 from record_files import META, record
 
+from convt3d._explain import plan
 from convt3d._explain.plan import known_device, layer_plan
+from convt3d._layer import Layer
 from convt3d.benchmark import calls, records
+from convt3d.benchmark import engine as planning
 from convt3d.benchmark import measure as measuring
 from convt3d.benchmark import peers as benchmark_peers
 from convt3d.benchmark.__main__ import main
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from convt3d._layer import Layer
+    from convt3d._explain.plan import OperatorPlan
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -187,7 +190,10 @@ def test_each_wrong_gradient_is_an_error(pass_: str, place: int, monkeypatch: py
         measure(ASYMMETRIC, pass_, "fp32", ["NDHWC"], CountedTimes(), Options(peers=False))
 
 
-@pytest.mark.parametrize("layer", [ASYMMETRIC, KERNEL_IS_STRIDE, CROPPED], ids=lambda layer: layer.name)
+COMPUTING = Layer("computing", 1, 64, 96, (5, 8, 6), (5, 4, 3))  # arithmetic takes longer than memory
+
+
+@pytest.mark.parametrize("layer", [ASYMMETRIC, KERNEL_IS_STRIDE, CROPPED, COMPUTING], ids=lambda layer: layer.name)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_limits_are_the_bytes_or_the_arithmetic(layer: Layer, precision: str) -> None:
     size = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}[precision]
@@ -202,6 +208,8 @@ def test_limits_are_the_bytes_or_the_arithmetic(layer: Layer, precision: str) ->
         **dict.fromkeys(TRAINING_PASSES, forward + backward),
     }
     assert {pass_: limit_ms(layer, pass_, precision) for pass_ in PASSES} == pytest.approx(expected)
+    computing = 1e3 * (4 * layer.multiply_adds / peak)
+    assert (backward == computing) == (layer is COMPUTING)
     (entry,) = measure(layer, "backward", precision, ["NCDHW"], CountedTimes(), Options(peers=False))
     assert entry["limit_ms"] == pytest.approx(backward, rel=1e-3)
 
@@ -218,6 +226,23 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
     assert len({step.plan, backward.plan, engine(STRIDE_ONE, "backward", "bf16", "NCDHW", wgmma=False).plan}) == 3
     assert len(engine(CROPPED, "backward", "bf16", "NDHWC", wgmma=False).name.split("+")) == 2
     assert records.engines({**record("backward"), "engine": backward.name}) == names[1:]
+
+
+@pytest.mark.parametrize("pass_", ["backward", "backward_of_slice"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_plans_are_of_the_strides_that_are_measured(pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[plan.Operands] = []
+
+    def seen(
+        layer: Layer, operator: str, precision: str, operands: plan.Operands, device: plan.Device, engine: str | None
+    ) -> OperatorPlan:
+        planned.append(operands)
+        return plan.operator_plan(layer, operator, precision, operands, device, engine)
+
+    monkeypatch.setattr(planning, "operator_plan", seen)
+    engine(ASYMMETRIC, pass_, "fp16", layout, wgmma=False)
+    grad = calls.random_operands(ASYMMETRIC, "fp16", CPU, pass_).in_layout(layout).grad_output
+    assert [operands.first.strides for operands in planned] == [grad.stride()] * 3
 
 
 def test_fingerprint_of_a_joint_pass_is_of_all_its_kernels() -> None:
