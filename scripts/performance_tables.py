@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H200
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
-PASSES = {"forward": "forward", "backward_input": "input gradient", "backward_weight": "weight gradient"}
+PASSES = {
+    "forward": "forward",
+    "backward_input": "input gradient",
+    "backward_weight": "weight gradient",
+    "backward": "all gradients",
+    "backward_of_slice": "all gradients, grad_output a slice",
+    "training_step": "training step",
+    "training_step_compiled": "training step, compiled",
+}
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
 GROUPS = {"suite": "", "use": ", layers in use", GIVEN: ", other layers"}  # what a row says of its group
 BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
@@ -57,7 +65,7 @@ def means(root: Path, files: Sequence[str] = LAYER_RECORDS) -> str:
                 continue
             reached = geometric_mean([records.limit_fraction(one) for one in of_row])
             slower = sum(ratio < 1 for ratio in ratios)
-            engines = ", ".join(sorted({one["engine"] for one in of_row}))
+            engines = ", ".join(sorted({engine for one in of_row for engine in records.engines(one)}))
             layers = len({one["layer"] for one in of_row})
             rows.append(
                 [

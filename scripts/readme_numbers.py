@@ -18,6 +18,7 @@ import marked
 
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import GIVEN, PRECISIONS, group_of
+from convt3d.benchmark.passes import JOINT_PASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +36,14 @@ TITLES = {
     "forward": "forward",
     "backward_input": "gradient of the input",
     "backward_weight": "gradient of the weight",
+    "backward": "all gradients",
+    "backward_of_slice": "all gradients, slice",
+    "training_step": "training step",
+    "training_step_compiled": "training step, compiled",
     "inference": "networks, inference",
     "training": "networks, training step",
 }
+GRADIENT_PASSES = ("backward_input", "backward_weight")
 NETWORK_PASSES = ("inference", "training")
 # Rows of their own, behind those of the suite, where any was measured.
 OTHER_GROUPS = {"use": "layers in use", GIVEN: "other layers"}
@@ -82,12 +88,13 @@ def measured(root: Path) -> list[Measured]:
 
 
 def titles(results: Sequence[Measured]) -> list[str]:
-    """Of the rows, in their order: those of the suite and of networks always."""
+    """Of the rows, in their order: those of the suite's single passes and of networks always."""
     found = {result.title for result in results}
     rows = []
-    for title in TITLES.values():
+    for pass_, title in TITLES.items():
         others = [f"{title}, {group}" for group in OTHER_GROUPS.values()]
-        rows += [title, *(other for other in others if other in found)]
+        always = [title] if title in found or pass_ not in JOINT_PASSES else []
+        rows += [*always, *(other for other in others if other in found)]
     return rows
 
 
@@ -106,14 +113,17 @@ def section(results: Sequence[Measured]) -> str:
         of_row = [result for result in results if result.title == title]
         cells = [_cell([one.speedup for one in of_row if one.precision == precision]) for precision in PRECISIONS]
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    passes = list(TITLES)
+    joint = [pass_ for pass_ in JOINT_PASSES if any(result.pass_ == pass_ for result in results)]
+    of_layers = [["forward"], GRADIENT_PASSES, *([joint] if joint else [])]
+    joint_peers = "; of several gradients also the strongest for each of them, added up" if joint else ""
+    where = "; ".join(_where(results, passes, newest, "layers") for passes in of_layers)
     origin = (
         f"Measured on one {newest['gpu']} with torch {newest['torch']} and cuDNN {newest['cudnn']}; **below 1, convt3d "
         "is slower**. The passes are those of single layers in both layouts, against the strongest of what PyTorch has "
         "for them (cuDNN in any layout, `F.conv3d` where the stride is 1, a matrix product where kernel and stride are "
-        f"equal): {_where(results, passes[:1], newest, 'layers')}; {_where(results, passes[1:3], newest, 'layers')}. "
+        f"equal{joint_peers}): {where}. "
         "The networks are whole ones before and after `convt3d.convert`, eager and compiled: "
-        f"{_where(results, passes[3:], newest, 'networks')}."
+        f"{_where(results, NETWORK_PASSES, newest, 'networks')}."
     )
     more = "Layer by layer, and why: [docs/performance.md](docs/performance.md)."
     lines += ["", origin, "", SNIPPET.format("end"), "", more]

@@ -16,9 +16,10 @@ from convt3d._library import build_info
 from . import plot, records
 from .engine import Kernels
 from .environment import current_meta
-from .layers import LAYOUTS, PASSES, PRECISIONS, chosen, group_of, is_meant, select_layers
+from .layers import LAYOUTS, PRECISIONS, chosen, group_of, is_meant, select_layers
 from .measure import Options, measure
 from .overhead import format_overhead, measure_overhead
+from .passes import JOINT_PASSES, PASSES, SINGLE_PASSES
 from .progress import progress
 from .timing import QUICK, Repetitions, Timer, warm_up
 
@@ -31,7 +32,7 @@ _EPILOG = """\
 times: ms, medians of device events around CUDA-graph replays with a cold L2
 speed-up: time of the strongest peer in any layout over convt3d's in this one
 of limit: time that the hardware allows at best over convt3d's
-errors: relative norm error against float64, of convt3d and of cuDNN
+errors: relative norm error against float64, of convt3d and of cuDNN; the greatest where a pass has several results
 
 exit code: 0 when convt3d computed every case, 1 when one failed, 2 for bad arguments or no CUDA device
 """
@@ -58,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("a CUDA device is needed, and torch sees none")
     if options.plans < 0:
         parser.error(f"--plans must not be negative, got {options.plans}")
+    joint = [pass_ for pass_ in options.pass_ or () if pass_ in JOINT_PASSES]
+    if joint and (options.engine or options.plans):
+        parser.error(f"--engine and --plans are for single passes ({', '.join(SINGLE_PASSES)}), got --pass {joint[0]}")
     if options.no_peers and (options.plot or (options.json and not options.plans)):
         parser.error("--json and --plot compare; they cannot be combined with --no-peers")
     kept = records.load(options.json) if options.json else None
@@ -135,7 +139,7 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
         plans=options.plans,
     )
     warm_up()
-    cases = list(product(chosen(options.pass_, PASSES), chosen(options.precision, PRECISIONS)))
+    cases = list(product(chosen(options.pass_ or SINGLE_PASSES, PASSES), chosen(options.precision, PRECISIONS)))
     layouts = chosen(options.layout, LAYOUTS)
     failures: list[str] = []
     all_measured: list[records.Record] = []
@@ -194,7 +198,14 @@ def _parser() -> argparse.ArgumentParser:
         help="a layer's name or GROUP/NAME (globs allowed, as in 'suite/*' and 'use/*') or a spec such as "
         "N=2,C_in=64,C_out=32,input=16x32x32,kernel=2,stride=2; repeatable; default: every layer of both groups",
     )
-    parser.add_argument("--pass", dest="pass_", action="append", choices=PASSES, help="repeatable; default: all")
+    parser.add_argument(
+        "--pass",
+        dest="pass_",
+        action="append",
+        choices=PASSES,
+        metavar="PASS",
+        help=f"{', '.join(PASSES)}; repeatable; default: {', '.join(SINGLE_PASSES)} (of --from-record: all)",
+    )
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="of convt3d; repeatable; default: both")
     parser.add_argument("--json", type=Path, metavar="FILE", help="merge the records into FILE, case by case")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import convt3d
+
+from .passes import OF_SLICE, TRAINING_PASSES, output_mask, parts
+
 if TYPE_CHECKING:
     from convt3d._layer import Layer
 
-Call = Callable[[], Tensor]
+Result = Tensor | tuple[Tensor, ...]
+"""Of a pass: one tensor, or those of a joint pass in the order of its parts."""
+Call = Callable[[], Result]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 MEMORY_FORMATS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
@@ -29,6 +38,7 @@ class Operands:
     weight: Tensor  # [C_in, C_out/groups, kD, kH, kW]
     bias: Tensor | None  # [C_out]
     grad_output: Tensor  # [N, C_out, D', H', W']
+    of_slice: bool = False  # in_layout makes grad_output the first half of a concatenation's gradient, by channels
 
     def in_layout(self, layout: str) -> Operands:
         """The same values with every 5-D tensor in the memory format of ``layout``."""
@@ -37,12 +47,24 @@ class Operands:
             self,
             input=self.input.contiguous(memory_format=memory_format),
             weight=self.weight.contiguous(memory_format=memory_format),
-            grad_output=self.grad_output.contiguous(memory_format=memory_format),
+            grad_output=self._grad_output(memory_format),
         )
 
+    def _grad_output(self, memory_format: torch.memory_format) -> Tensor:
+        if not self.of_slice:
+            return self.grad_output.contiguous(memory_format=memory_format)
+        # NaN where nothing may read.
+        whole = torch.cat((self.grad_output, torch.full_like(self.grad_output, math.nan)), 1)
+        return whole.contiguous(memory_format=memory_format).narrow(1, 0, self.grad_output.shape[1])
 
-def random_operands(layer: Layer, precision: str, device: torch.device) -> Operands:
-    """Normally distributed operands, the same in every run."""
+
+def tensors_of(result: Result) -> tuple[Tensor, ...]:
+    """A pass's results, one or several."""
+    return (result,) if isinstance(result, Tensor) else result
+
+
+def random_operands(layer: Layer, precision: str, device: torch.device, pass_: str = "forward") -> Operands:
+    """Normally distributed operands, the same in every run and for every pass."""
     generator = torch.Generator(device).manual_seed(1)
 
     def random(*shape: int) -> Tensor:
@@ -53,6 +75,7 @@ def random_operands(layer: Layer, precision: str, device: torch.device) -> Opera
         weight=random(*layer.weight_shape),
         bias=random(layer.out_channels) if layer.bias else None,
         grad_output=random(*layer.output_shape),
+        of_slice=pass_ == OF_SLICE,
     )
 
 
@@ -81,57 +104,118 @@ def exhaustive_cudnn() -> Iterator[None]:
 
 
 def convt3d_call(layer: Layer, pass_: str, operands: Operands) -> Call:
-    """convt3d's operator of a pass on the given operands."""
+    """convt3d's operator of a pass on the given operands; a training step is of its public function."""
+    if pass_ in TRAINING_PASSES:
+        return _training_step(convt3d.conv_transpose3d, layer, pass_, operands)
     ops, parameters = (
         torch.ops.convt3d,
         (layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation),
     )
     x, w, b, gy = operands.input, operands.weight, operands.bias, operands.grad_output
+
+    def backward() -> tuple[Tensor, ...]:
+        mask = output_mask(layer, pass_)
+        return _wanted(mask, ops.conv_transpose3d_backward(gy, x, w, None, *parameters, mask))
+
     calls: dict[str, Call] = {
         "forward": lambda: ops.conv_transpose3d(x, w, b, *parameters),
         "backward_input": lambda: ops.conv_transpose3d_input_grad(gy, w, None, *parameters),
         "backward_weight": lambda: ops.conv_transpose3d_weight_grad(gy, x, layer.kernel_size, None, *parameters),
     }
-    return calls[pass_]
+    return calls.get(pass_, backward)
 
 
 def aten_call(layer: Layer, pass_: str, operands: Operands) -> Call:
-    """PyTorch's own operator of a pass: cuDNN on CUDA (where enabled)."""
+    """PyTorch's own operator of a pass: cuDNN on CUDA (where enabled); a training step is of its public function."""
+    if pass_ in TRAINING_PASSES:
+        return _training_step(F.conv_transpose3d, layer, pass_, operands)
     x, w, b, gy = operands.input, operands.weight, operands.bias, operands.grad_output
     if pass_ == "forward":
         return lambda: F.conv_transpose3d(
             x, w, b, layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
         )
-    index = 0 if pass_ == "backward_input" else 1
-    mask = [index == 0, index == 1, False]
+    mask = output_mask(layer, pass_)
+    bias_sizes = [layer.out_channels] if mask[2] else None
 
-    def backward() -> Tensor:
-        gradients: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-            gy, x, w, None, layer.stride, layer.padding, layer.dilation, True, layer.output_padding, layer.groups, mask
-        )
-        return gradients[index]
+    def backward() -> Result:
+        sizes = (layer.stride, layer.padding, layer.dilation, True, layer.output_padding, layer.groups)
+        gradients = _wanted(mask, torch.ops.aten.convolution_backward(gy, x, w, bias_sizes, *sizes, mask))
+        return gradients[0] if len(gradients) == 1 else gradients
 
     return backward
 
 
+def compile_once(function: Callable[P, T]) -> Callable[P, T]:
+    """``torch.compile`` for one shape, with no earlier compilation counting against its limit.
+
+    Inductor's own cache on disk makes the second compilation of a shape, of fp32 and tf32 say, a matter of moments.
+    """
+    torch.compiler.reset()
+    return torch.compile(function, fullgraph=True, dynamic=False)
+
+
+def _training_step(function: Callable[..., Tensor], layer: Layer, pass_: str, operands: Operands) -> Call:
+    """The output, and the gradients of what a layer learns and of its input, through autograd."""
+    tensors = (operands.input, operands.weight, operands.bias)
+    leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
+    wanted = [leaf for leaf in leaves if leaf is not None]
+
+    def forward(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return function(x, w, b, layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation)
+
+    called = compile_once(forward) if pass_ == "training_step_compiled" else forward
+
+    def step() -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            output = called(*leaves)  # type: ignore[arg-type]
+            return (output.detach(), *torch.autograd.grad(output, wanted, operands.grad_output))
+
+    return step
+
+
+def _wanted(mask: Sequence[bool], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(gradient for asked, gradient in zip(mask, gradients, strict=True) if asked)
+
+
 class Reference:
-    """The result of one pass in float64, sample by sample, by ATen's own kernels (cuDNN switched off)."""
+    """The results of a pass in float64, sample by sample, by ATen's own kernels (cuDNN switched off)."""
 
     def __init__(self, layer: Layer, pass_: str, operands: Operands) -> None:
+        self.of = {part: Exact(layer, part, operands) for part in parts(layer, pass_)}
+
+    def errors(self, result: Result) -> list[float]:
+        """Relative norm error of each result."""
+        return [exact.error(part) for exact, part in zip(self.of.values(), tensors_of(result), strict=True)]
+
+    def error(self, result: Result) -> float:
+        """The greatest of the results' errors; NaN where one is not finite."""
+        return greatest(self.errors(result))
+
+
+class Exact:
+    """One result in float64."""
+
+    def __init__(self, layer: Layer, part: str, operands: Operands) -> None:
         single, samples = replace(layer, batch=1), range(layer.batch)
-        if pass_ == "backward_weight":
-            self._parts = [_sample_result(single, pass_, operands, 0)]
+        if part in ("backward_weight", "backward_bias"):
+            self._parts = [_sample_result(single, part, operands, 0)]
             for n in samples[1:]:
-                self._parts[0] += _sample_result(single, pass_, operands, n)
+                self._parts[0] += _sample_result(single, part, operands, n)
         else:
-            self._parts = [_sample_result(single, pass_, operands, n) for n in samples]
+            self._parts = [_sample_result(single, part, operands, n) for n in samples]
         self._norm_squared = sum(float(part.square().sum()) for part in self._parts)
 
-    def error(self, result: Tensor) -> float:
+    def error(self, result: Result) -> float:
         """Relative norm error |result - reference| / |reference| of the whole tensor; NaN where it is not finite."""
-        parts = result.split(self._parts[0].shape[0])
+        (tensor,) = tensors_of(result)
+        parts = tensor.split(self._parts[0].shape[0])
         squared = (float((part - exact).square().sum()) for part, exact in zip(parts, self._parts, strict=True))
         return math.sqrt(sum(squared) / self._norm_squared)
+
+
+def greatest(errors: Sequence[float]) -> float:
+    """Of errors; NaN where one is."""
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
 def _sample_result(layer: Layer, pass_: str, operands: Operands, n: int) -> Tensor:
@@ -144,6 +228,7 @@ def _sample_result(layer: Layer, pass_: str, operands: Operands, n: int) -> Tens
     )
     torch.backends.cudnn.enabled = False
     try:
-        return aten_call(layer, pass_, sample)()
+        (result,) = tensors_of(aten_call(layer, pass_, sample)())
+        return result
     finally:
         torch.backends.cudnn.enabled = enabled

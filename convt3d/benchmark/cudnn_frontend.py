@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .calls import Operands, aten_call
+from .calls import Operands, aten_call, tensors_of
 
 if TYPE_CHECKING:
     from convt3d._layer import Layer
@@ -38,7 +38,7 @@ class _Search:
         self._handle = _handle(operands.input.device)
         self._bias = operands.bias if pass_ == "forward" else None
         # Of the shape and the strides that PyTorch's own operator gives.
-        self._like = aten_call(layer, pass_, operands)()
+        (self._like,) = tensors_of(aten_call(layer, pass_, operands)())
         io = {torch.float32: "FLOAT", torch.float16: "HALF", torch.bfloat16: "BFLOAT16"}[operands.input.dtype]
         data_type, single = getattr(cudnn.data_type, io), cudnn.data_type.FLOAT
         self._graph = graph = cudnn.pygraph(

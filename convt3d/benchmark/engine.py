@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from convt3d._explain import layer_plan
-from convt3d._explain.plan import NoPlanError, cuda_device, known_device
+from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
 
 from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
+from .passes import OF_SLICE, parts
 
 if TYPE_CHECKING:
-    from convt3d._explain.plan import Device
+    from convt3d._explain.plan import Device, OperatorPlan
     from convt3d._layer import Layer
     from convt3d._library import BuildInfo
 
@@ -28,15 +29,20 @@ class Engine:
     """An engine and its plan.
 
     Attributes:
-        name: as :class:`convt3d._explain.OperatorPlan` has it.
-        plan: a hash of the plan in words, without its cost and without how operands are read and written.
+        name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``.
+        plan: a hash of the plans in words, without its cost and without how operands are read and written.
     """
 
     name: str
     plan: str
 
 
-_OPERATORS = {"forward": "forward", "backward_input": "input_grad", "backward_weight": "weight_grad"}
+_OPERATORS = {
+    "forward": "forward",
+    "backward_input": "input_grad",
+    "backward_weight": "weight_grad",
+    "backward_bias": "bias_grad",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def engine(
 
     Args:
         layer: the problem.
-        pass_: ``"forward"``, ``"backward_input"`` or ``"backward_weight"``.
+        pass_: one of `PASSES`.
         precision: of the benchmark.
         layout: of the output.
         wgmma: of an H200 or, without Hopper's instructions, of an A100; None: of the current device.
@@ -90,9 +96,19 @@ def engine(
         NoPlanError: the engine that is asked alone has no plan.
     """
     device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
-    found = layer_plan(layer, _OPERATORS[pass_], precision, layout, device, engine=only)
-    words = re.sub(r" (clocks|load|store)=\S+", "", found.plan)
-    return Engine(found.engine, hashlib.sha256(words.encode()).hexdigest()[:12])
+    found = [_plan(layer, pass_, part, precision, layout, device, only) for part in parts(layer, pass_)]
+    words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found)
+    return Engine("+".join(plan.engine for plan in found), hashlib.sha256(words.encode()).hexdigest()[:12])
+
+
+def _plan(
+    layer: Layer, pass_: str, part: str, precision: str, layout: str, device: Device, only: str | None
+) -> OperatorPlan:
+    operands = dense_operands(layer, _OPERATORS[part], layout)
+    if pass_ == OF_SLICE:
+        batch, channels, *size = layer.output_shape
+        operands = replace(operands, first=dense((batch, 2 * channels, *size), layout))
+    return operator_plan(layer, _OPERATORS[part], precision, operands, device, only)
 
 
 def _current_device() -> Device:

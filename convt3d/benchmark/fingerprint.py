@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 
 from convt3d._library import LIBRARY_PATH
 
+from .passes import PARTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The kernels that an engine runs for a pass of the benchmark; a name that ends with * stands for all that begin so.
+# The kernels that an engine runs for a part of the benchmark's passes; a name that ends with * stands for all
+# that begin so.
 KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight"),
     ("depthwise", "forward"): ("convt3d_depthwise_*",),
@@ -33,6 +36,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_ordered_sum"),
+    ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")
@@ -116,8 +120,12 @@ def parse_ptx(text: str) -> Hashes:
 
 
 def fingerprint(hashes: Hashes, engine: str, pass_: str, precision: str) -> str | None:
-    """Of the kernels that an engine runs for a pass and a precision; None where the library has none of them."""
-    wanted = KERNELS.get((engine, pass_), ())
+    """Of the kernels that an engine runs for a pass and a precision; None where the library has none of them.
+
+    Those of a joint pass, with the engines of its parts joined by ``+``, are of all parts.
+    """
+    of_parts = zip(PARTS.get(pass_, (pass_,)), engine.split("+"), strict=False)
+    wanted = {kernel for part, of_part in of_parts for kernel in KERNELS.get((of_part, part), ())}
     type_ = _TYPES[precision]
     found = [
         (name, instances)

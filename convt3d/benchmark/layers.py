@@ -13,7 +13,6 @@ from convt3d._layer import Int3, Layer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-PASSES = ("forward", "backward_input", "backward_weight")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 LAYOUTS = ("NCDHW", "NDHWC")
 GROUPS = ("suite", "use")

@@ -20,17 +20,18 @@ from .calls import (
     random_operands,
 )
 from .engine import Kernels, candidates, engine
+from .layers import LAYOUTS
+from .passes import BACKWARD_PASSES, limit_ms
 from .peers import peers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
-
     from convt3d._layer import Layer
 
-    from .calls import Call
-    from .records import MeasuredPlan, Record
+    from .calls import Call, Exact, Result
+    from .peers import Peer
+    from .records import Compared, MeasuredPlan, Record
 
 # No precision rounds this badly: a peer beyond it computes something else and has no time worth comparing with.
 _WRONG = 0.02
@@ -41,8 +42,8 @@ class Stopwatch(Protocol):
 
     device: torch.device
 
-    def time(self, call: Call) -> tuple[float, Tensor]:
-        """Milliseconds of one call, and its result."""
+    def time(self, call: Call) -> tuple[float, Result]:
+        """Milliseconds of one call, and its result or results."""
 
 
 class WrongResultError(RuntimeError):
@@ -84,7 +85,7 @@ def measure(
         WrongResultError: the result is wrong. Whatever convt3d's operator raises passes through, too.
     """
     engines = {layout: engine(layer, pass_, precision, layout, only=options.engine) for layout in layouts}
-    operands = random_operands(layer, precision, timer.device)
+    operands = random_operands(layer, precision, timer.device, pass_)
     reference = Reference(layer, pass_, operands)
     compared = _Peers()
     records: list[Record] = []
@@ -104,13 +105,15 @@ def measure(
                 "convt3d_ms": _round(milliseconds),
                 "peers_ms": compared.milliseconds,
                 "peers_absent": compared.absent,
-                "limit_ms": _round(layer.limit_ms(precision)),
+                "limit_ms": _round(limit_ms(layer, pass_, precision)),
                 "error": _round(error, 3),
                 "cudnn_error": compared.error.get(f"cudnn_{layout}"),
                 "engine": runs.name,
                 "kernels": kernels.fingerprint(runs.name, pass_, precision) if kernels else None,
                 "plan": runs.plan,
             }
+            if compared.single:
+                record["single_peers"] = compared.single
             if options.plans > 0:
                 plans: list[MeasuredPlan] = []
                 for candidate in candidates(layer, pass_, precision, layout, runs.name, options.plans):
@@ -143,18 +146,49 @@ def _timed(timer: Stopwatch, call: Call, reference: Reference, what: str) -> tup
 
 @dataclass
 class _Peers:
-    """By name: times and errors of the peers that computed the result, and why the others did not."""
+    """By name: times and errors of the peers that computed the result, and why the others did not.
+
+    ``single``: of a backward, by single pass, what `single_gradients` adds up.
+    """
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     error: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
+    single: dict[str, Compared] = field(default_factory=dict)
 
 
 def _measure_peers(
     layer: Layer, pass_: str, operands: Operands, reference: Reference, timer: Stopwatch, options: Options
 ) -> _Peers:
+    found = _compare(peers(layer, pass_), operands, reference, timer, options)
+    if pass_ not in BACKWARD_PASSES:
+        return found
+    of_part = {
+        part: _compare(peers(layer, part), operands, exact, timer, options) for part, exact in reference.of.items()
+    }
+    found.single = {part: {"peers_ms": of.milliseconds, "peers_absent": of.absent} for part, of in of_part.items()}
+    for layout in LAYOUTS:
+        name = f"single_gradients_{layout}"
+        strongest = {part: _strongest(of, layout) for part, of in of_part.items()}
+        if missing := [part for part, peer in strongest.items() if peer is None]:
+            found.absent[name] = f"no peer of {', '.join(missing)}"
+        else:
+            found.milliseconds[name] = _round(sum(peer[0] for peer in strongest.values() if peer))
+            found.error[name] = max(peer[1] for peer in strongest.values() if peer)
+    return found
+
+
+def _strongest(of: _Peers, layout: str) -> tuple[float, float] | None:
+    """Milliseconds and error of the fastest peer in a layout."""
+    found = [(ms, of.error[name]) for name, ms in of.milliseconds.items() if name.endswith(f"_{layout}")]
+    return min(found, default=None)
+
+
+def _compare(
+    asked: Sequence[Peer], operands: Operands, reference: Reference | Exact, timer: Stopwatch, options: Options
+) -> _Peers:
     found = _Peers()
-    for peer in peers(layer, pass_):
+    for peer in asked:
         if peer.slow and not options.slow_peers:
             found.absent[peer.name] = "left out by --no-slow-peers"
             continue

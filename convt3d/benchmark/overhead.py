@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from .calls import Call, Operands
+    from .calls import Call, Operands, Result
 
 STEP = ": forward and backward"  # of all three gradients
 AUTOCAST = " in autocast"  # of float32 operands, to a precision of 16 bits
@@ -106,7 +106,7 @@ def _step(function: Callable[..., Tensor], operands: Operands) -> Call:
 
 
 def _in_autocast(call: Call, device: torch.device, dtype: torch.dtype) -> Call:
-    def autocast() -> Tensor:
+    def autocast() -> Result:
         with torch.autocast(device.type, dtype):
             return call()
 

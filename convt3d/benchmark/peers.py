@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .calls import MEMORY_FORMATS, Call, Operands, aten_call
+from .calls import MEMORY_FORMATS, Call, Operands, aten_call, compile_once
 from .cudnn_frontend import fastest_plan_call
 from .layers import LAYOUTS
+from .passes import BACKWARD_PASSES, TRAINING_PASSES
 
 if TYPE_CHECKING:
     from convt3d._layer import Int3, Layer
@@ -34,7 +35,7 @@ class Peer:
 
 
 def peers(layer: Layer, pass_: str) -> list[Peer]:
-    """Every peer of a layer's pass, each in its own layout."""
+    """Every peer of a layer's pass that does all of it, each in its own layout."""
 
     def in_layouts(name: str, call: Callable[[Operands, str], Call], *, slow: bool = False) -> list[Peer]:
         def prepared(layout: str) -> Callable[[Operands], Call]:
@@ -42,7 +43,16 @@ def peers(layer: Layer, pass_: str) -> list[Peer]:
 
         return [Peer(f"{name}_{layout}", layout, prepared(layout), slow) for layout in LAYOUTS]
 
+    if pass_ in TRAINING_PASSES:
+        return [
+            *in_layouts("cudnn", lambda operands, _: aten_call(layer, "training_step", operands)),
+            *in_layouts(
+                "compiled", lambda operands, _: aten_call(layer, "training_step_compiled", operands), slow=True
+            ),
+        ]
     found = in_layouts("cudnn", lambda operands, _: aten_call(layer, pass_, operands))
+    if pass_ in (*BACKWARD_PASSES, "backward_bias"):
+        return found
     if pass_ == "forward" and conv3d_flipped_padding(layer) is not None:
         found += in_layouts("conv3d_flipped", lambda operands, _: conv3d_flipped_call(layer, operands))
     if pass_ == "backward_input":
@@ -174,12 +184,3 @@ def _unshuffle(layer: Layer, layout: str, compiler: Compiler) -> Callable[[Tenso
         return blocks.permute(0, 1, 3, 5, 2, 4, 6, 7).reshape(batch * positions, taps * out_channels)
 
     return compiler(of_channels_first if layout == "NCDHW" else of_channels_last)
-
-
-def compile_once(function: Callable[[Tensor, Tensor | None], Tensor]) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """``torch.compile`` for one shape, with no earlier compilation counting against its limit.
-
-    Inductor's own cache on disk makes the second compilation of a shape, of fp32 and tf32 say, a matter of moments.
-    """
-    torch.compiler.reset()
-    return torch.compile(function, fullgraph=True, dynamic=False)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from convt3d._layer import COPY_BYTES_PER_SECOND, PEAK_FLOPS_PER_SECOND
 
-from .layers import GIVEN, GROUPS, LAYOUTS, PASSES, PRECISIONS, find_layer, group_of
+from .layers import GIVEN, GROUPS, LAYOUTS, PRECISIONS, find_layer, group_of
+from .passes import PASSES, flops, least_bytes
 from .records import speedup
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ def _draw_roofline(axes: Any, records: Sequence[Record]) -> list[str]:
                 if layer is None:
                     unknown[record["layer"]] = None
                     continue
-                flops = 2 * layer.multiply_adds
-                points.append((flops / layer.bytes(precision), flops / record["convt3d_ms"] * 1e-9))
+                work = flops(layer, record["pass"])
+                moved = least_bytes(layer, record["pass"], precision)
+                points.append((work / moved, work / record["convt3d_ms"] * 1e-9))
             if points:
                 intensities += [x for x, _ in points]
                 axes.scatter(

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class Compared(TypedDict):
+    """The peers of one part of a joint pass."""
+
+    peers_ms: dict[str, float]
+    peers_absent: dict[str, str]
+
+
 class MeasuredPlan(TypedDict):
     """One of an engine's plans for a case."""
 
@@ -32,9 +39,9 @@ _RequiredOfRecord = TypedDict(
         "peers_ms": dict[str, float],
         "peers_absent": dict[str, str],  # peer -> why it has no time
         "limit_ms": float,
-        "error": float,  # |y - reference| / |reference|, reference in float64
+        "error": float,  # |y - reference| / |reference|, reference in float64; the greatest of several results
         "cudnn_error": float | None,  # cuDNN's, in the layout of the record; None where cuDNN is absent
-        "engine": str,
+        "engine": str,  # of a joint pass: its parts', joined by +
         "kernels": str | None,  # fingerprint of the machine code, see fingerprint.py; None where it was not read
         "plan": str | None,  # hash of the plan in words; None where it was not read
     },
@@ -45,6 +52,7 @@ class Record(_RequiredOfRecord, total=False):
     """One case: a layer, a pass, a precision and a layout."""
 
     plans: list[MeasuredPlan]  # of --plans: the chosen one first, then by their expected times
+    single_peers: dict[str, Compared]  # of a backward, by single pass: the strongest of a layout make single_gradients
 
 
 class _RequiredOfMeta(TypedDict):
@@ -77,6 +85,11 @@ class RecordFile(_RecordFile, total=False):
 
 # Records are comparable with newer ones while these agree, and the machine code that they measured.
 _IDENTITY = ("gpu", "torch", "cudnn")
+
+
+def engines(record: Record) -> list[str]:
+    """Those that compute the parts of a record's pass."""
+    return record["engine"].split("+")
 
 
 def speedup(record: Record) -> float | None:

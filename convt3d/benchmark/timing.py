@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+
+from .calls import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
+
+    from .calls import Result
 
 
 @dataclass(frozen=True)
@@ -44,21 +49,23 @@ class Timer:
         # launch latency falls between the events.
         self._flush = torch.empty(4 * max(l2_bytes, 32 << 20), dtype=torch.int8, device=self.device)
 
-    def time(self, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
-        """Milliseconds of one call, and what its last replay wrote into an output that held NaN beforehand.
+    def time(self, call: Callable[[], Result]) -> tuple[float, tuple[Tensor, ...]]:
+        """Milliseconds of one call, and what its last replay wrote into outputs that held NaN beforehand.
 
         Whatever the call or its capture raises passes through.
         """
-        graph, output = _capture(call)
-        estimate = self._replay(graph, output, 1)[0]
-        times = self._replay(graph, output, self._repetitions.count(estimate))
-        # The graph's memory pool goes with the graph; the caller keeps a copy of the output only.
-        return statistics.median(times), output.clone(memory_format=torch.preserve_format)
+        graph, result = _capture(call)
+        outputs = tensors_of(result)
+        estimate = self._replay(graph, outputs, 1)[0]
+        times = self._replay(graph, outputs, self._repetitions.count(estimate))
+        # The graph's memory pool goes with the graph; the caller keeps copies of the outputs only.
+        return statistics.median(times), tuple(output.clone(memory_format=torch.preserve_format) for output in outputs)
 
-    def _replay(self, graph: torch.cuda.CUDAGraph, output: Tensor, count: int) -> list[float]:
+    def _replay(self, graph: torch.cuda.CUDAGraph, outputs: tuple[Tensor, ...], count: int) -> list[float]:
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
         for start, stop in events:
-            output.fill_(float("nan"))
+            for output in outputs:
+                output.fill_(float("nan"))
             self._flush.zero_()
             start.record()
             graph.replay()
@@ -81,7 +88,7 @@ def warm_up(seconds: float = 0.5) -> None:
         elapsed_ms += start.elapsed_time(stop)
 
 
-def _capture(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+def _capture(call: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # also puts the current stream back where a capture fails
@@ -89,6 +96,6 @@ def _capture(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
             call()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            output = call()
+            result = call()
     torch.cuda.current_stream().wait_stream(stream)
-    return graph, output
+    return graph, result
