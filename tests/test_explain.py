@@ -13,6 +13,7 @@ import torch
 import convt3d
 from convt3d._explain import call
 from convt3d._explain.plan import ENGINES, cuda_device, only_engine
+from convt3d._library import BuildInfo
 
 PARAMETERS: dict[str, Any] = {
     "stride": (2, 1, 2),
@@ -80,6 +81,19 @@ def test_capability_that_no_build_serves_is_refused(capability: tuple[int, int])
     model = torch.nn.ConvTranspose3d(3, 2, 2)
     with pytest.raises(RuntimeError, match=message):
         convt3d.explain(model, torch.ones(1, 3, 2, 2, 2), device_capability=capability)
+
+
+def test_gpu_without_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is that of a build for it; 8.7 is not served by machine code for 8.6."""
+    for built, which in (((), "a release"), (("sm_80", "sm_86"), "this build")):
+        info = BuildInfo("0", "2.11", "13.0", built, ("sm_86", "sm_100"))
+        monkeypatch.setattr(call, "build_info", lambda info=info: info)
+        for capability in ((8, 7), (11, 0)):
+            explained = convt3d.explain(*tensors(), **PARAMETERS, device_capability=capability)
+            assert f"(given; {which} has no kernels for it, one with CONVT3D_CUDA_ARCHS would" in explained.device
+            assert explained.engine == "mma"
+        served = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 9))
+        assert served.device == "compute capability 8.9 (given)"
 
 
 @pytest.mark.parametrize("capability", [9.0, "9.0", (9,), (9, 0, 0), (9.0, 0), (True, 0)])
@@ -198,7 +212,7 @@ def test_gpu_before_the_tensor_cores_instructions_has_the_other_engines(operator
     assert convt3d.explain(*tensors(), **PARAMETERS, operator=operator, device_capability=(7, 5)).engine == "simt"
     depthwise = torch.empty(2, 8, 5, 6, 7), torch.empty(8, 1, 3, 3, 3)
     explained = convt3d.explain(*depthwise, stride=2, groups=8, operator=operator, device_capability=(7, 5))
-    assert explained.engine == "depthwise"
+    assert explained.engine == ("simt" if operator == "bias_grad" else "depthwise")
 
 
 def test_slower_gpus_are_expected_to_take_longer() -> None:
