@@ -44,7 +44,8 @@ PACKAGE = "convt3d"
 
 # Machine code for every architecture from Turing on (9.0 with its own instructions, hence 90a), and PTX of the newest,
 # which later GPUs compile at load time. PTX of an older one would reach no other discrete GPU: machine code also runs
-# on later minor revisions of its architecture, so that these seven cover 7.5, 8.x, 9.0, 10.x and 12.x.
+# on later minor revisions of its architecture, so that these seven cover 7.5, 8.x, 9.0, 10.x and 12.x but for the GPUs
+# of Jetson (8.7, 10.1): image_for() in csrc/core/device_traits.h.
 RELEASE_ARCHS = "75;80;86;89;90a;100;120+PTX"
 
 # Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
@@ -143,13 +144,16 @@ def extension() -> Extension:
     if without_cuda is None:
         sources = sorted([*csrc.rglob("*.cpp"), *csrc.rglob("*.cu")])
         sources.remove(csrc / "ops" / "cuda_absent.cpp")
-        sources.sort(key=lambda path: "wgmma" not in path.name)  # the longest compilations first
     else:
         sources = sorted(csrc.rglob("*.cpp"))
         for needs_kernels in ("cuda.cpp", "norm_cuda.cpp"):
             sources.remove(csrc / "ops" / needs_kernels)
 
-    macros = [("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION), ("CONVT3D_VERSION", f'"{read_version()}"')]
+    macros = [
+        ("TORCH_TARGET_VERSION", TORCH_TARGET_VERSION),
+        ("CONVT3D_VERSION", f'"{read_version()}"'),
+        ("CONVT3D_RELEASE_ARCHS", f'"{arch_names(RELEASE_ARCHS.split(";"))}"'),
+    ]
     hidden = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-fPIC"]
     # As system headers, torch's do not warn. No host code includes CUDA's.
     torch_headers = [f"-isystem{path}" for path in cpp_extension.include_paths("cpu")]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 LIBRARY_PATH = Path(__file__).resolve().with_name("_C.abi3.so")
 MINIMUM_TORCH = (2, 10)
+MINIMUM_CAPABILITY = (7, 5)
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class BuildInfo:
         cuda: the CUDA toolkit its kernels were built with, such as ``"13.0"``; None for a CPU-only library.
         architectures: the GPU architectures it has kernels for, such as ``("sm_80", "sm_90a", "compute_120")``;
             ``compute_*`` is code that later GPUs compile when they load it.
+        release_architectures: the same of a release of this version.
     """
 
     version: str
     torch: str
     cuda: str | None
     architectures: tuple[str, ...]
+    release_architectures: tuple[str, ...] = ()
 
 
 def load() -> None:
@@ -84,18 +87,43 @@ def build_info() -> BuildInfo:
         torch=facts["torch"],
         cuda=facts["cuda"] or None,
         architectures=tuple(facts["architectures"].split()),
+        release_architectures=tuple(facts["release_architectures"].split()),
     )
+
+
+def image_for(capability: tuple[int, int], architectures: Iterable[str]) -> str | None:
+    """Which of a library's architectures runs on a GPU: ``"sm_90a"``, say, or ``"compute_80"`` where it compiles PTX.
+
+    None where the library has none for it. The rule is that of csrc/core/device_traits.h.
+    """
+    image = ctypes.create_string_buffer(32)
+    library = ctypes.CDLL(str(LIBRARY_PATH))
+    library.convt3d_image_for(*capability, " ".join(architectures).encode(), image, len(image))
+    return image.value.decode() or None
+
+
+def why_not_on(capability: tuple[int, int]) -> str:
+    """Why this build's kernels do not run on GPUs of a compute capability; empty where they do."""
+    info = build_info()
+    if info.cuda is None:
+        return "this build of convt3d is for the CPU only"
+    if tuple(capability) < MINIMUM_CAPABILITY:
+        return "no build of convt3d has kernels for GPUs before compute capability {}.{}".format(*MINIMUM_CAPABILITY)
+    if image_for(capability, info.architectures) is None:
+        return (
+            f"this build of convt3d has kernels for {' '.join(info.architectures)}, which do not run there: "
+            "set CONVT3D_CUDA_ARCHS and build again"
+        )
+    return ""
 
 
 def default_device() -> str:
     """``"cuda"`` where there is a GPU and the library has kernels for it, else ``"cpu"``; warns if it has none."""
     if not torch.cuda.is_available():
         return "cpu"
-    if build_info().cuda is None:
-        warnings.warn(
-            "there is a GPU, but convt3d was built without CUDA kernels (nvcc or a CUDA build of torch was missing)",
-            stacklevel=2,
-        )
+    major, minor = torch.cuda.get_device_capability()
+    if reason := why_not_on((major, minor)):
+        warnings.warn(f"there is a GPU of compute capability {major}.{minor}, but {reason}", stacklevel=2)
         return "cpu"
     return "cuda"
 

@@ -116,7 +116,7 @@ def _first_line(*command: str) -> str:
     return lines[0].strip()
 
 
-def _warnings() -> Iterator[str]:
+def _warnings() -> Iterator[Fact]:
     """What is no error and yet explains many."""
     import torch
 
@@ -126,38 +126,19 @@ def _warnings() -> Iterator[str]:
     if not torch.cuda.is_available():
         return
     if info.cuda is None:
-        yield "torch sees a GPU, but this build of convt3d is for the CPU only: tensors on the GPU raise an error"
+        text = "torch sees a GPU, but this build of convt3d is for the CPU only: tensors on the GPU raise an error"
+        yield "warning", text
         return
     for index in range(torch.cuda.device_count()):
         major, minor = torch.cuda.get_device_capability(index)
-        if not _has_code_for(major, minor, info.architectures):
-            yield (
-                f"GPU {index} has compute capability {major}.{minor}; the library has code for "
-                f"{' '.join(info.architectures)}: set CONVT3D_CUDA_ARCHS and build again"
-            )
-
-
-def _has_code_for(major: int, minor: int, architectures: tuple[str, ...]) -> bool:
-    """Machine code runs on its major revision from its minor on (with an `a`, only there); PTX on all later GPUs."""
-    for architecture in architectures:
-        kind, _, number = architecture.partition("_")
-        digits = number.rstrip("af")
-        has = (int(digits[:-1]), int(digits[-1]))
-        if number.endswith("a"):
-            fits = has == (major, minor)
-        elif kind == "compute":
-            fits = has <= (major, minor)
-        else:
-            fits = has[0] == major and has[1] <= minor
-        if fits:
-            return True
-    return False
+        if reason := _library.why_not_on((major, minor)):
+            yield "warning", f"GPU {index} has compute capability {major}.{minor}; {reason}"
 
 
 def main() -> int:
     """Print everything that works, and what does not; the exit code of the process."""
     failure = ""
-    sections: tuple[Callable[[], Iterator[Fact]], ...] = (_system, _torch, _package, _self_tests)
+    sections: tuple[Callable[[], Iterator[Fact]], ...] = (_system, _torch, _package, _warnings, _self_tests)
     for section in sections:
         try:
             for name, value in section():
@@ -166,9 +147,6 @@ def main() -> int:
             failure = f"{type(error).__name__}: {error}"
             traceback.print_exc()
             break
-    else:
-        for warning in _warnings():
-            print(f"{'warning:':26}{warning}")
     if failure:
         print(f"{'FAILED:':26}{failure}")
     return 1 if failure else 0

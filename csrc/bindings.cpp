@@ -80,8 +80,8 @@ STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCUDA, m) { register_backend<convt3d:
 
 // Facts about this build, one "key=value" per line: for bug reports and for the package's version check.
 extern "C" __attribute__((visibility("default"))) const char* convt3d_build_info() {
-  static const std::string info = std::string("version=" CONVT3D_VERSION "\ntorch=" TORCH_VERSION "\ncuda=") +
-                                  convt3d::CudaBackend::toolkit() +
-                                  "\narchitectures=" + convt3d::CudaBackend::architectures();
+  static const std::string info =
+      std::string("version=" CONVT3D_VERSION "\ntorch=" TORCH_VERSION "\ncuda=") + convt3d::CudaBackend::toolkit() +
+      "\narchitectures=" + convt3d::CudaBackend::architectures() + "\nrelease_architectures=" CONVT3D_RELEASE_ARCHS;
   return info.c_str();
 }

@@ -100,30 +100,30 @@ def test_wrong_results(
     )
 
 
-@pytest.mark.parametrize(
-    ("capability", "architectures", "fits"),
-    [
-        ((8, 0), "sm_80", True),
-        ((8, 6), "sm_80", True),
-        ((9, 0), "sm_80", False),
-        ((9, 0), "sm_90a", True),
-        ((10, 0), "sm_90a", False),
-        ((8, 0), "sm_86 sm_90a", False),
-        ((12, 1), "sm_100 sm_120", True),
-        ((13, 0), "sm_120 compute_120", True),
-        ((10, 0), "compute_120", False),
-    ],
-)
-def test_which_gpus_the_library_runs_on(capability: tuple[int, int], architectures: str, fits: bool) -> None:
-    assert collect_env._has_code_for(*capability, tuple(architectures.split())) == fits
-
-
 def test_gpus_without_code_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (7, 5))
-    for cuda, words in ((None, "for the CPU only"), ("13.0", "compute capability 7.5; the library has code for sm_80")):
+    for cuda, words in (
+        (None, "for the CPU only"),
+        ("13.0", "compute capability 7.5; this build of convt3d has kernels for sm_80, which do not run there"),
+    ):
         info = _library.BuildInfo("0", "2.11", cuda, ("sm_80",))
         monkeypatch.setattr(_library, "build_info", lambda info=info: info)
-        (warning,) = collect_env._warnings()
+        ((name, warning),) = collect_env._warnings()
+        assert name == "warning"
         assert words in warning
+
+
+def test_gpu_without_code_is_named_where_its_self_test_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(collect_env, "_warnings", lambda: iter([("warning", "GPU 0 has no code")]))
+    monkeypatch.setattr(collect_env, "_error_on", fails)
+    assert collect_env.main() == 1
+    facts = _facts(capsys.readouterr().out)
+    assert facts["warning"] == "GPU 0 has no code"
+    assert facts["FAILED"] == "RuntimeError: no kernel image"

@@ -8,9 +8,11 @@ import pytest
 import torch
 from converted import Decoder, OwnForward, actions, assert_same, random_input, results, up, uses_convt3d
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import parametrizations, parametrize
 
 import convt3d
+from convt3d import _library
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 
@@ -80,6 +82,49 @@ class OwnConstructor(nn.ConvTranspose3d):
 
     def scaled(self, input: Tensor) -> Tensor:
         return self(input) * self.scale
+
+
+@pytest.mark.parametrize(
+    ("capability", "cuda", "action", "note"),
+    [
+        ((8, 6), "13.0", "converted", ""),
+        (
+            (8, 7),
+            "13.0",
+            "left",
+            "this build of convt3d has kernels for sm_80 sm_86, which do not run there",
+        ),
+        (
+            (7, 0),
+            "13.0",
+            "left",
+            "no build of convt3d has kernels for GPUs before compute capability 7.5",
+        ),
+        (
+            (8, 6),
+            None,
+            "left",
+            "this build of convt3d is for the CPU only",
+        ),
+    ],
+)
+def test_layers_on_a_gpu_without_kernels_are_left_alone(
+    capability: tuple[int, int], cuda: str | None, action: str, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or capability)
+    info = _library.BuildInfo("0", "2.11", cuda, ("sm_80", "sm_86"))
+    monkeypatch.setattr(_library, "build_info", lambda: info)
+    with FakeTensorMode():  # no GPU is needed
+        model = nn.Sequential(up(), nn.ConvTranspose3d(6, 2, 3, device="cuda:1"))
+        on_cpu, on_gpu = convt3d.convert(model).layers
+        assert (on_cpu.action, on_cpu.note) == ("converted", "")
+        assert on_gpu.action == action
+        place = "it is on a GPU of compute capability {}.{}; ".format(*capability)
+        assert on_gpu.note.startswith(place + note if note else "")
+        assert bool(on_gpu.note) == bool(note)
+        assert uses_convt3d(model[1]) == (action == "converted")
+    assert asked == [torch.device("cuda:1")]
 
 
 def test_subclass_with_its_own_forward_is_left_alone() -> None:

@@ -13,6 +13,7 @@ import torch
 import convt3d
 from convt3d._explain import call
 from convt3d._explain.plan import ENGINES, cuda_device, only_engine
+from convt3d._library import BuildInfo
 
 PARAMETERS: dict[str, Any] = {
     "stride": (2, 1, 2),
@@ -80,6 +81,19 @@ def test_capability_that_no_build_serves_is_refused(capability: tuple[int, int])
     model = torch.nn.ConvTranspose3d(3, 2, 2)
     with pytest.raises(RuntimeError, match=message):
         convt3d.explain(model, torch.ones(1, 3, 2, 2, 2), device_capability=capability)
+
+
+def test_gpu_without_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is that of a build for it; 8.7 is not served by machine code for 8.6."""
+    for built, which in (((), "a release"), (("sm_80", "sm_86"), "this build")):
+        info = BuildInfo("0", "2.11", "13.0", built, ("sm_86", "sm_100"))
+        monkeypatch.setattr(call, "build_info", lambda info=info: info)
+        for capability in ((8, 7), (11, 0)):
+            explained = convt3d.explain(*tensors(), **PARAMETERS, device_capability=capability)
+            assert f"(given; {which} has no kernels for it, one with CONVT3D_CUDA_ARCHS would" in explained.device
+            assert explained.engine == "mma"
+        served = convt3d.explain(*tensors(), **PARAMETERS, device_capability=(8, 9))
+        assert served.device == "compute capability 8.9 (given)"
 
 
 @pytest.mark.parametrize("capability", [9.0, "9.0", (9,), (9, 0, 0), (9.0, 0), (True, 0)])

@@ -20,7 +20,6 @@ from convt3d.benchmark.fingerprint import (
     Hashes,
     fingerprint,
     fingerprints,
-    image_for,
     kernel_hashes,
     parse_ptx,
     parse_sass,
@@ -70,21 +69,6 @@ def test_hashes_of_ptx() -> None:
     assert set(found) == {("convt3d_pack_weight", "__half")}
     assert parse_ptx(PTX.replace("PackWeightParams", "Other")) == found
     assert parse_ptx(PTX.replace("ret;", "trap;")) != found
-
-
-@pytest.mark.parametrize(
-    ("capability", "architectures", "expected"),
-    [
-        ((9, 0), ("sm_80", "sm_90a", "compute_120"), "sm_90a"),
-        ((8, 9), ("sm_80", "sm_86", "sm_90a"), "sm_86"),
-        ((9, 0), ("sm_80", "compute_80"), "compute_80"),
-        ((10, 3), ("sm_90a", "sm_100", "compute_80"), "sm_100"),
-        ((7, 5), ("sm_80", "compute_80"), None),
-        ((9, 0), ("sm_100a", "sm_80"), None),
-    ],
-)
-def test_image_that_a_gpu_runs(capability: tuple[int, int], architectures: tuple[str, ...], expected: str) -> None:
-    assert image_for(capability, architectures) == expected
 
 
 def test_every_kernel_belongs_to_an_engine() -> None:

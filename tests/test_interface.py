@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,17 @@ def test_stub_says_what_the_schema_says(name: str) -> None:
     ]
     assert stub == expected
     assert ast.get_docstring(functions[name])
+
+
+@pytest.mark.parametrize("name", convt3d.ops.__all__)
+def test_help_shows_the_stub(name: str) -> None:
+    functions = {node.name: node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.FunctionDef)}
+    shown = pydoc.render_doc(getattr(convt3d.ops, name), renderer=pydoc.plaintext)
+    assert f"{name}({ast.unparse(functions[name].args)}) -> " in shown
+    described = ast.get_docstring(functions[name])
+    assert described
+    for line in described.splitlines():
+        assert line in shown
 
 
 def _as_written(default: object) -> object:

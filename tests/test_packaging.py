@@ -114,6 +114,7 @@ def test_library_exports_nothing_that_could_clash() -> None:
         "convt3d_build_info",
         "convt3d_candidates",
         "convt3d_explain",
+        "convt3d_image_for",
         "convt3d_known_device",
         "convt3d_plan_traits",
     ]
@@ -190,10 +191,60 @@ def test_old_torch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "cuda", "device"), [(False, "13.0", "cpu"), (True, "13.0", "cuda"), (True, None, "cpu")]
+    ("gpu", "cuda", "architecture", "warning"),
+    [
+        (False, "13.0", "sm_80", ""),
+        (True, "13.0", "sm_80", ""),
+        (True, "13.0", "sm_90a", r"compute capability 8\.6, but this build of convt3d has kernels for sm_90a, which"),
+        (True, None, "", r"compute capability 8\.6, but this build of convt3d is for the CPU only"),
+    ],
 )
-def test_default_device(gpu: bool, cuda: str | None, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_device(
+    gpu: bool, cuda: str | None, architecture: str, warning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(_library, "build_info", lambda: _library.BuildInfo("0", "0", cuda, ()))
-    with pytest.warns(UserWarning, match="without CUDA kernels") if gpu and cuda is None else nullcontext():
-        assert _library.default_device() == device
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
+    monkeypatch.setattr(_library, "build_info", lambda: _library.BuildInfo("0", "0", cuda, (architecture,)))
+    with pytest.warns(UserWarning, match=warning) if warning else nullcontext():
+        assert _library.default_device() == ("cuda" if gpu and not warning else "cpu")
+
+
+RELEASE = "sm_75 sm_80 sm_86 sm_89 sm_90a sm_100 sm_120 compute_120"
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "image"),
+    [
+        # Machine code: later minor revisions of its major one.
+        ((8, 0), RELEASE, "sm_80"),
+        ((8, 6), "sm_80", "sm_80"),
+        ((8, 9), "sm_90a sm_86 sm_80", "sm_86"),
+        ((8, 0), "sm_86 sm_90a", None),
+        ((7, 0), RELEASE, None),
+        ((10, 3), RELEASE, "sm_100"),
+        ((12, 1), RELEASE, "sm_120"),
+        # PTX: every later GPU, and only where there is no machine code.
+        ((9, 0), "compute_80 sm_80", "compute_80"),
+        ((8, 0), "compute_80 sm_80", "sm_80"),
+        ((13, 0), RELEASE, "compute_120"),
+        ((10, 0), "compute_120", None),
+        ((7, 5), "sm_80 compute_80", None),
+        # An `a` holds for its own capability alone, an `f` for its major one.
+        ((9, 0), "sm_80 sm_90 sm_90a", "sm_90a"),
+        ((10, 0), "sm_90a", None),
+        ((10, 3), "sm_100a compute_100a", None),
+        ((10, 3), "sm_100f", "sm_100f"),
+        ((12, 0), "compute_100f", None),
+        # Tegra's machine code and that of other GPUs are apart.
+        ((8, 7), RELEASE, None),
+        ((8, 7), "sm_80 sm_86 sm_87", "sm_87"),
+        ((8, 7), "sm_86 compute_86", "compute_86"),
+        ((8, 9), "sm_87", None),
+        ((7, 2), "sm_70", None),
+        ((10, 1), RELEASE, None),
+        ((11, 0), RELEASE, None),
+        ((11, 0), "sm_110", "sm_110"),
+    ],
+)
+def test_architecture_that_a_gpu_runs(capability: tuple[int, int], architectures: str, image: str | None) -> None:
+    assert _library.image_for(capability, architectures.split()) == image

@@ -210,6 +210,8 @@ def unsupported(module: nn.ConvTranspose3d) -> str:
         return f"its dtype is {dtype}; convt3d has float32, float64, float16 and bfloat16"
     if weight.device.type not in ("cpu", "cuda", "meta"):
         return f"it is on the device {weight.device.type}; convt3d has kernels for cpu and cuda"
-    if weight.device.type == "cuda" and _library.build_info().cuda is None:
-        return "it is on a CUDA device, and this build of convt3d is for the CPU only"
+    if weight.device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(weight.device)
+        if reason := _library.why_not_on((major, minor)):
+            return f"it is on a GPU of compute capability {major}.{minor}; {reason}"
     return ""

@@ -20,6 +20,7 @@ from convt3d._explain.plan import (
     operator_plan,
 )
 from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, Layer
+from convt3d._library import MINIMUM_CAPABILITY, build_info, image_for
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
 from convt3d.functional import Ints, _integer, _ints, _triple
@@ -27,7 +28,6 @@ from convt3d.functional import Ints, _integer, _ints, _triple
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _HOPPER = (9, 0)
 _ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
-_MINIMUM_CAPABILITY = (7, 5)
 _ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
 
@@ -41,7 +41,7 @@ class Explanation:
         output_shape: (N, C_out, D', H', W').
         precision: ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"`` or ``"bf16"``.
         layout: of what is written, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
-        device: the GPU that the engine is chosen for.
+        device: the GPU that the engine is chosen for, and whether this build has no kernels for it.
         engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"mma"`` (tensor cores of any GPU),
             ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch.
         plan: the engine's tile and launch, as text.
@@ -245,8 +245,8 @@ def check_capability(capability: tuple[int, int], name: str = "device_capability
     is_pair = isinstance(capability, (tuple, list)) and [type(part) for part in capability] == [int, int]
     if not is_pair:
         raise TypeError(f"convt3d.explain: {name} must be two ints such as (9, 0), got {capability!r}")
-    if tuple(capability) < _MINIMUM_CAPABILITY:
-        minimum = "({}, {})".format(*_MINIMUM_CAPABILITY)
+    if tuple(capability) < MINIMUM_CAPABILITY:
+        minimum = "({}, {})".format(*MINIMUM_CAPABILITY)
         raise RuntimeError(
             f"convt3d.explain: {name} must be {minimum} or later, as no build has kernels for GPUs before, "
             f"got {tuple(capability)}"
@@ -257,9 +257,18 @@ def _device(device: torch.device, capability: tuple[int, int] | None) -> Device:
     """The GPU that a call is explained for."""
     if capability is not None:
         check_capability(capability)
-        name = f"compute capability {capability[0]}.{capability[1]} (given)"
+        name = f"compute capability {capability[0]}.{capability[1]} (given{_without_code(capability)})"
         return replace(known_device((capability[0], capability[1])), name=name)
     if device.type == "cuda":
         check_capability(torch.cuda.get_device_capability(device), f"the compute capability of {device}")
         return cuda_device(device)
     return replace(known_device(_HOPPER), name=_ASSUMED_DEVICE)
+
+
+def _without_code(capability: tuple[int, int]) -> str:
+    """What follows where a build, or a release where this one is for the CPU only, does not run on such a GPU."""
+    info = build_info()
+    if image_for(capability, info.architectures or info.release_architectures) is not None:
+        return ""
+    which = "this build" if info.architectures else "a release"
+    return f"; {which} has no kernels for it, one with CONVT3D_CUDA_ARCHS would"

@@ -85,8 +85,9 @@ def explain(
         groups: number of blocks that the channels are split into.
         dilation: voxels between the elements of the kernel.
         device_capability: compute capability, such as (9, 0) or (8, 0), of the GPU to choose an engine for, at least
-            (7, 5); (9, 0) stands for an H200, (8, 0) for an A100. Default: the tensors' CUDA device, or an H200 for
-            tensors elsewhere.
+            (7, 5); (9, 0) stands for an H200, (8, 0) for an A100. The answer is that of a build for it; where this
+            one (or a release, where this one is for the CPU only) has no kernels for it, `device` says so. Default: the
+            tensors' CUDA device, or an H200 for tensors elsewhere.
         measure: only for a model: whether to measure its calls. Default: where they run on a GPU and
             `device_capability` is not given.
         operator: of a call: ``"forward"``, or ``"input_grad"``, ``"weight_grad"`` or ``"bias_grad"`` for a gradient.

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from convt3d._explain.call import precision_of
-from convt3d._library import build_info
+from convt3d._library import why_not_on
 from convt3d._registrations.registry import ops
 from convt3d.benchmark.calls import exhaustive_cudnn
 from convt3d.benchmark.timing import Repetitions, Timer, warm_up
@@ -107,8 +107,8 @@ def _why_not(call: RecordedCall, *, on_host: bool) -> str:
         return "the batch is empty" if call.input.numel() == 0 else ""
     if call.device.type != "cuda":
         return f"it is on the device {call.device.type}"
-    if build_info().cuda is None:
-        return "this build of convt3d is for the CPU only"
+    if reason := why_not_on(torch.cuda.get_device_capability(call.device)):
+        return reason
     if call.input.numel() == 0:
         return "the batch is empty"
     if call.precision != precision_of(call.input.dtype):

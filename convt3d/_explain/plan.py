@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._library import LIBRARY_PATH, build_info
+from convt3d._library import LIBRARY_PATH, why_not_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -266,10 +266,10 @@ def known_device(capability: tuple[int, int]) -> Device:
 def cuda_device(device: torch.device) -> Device:
     """A GPU of this machine, as its driver and csrc/core/devices.cpp describe it."""
     numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
-    name = torch.cuda.get_device_name(device)
-    if build_info().cuda is None:  # nothing would run: what a build for this GPU would do
-        known = known_device(torch.cuda.get_device_capability(device))
-        return Device(name, known.traits, known.measured and known.name in name)
+    name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
+    if reason := why_not_on(capability):  # nothing would run: what a build for this GPU would do
+        known = known_device(capability)
+        return Device(f"{name} ({reason})", known.traits, known.measured and known.name in name)
     with torch.cuda.device(device):
         torch.cuda.current_stream()  # the driver's context of this device
         measured = _library().convt3d_current_device(numbers)

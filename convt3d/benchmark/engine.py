@@ -11,8 +11,9 @@ import torch
 
 from convt3d._explain import layer_plan
 from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
+from convt3d._library import image_for
 
-from .fingerprint import FingerprintError, fingerprint, fingerprints, image_for, kernel_hashes
+from .fingerprint import FingerprintError, fingerprint, fingerprints, kernel_hashes
 from .passes import OF_SLICE, parts
 
 if TYPE_CHECKING:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._library import build_info
-
-from .fingerprint import image_for
+from convt3d._library import build_info, image_for
 
 if TYPE_CHECKING:
     from .records import Meta

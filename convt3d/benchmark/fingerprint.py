@@ -66,24 +66,6 @@ def cuobjdump() -> str:
     raise FingerprintError("cuobjdump is neither on PATH nor in the CUDA toolkit nor in Triton")
 
 
-def image_for(capability: tuple[int, int], architectures: Iterable[str]) -> str | None:
-    """Which of a library's architectures runs on a GPU: ``"sm_90a"``, say, or ``"compute_80"`` where it compiles PTX.
-
-    None where the library has none for it.
-    """
-    major, minor = capability
-    found: list[tuple[bool, int, bool, str]] = []
-    for name in architectures:
-        kind, _, version = name.partition("_")
-        specific = version.endswith("a")
-        number = int(version.removesuffix("a"))
-        if kind == "sm" and number // 10 == major and number % 10 <= minor and (not specific or number % 10 == minor):
-            found.append((True, number, specific, name))
-        elif kind == "compute" and number <= 10 * major + minor:
-            found.append((False, number, specific, name))
-    return max(found)[-1] if found else None
-
-
 def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
     """Hashes of all kernels of one of the library's architectures, such as ``"sm_90a"`` or ``"compute_80"``.
 

@@ -32,8 +32,11 @@ struct DeviceTraits {
   bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
 };
 
-// The engines that run on a device of this compute capability, of a library with machine code for `architectures`
-// (compiled_architectures() in core/build.h).
+// Which of a library's architectures (compiled_architectures() in core/build.h) a device of this compute capability
+// runs, such as "sm_86", or "compute_120" where it compiles PTX; empty where it runs none.
+std::string image_for(int capability_major, int capability_minor, const std::string& architectures);
+
+// The engines that run on a device of this compute capability, of a library with machine code for `architectures`.
 uint32_t compiled_engines(int capability_major, int capability_minor, const std::string& architectures);
 
 }  // namespace convt3d

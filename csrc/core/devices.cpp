@@ -43,7 +43,8 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
   traits.bytes_per_ms = gigabytes_per_second * 1e6;
   traits.clocks_per_ms = megahertz * 1e3;
   traits.rates = multiprocessor_rates(traits.capability_major, traits.capability_minor, name);
-  traits.engines = compiled_engines(traits.capability_major, traits.capability_minor, "sm_90a");
+  const std::string architecture = "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
+  traits.engines = compiled_engines(traits.capability_major, traits.capability_minor, architecture);
   return known;
 }
 

@@ -10,7 +10,7 @@ namespace convt3d {
 
 struct KnownDevice {
   const char* name;     // as in the driver's name of the device
-  DeviceTraits traits;  // with the engines of a library that is built for all architectures
+  DeviceTraits traits;  // with the engines of a library that is built for it
   bool measured;        // the engines' costs were fitted or checked on it; else they are a model's
 };
 

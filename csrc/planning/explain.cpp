@@ -50,6 +50,12 @@ extern "C" __attribute__((visibility("default"))) int convt3d_candidates(const c
   return static_cast<int>(all.size());
 }
 
+// Which of a library's architectures a GPU runs: image_for() in core/device_traits.h.
+extern "C" __attribute__((visibility("default"))) int convt3d_image_for(int major, int minor, const char* architectures,
+                                                                        char* image, int capacity) {
+  return convt3d::write(convt3d::image_for(major, minor, architectures), image, capacity);
+}
+
 // Of the table of devices, the one that stands for a compute capability: its traits (kDeviceNumbers), its name, and
 // whether it was measured.
 extern "C" __attribute__((visibility("default"))) int convt3d_known_device(int major, int minor, double* numbers,

@@ -318,6 +318,8 @@ void test_table_of_devices() {
   expect(!(compiled_engines(9, 0, "sm_80") & engine_bit(Engine::kWgmma)) &&
              !(compiled_engines(10, 0, "sm_90a") & engine_bit(Engine::kWgmma)),
          "without its machine code, or on another architecture, it has not");
+  expect(!(compiled_engines(8, 6, "sm_75 compute_75") & engine_bit(Engine::kMma)),
+         "code for an earlier GPU has only that GPU's engines");
 }
 
 }  // namespace
