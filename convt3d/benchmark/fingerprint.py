@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 # that begin so.
 KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight"),
-    ("depthwise", "forward"): ("convt3d_depthwise_*",),
+    ("depthwise", "forward"): (
+        "convt3d_depthwise_row*",
+        "convt3d_depthwise_channel*",
+        "convt3d_depthwise_tile_correlation",
+    ),
     ("depthwise", "backward_input"): ("convt3d_depthwise_tile_correlation",),
     ("depthwise", "backward_weight"): ("convt3d_depthwise_tile_weight_grad", "convt3d_ordered_sum"),
     ("simt", "forward"): ("convt3d_correlation", "convt3d_pack_weight", "convt3d_fill"),
@@ -37,6 +41,8 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_ordered_sum"),
     ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
+    ("group_norm", "forward"): ("convt3d_norm_reduce", "convt3d_norm_statistics", "convt3d_norm_map"),
+    ("group_norm", "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")

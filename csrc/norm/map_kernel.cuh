@@ -99,7 +99,7 @@ struct Mapper {
   }
 };
 
-template <bool kChannels, typename Map, typename T, typename R>
+template <typename T, typename R, bool kChannels, typename Map>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     convt3d_norm_map(const __grid_constant__ Params<T, R> params) {
   const int64_t blocks = params.plan.blocks();

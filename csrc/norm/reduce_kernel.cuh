@@ -92,7 +92,7 @@ __device__ __forceinline__ void merge_threads(Result (&shared)[kThreads], bool t
   }
 }
 
-template <bool kChannels, typename Sums, typename T, typename R>
+template <typename T, typename R, bool kChannels, typename Sums>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     convt3d_norm_reduce(const __grid_constant__ Params<T, R> params) {
   using Result = typename Sums::Result;

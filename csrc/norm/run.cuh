@@ -66,14 +66,14 @@ View<V> make_view_beside(const Params<T, R>& params, const Size& size, V* data, 
 template <typename Sums, typename T, typename R>
 void reduce(const char* name, const Params<T, R>& params, Stream stream) {
   const auto kernel =
-      params.plan.channels_last ? convt3d_norm_reduce<true, Sums, T, R> : convt3d_norm_reduce<false, Sums, T, R>;
+      params.plan.channels_last ? convt3d_norm_reduce<T, R, true, Sums> : convt3d_norm_reduce<T, R, false, Sums>;
   launch(name, kernel, params.plan.blocks(), kThreads, stream, params);
 }
 
 template <typename Map, typename T, typename R>
 void map(const char* name, const Params<T, R>& params, Stream stream) {
   const auto kernel =
-      params.plan.channels_last ? convt3d_norm_map<true, Map, T, R> : convt3d_norm_map<false, Map, T, R>;
+      params.plan.channels_last ? convt3d_norm_map<T, R, true, Map> : convt3d_norm_map<T, R, false, Map>;
   launch(name, kernel, params.plan.blocks(), kThreads, stream, params);
 }
 
