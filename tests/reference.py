@@ -260,9 +260,9 @@ def gradients(
 
 
 def norm_error(actual: Tensor, expected: Tensor) -> float:
-    """Relative error in the norm."""
+    """Relative error in the norm; the two may be on different devices."""
     norm = expected.norm().item()
-    difference = (actual.detach().double() - expected).norm().item()
+    difference = (actual.detach().double().to(expected.device) - expected).norm().item()
     return difference / norm if norm else difference
 
 
