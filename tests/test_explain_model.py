@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 import torch.nn.functional as F
+from explained_model import Decoder, explained, inputs, names
 from torch import Tensor, nn
 
 import convt3d
-from convt3d._explain import measuring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-class Decoder(nn.Module):
-    """Two levels with a skip connection, a layer used twice, and one called with an output_size."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = nn.Sequential(nn.ConvTranspose3d(8, 4, 2, stride=2), nn.ReLU(), nn.BatchNorm3d(4))
-        self.same = nn.ConvTranspose3d(4, 4, 3, padding=1, groups=2, bias=False)
-        self.last = nn.ConvTranspose3d(4, 2, (3, 2, 1), stride=(2, 1, 2))
-        self.other = nn.Conv3d(2, 2, 1)
-
-    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        x = self.same(self.same(self.up(x) + skip))
-        output: Tensor = self.other(self.last(x, output_size=(14, 9, 20)))
-        return output
-
-
-def inputs(device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    return (
-        torch.randn(2, 8, 3, 4, 5, device=device, dtype=dtype),
-        torch.randn(2, 4, 6, 8, 10, device=device, dtype=dtype),
-    )
-
-
-def explained(model: nn.Module, example: Any, **kwargs: Any) -> convt3d.ModelExplanation:
-    result = convt3d.explain(model, example, **kwargs)
-    assert isinstance(result, convt3d.ModelExplanation)
-    return result
-
-
-def names(result: convt3d.ModelExplanation) -> list[str]:
-    return [call.name for call in result.calls]
 
 
 def test_every_call_is_the_one_that_explain_shows_for_its_arguments() -> None:
@@ -306,117 +272,3 @@ def test_other_convolutions_are_not_shown() -> None:
     result = explained(model, torch.randn(1, 2, 3, 3, 3))
     assert result.calls == ()
     assert str(result) == "the model called no transposed 3D convolution"
-
-
-def test_table() -> None:
-    model = Decoder()
-    convt3d.convert(model)
-    result = explained(model, inputs(), measure=True)
-    lines = str(result).splitlines()
-    assert lines[0].split()[:4] == ["layer", "computed", "by", "input"]
-    for line, call in zip(lines[1:5], result.calls, strict=True):
-        assert call.explanation is not None
-        cells = line.split()
-        assert cells[0] == call.name
-        for value in ("x".join(map(str, call.explanation.output_shape)), call.explanation.engine, "fp32", "NCDHW"):
-            assert value in cells
-        engines = ["mma", "+", "simt"] if len(call.backward) == 3 else ["mma"]  # the bias gradient is simt's
-        backward_ms = f"{sum(one.expected_ms for one in call.backward):.3g}"
-        assert cells[-1 - len(engines) :] == [backward_ms, *engines]
-    explanations = [call.explanation for call in result.calls if call.explanation]
-    assert lines[5].split() == [
-        "sum",
-        f"{sum(one.bytes for one in explanations) / 1e6:.3g}",
-        f"{sum(one.flops for one in explanations) / 1e9:.3g}",
-        f"{sum(one.limit_ms for one in explanations):.3g}",
-        f"{sum(one.expected_ms for one in explanations):.3g}",
-        "-",
-        "-",
-        f"{sum(one.expected_ms for call in result.calls for one in call.backward):.3g}",
-    ]
-    assert lines[6:] == [
-        "device: NVIDIA H200 (assumed)",
-        "expected by a model, not measured on this GPU: input_grad (mma), weight_grad (mma), bias_grad (simt)",
-        *(f"{name}: not measured: it is on the device cpu" for name in ("up.0", "same", "last")),
-    ]
-    assert str(explained(Decoder(), inputs())).endswith("4 of 4 calls computed by torch; see convt3d.convert")
-
-
-def test_sums_are_of_all_calls_or_not_shown() -> None:
-    (call,) = explained(nn.ConvTranspose3d(2, 2, 2), torch.randn(1, 2, 3, 3, 3)).calls
-    measured = dataclasses.replace(call, convt3d_ms=0.25, cudnn_ms=1.5)
-    both = str(convt3d.ModelExplanation((measured, measured))).splitlines()
-    assert both[1].split()[-6:-4] == ["0.25", "1.5"]  # then: backward ms, mma + simt
-    assert both[3].split()[-3:-1] == ["0.5", "3"]
-    partly = str(convt3d.ModelExplanation((measured, dataclasses.replace(measured, cudnn_ms=None)))).splitlines()
-    assert partly[3].split()[-3:-1] == ["0.5", "-"]
-
-
-class Stopwatch:
-    """In the place of a clock: keeps what the calls return, and fails at the third."""
-
-    def __init__(self, *_: Any) -> None:
-        self.results: list[Tensor] = []
-
-    def time(self, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
-        if len(self.results) == 2:
-            raise RuntimeError("no algorithm\nat all")
-        self.results.append(call())
-        return float(len(self.results)), self.results[-1]
-
-
-def test_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopwatch = Stopwatch()
-    monkeypatch.setattr(measuring, "_host_time", lambda timed: stopwatch.time(timed)[0])
-    monkeypatch.setattr(measuring, "_why_not", lambda _, **__: "")
-    layer = convt3d.nn.ConvTranspose3dReLU(4, 6, (3, 2, 1), stride=(1, 2, 3), groups=2, padding=(1, 0, 0), bias=False)
-    x = torch.randn(1, 1, 3, 4, 5).to(memory_format=torch.channels_last_3d).expand(2, 4, 3, 4, 5)  # overlaps
-    result = explained(nn.Sequential(layer, layer.__class__(6, 4, 2)), x, measure=True)
-    ours, torchs = stopwatch.results
-    for tensor in stopwatch.results:
-        assert tensor.shape == result.calls[0].explanation.output_shape  # type: ignore[union-attr]
-        assert tensor.min() == 0
-        assert tensor.max() > 0
-    assert ours.stride() == torchs.stride()
-    assert (result.calls[0].convt3d_ms, result.calls[0].cudnn_ms, result.calls[0].note) == (1.0, 2.0, "")
-    assert (result.calls[1].convt3d_ms, result.calls[1].cudnn_ms) == (None, None)
-    reason = "not measured: RuntimeError: no algorithm"
-    assert result.calls[1].note == f"convt3d {reason}; torch {reason}"
-
-
-@pytest.mark.cuda
-def test_measured_beside_cudnn() -> None:
-    model, example = Decoder().cuda(), inputs("cuda")
-    convt3d.convert(model)
-    random = torch.cuda.get_rng_state()
-    result = explained(model, example)
-    assert torch.equal(torch.cuda.get_rng_state(), random)
-    for call in result.calls:
-        assert call.note == ""
-        assert call.convt3d_ms is not None
-        assert call.cudnn_ms is not None
-        assert 1e-4 < call.convt3d_ms < 100
-        assert 1e-4 < call.cudnn_ms < 100
-        assert call.explanation is not None
-        assert call.explanation.device == torch.cuda.get_device_name()
-    assert result.calls[1] == result.calls[2]  # measured once
-    unmeasured = explained(model, example, measure=False)
-    assert all(call.convt3d_ms is None and call.cudnn_ms is None for call in unmeasured.calls)
-    for dtype in (torch.float16, torch.float64):
-        result = explained(model.to(dtype), inputs("cuda", dtype))
-        assert [call.note for call in result.calls] == [""] * 4
-    with torch.autocast("cuda", torch.float16):
-        result = explained(model.float(), example)
-    assert [call.explanation.precision for call in result.calls if call.explanation] == ["fp16"] * 4
-    assert [call.note for call in result.calls] == [""] * 4
-
-
-@pytest.mark.cuda
-def test_measured_time_is_that_of_the_work() -> None:
-    small, large = (torch.randn(1, 64, size, size, size, device="cuda") for size in (8, 64))
-    model = nn.ConvTranspose3d(64, 64, 2, stride=2).cuda()
-    times = [explained(model, x).calls[0] for x in (small, large)]
-    for fast, slow in ((times[0].convt3d_ms, times[1].convt3d_ms), (times[0].cudnn_ms, times[1].cudnn_ms)):
-        assert fast is not None
-        assert slow is not None
-        assert slow > 10 * fast  # 512 times the work, of which launches hide a part

@@ -1,0 +1,7 @@
+"""Every planted bug, in a module for each part of csrc/."""
+
+from __future__ import annotations
+
+from bugs import depthwise, mma, mma_weight_grad, norm, shared, simt, wgmma
+
+BUGS = [bug for part in (wgmma, depthwise, shared, simt, mma, mma_weight_grad, norm) for bug in part.BUGS]

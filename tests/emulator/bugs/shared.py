@@ -1,0 +1,51 @@
+"""Bugs in what engines share, and on the host."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+DEPTHWISE = "--engine depthwise"
+BUGS = [
+    # What engines share
+    Bug(
+        "activation",
+        "epilogue/apply.cuh",
+        "if (epilogue.activation == Activation::kRelu)",
+        "if (!BUG && epilogue.activation == Activation::kRelu)",
+    ),
+    Bug("bias", "epilogue/apply.cuh", "bias + channel * epilogue", "bias + (channel - BUG) * epilogue", DEPTHWISE),
+    Bug(
+        "ordered sum: splits",
+        "device/ordered_sum.cuh",
+        "split < params.splits;",
+        "split < params.splits - BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: padding",
+        "device/ordered_sum.cuh",
+        "exists && at < axis.size;",
+        "exists && at < axis.size + BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: lanes",
+        "device/ordered_sum.cuh",
+        "distance >= apart;",
+        "distance > apart - !BUG;",
+        "--operator bias_grad",
+    ),
+    # On the host
+    Bug(
+        "planes: rows apart",
+        "engines/wgmma/plan/boxes.cpp",
+        "!planned.plane_boxes() || h == problem.input_size[2]",
+        "!planned.plane_boxes() || BUG || h == problem.input_size[2]",
+    ),
+    Bug(
+        "stored boxes: size",
+        "engines/wgmma/plan/boxes.cpp",
+        "- 1 - residue[i]) / counts",
+        "- 1 - (BUG ? 0 : residue[i])) / counts",
+    ),
+]

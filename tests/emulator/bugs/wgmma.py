@@ -1,0 +1,123 @@
+"""Bugs in the engine halo_wgmma: loading, synchronization, storing."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+BUGS = [
+    # Loading
+    Bug("threads: last channel", "engines/wgmma/load/loader.cuh", "&& channel < left)", "&& channel < left - BUG)"),
+    Bug(
+        "threads: last vector",
+        "engines/wgmma/load/loader.cuh",
+        "i * kChannels < left)",
+        "i * kChannels < left - BUG * kChannels)",
+    ),
+    Bug(
+        "threads: images past the batch",
+        "engines/wgmma/load/loader.cuh",
+        "image < images &&",
+        "image < images + BUG &&",
+    ),
+    Bug("copy: fold of the height", "engines/wgmma/load/loader.cuh", "+ fold.height,", "+ (BUG ? 0 : fold.height),"),
+    Bug(
+        "copy: image", "engines/wgmma/load/loader.cuh", "box{channel, work.image,", "box{channel, BUG ? 0 : work.image,"
+    ),
+    Bug(
+        "rows: depth",
+        "engines/wgmma/load/loader.cuh",
+        "line, origin.at[0],",
+        "line, BUG ? chunk.work.first[0] : origin.at[0],",
+    ),
+    Bug(
+        "boxes: shift",
+        "engines/wgmma/load/transposer.cuh",
+        "chunk.origin.shift(kChannels);",
+        "BUG ? 0 : chunk.origin.shift(kChannels);",
+    ),
+    Bug(
+        "boxes: last channel",
+        "engines/wgmma/load/transposer.cuh",
+        "store_box<false>(chunk, at, left);",
+        "store_box<false>(chunk, at, left - BUG);",
+    ),
+    Bug(
+        "planes: height",
+        "engines/wgmma/load/planes.cuh",
+        "tile.halo[1] + h - low_h)",
+        "tile.halo[1] + h - (BUG ? 0 : low_h))",
+    ),
+    Bug(
+        "planes: zeros",
+        "engines/wgmma/load/planes.cuh",
+        "first < boxes_.zero_entries;",
+        "first < boxes_.zero_entries - BUG * kHaloWordsInFlight * lanes;",
+    ),
+    Bug(
+        "two terms: copied",
+        "engines/wgmma/load/loader.cuh",
+        "kHaloSplitThreads < pieces) low",
+        "kHaloSplitThreads < (BUG ? pieces / 2 : pieces)) low",
+    ),
+    Bug("two terms: stored", "engines/wgmma/load/loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
+    Bug("packed weight", "engines/wgmma/pack_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
+    # Synchronization
+    Bug(
+        "a tile is written while it is read",
+        "engines/wgmma/shared.cuh",
+        "hopper::barrier_wait(&tile_empty[state.stage], state.parity ^ 1);",
+        "if (!BUG) hopper::barrier_wait(&tile_empty[state.stage], state.parity ^ 1);",
+    ),
+    Bug(
+        "products are not waited for",
+        "engines/wgmma/mainloop.cuh",
+        "  consumer.release_before();\n  consumer.release_tile();",
+        "  if (BUG) return consumer.release_all();\n  consumer.release_before();\n  consumer.release_tile();",
+    ),
+    Bug(
+        "staging is written while it is stored",
+        "engines/wgmma/store/epilogue.cuh",
+        "    hopper::bulk_wait_read<kPending>();",
+        "    if (!BUG) hopper::bulk_wait_read<kPending>();",
+    ),
+    # Storing
+    Bug("registers: image", "engines/wgmma/store/image_store.cuh", "i % 2 >= images)", "i % 2 >= images + BUG)"),
+    Bug("registers: phase", "engines/wgmma/store/image_store.cuh", "return k % 2 == 0 ?", "return k % 2 == BUG ?"),
+    Bug(
+        "stored boxes: height",
+        "engines/wgmma/store/epilogue.cuh",
+        "work_.first[1] + segment.h;",
+        "work_.first[1] + (BUG ? 0 : segment.h);",
+    ),
+    Bug(
+        "runs: tail",
+        "engines/wgmma/store/run_store.cuh",
+        "max(first, last) + sub * kBytes, end,",
+        "max(first, last) + sub * kBytes, end - BUG * kBytes,",
+    ),
+    Bug(
+        "runs: rows",
+        "engines/wgmma/store/run_store.cuh",
+        "* store_.line_step + end_of",
+        "* (store_.line_step - BUG * kBytes) + end_of",
+    ),
+    Bug("segments: rows", "engines/wgmma/store/thread_store.cuh", "element < count;", "element < count - BUG;"),
+    Bug(
+        "segments: voxels",
+        "engines/wgmma/store/thread_store.cuh",
+        "voxel < count << log;",
+        "voxel < (count - BUG) << log;",
+    ),
+    Bug(
+        "matrices",
+        "engines/wgmma/store/fragments.cuh",
+        "static_cast<uint32_t>(lane_ & 8) * 2",
+        "static_cast<uint32_t>(lane_ & (BUG ? 0 : 8)) * 2",
+    ),
+    Bug(
+        "shared segment",
+        "engines/wgmma/store/epilogue.cuh",
+        "if (store_.part[warpgroup_] >= 0)",
+        "if ((kWay == HaloStoreWay::kBoxes || !BUG) && store_.part[warpgroup_] >= 0)",
+    ),
+]
