@@ -14,6 +14,7 @@ Exit code: 0 when all were right, 1 when one was wrong, 2 for bad arguments.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import time
@@ -28,6 +29,8 @@ from checking import WrongResultError, check
 from drawing import changed, fresh
 from trait_coverage import Coverage, read
 
+from convt3d._explain.plan import Device, assumed_device, cuda_device, named_device, plans_of
+
 _TRIES = 2000  # for a call that `--only` and `--engine` let through
 _FREE = ("op", "type", "layout", "bias", "relu", "first", "second", "mask")
 _MIX = {"stored": 30, "changed": 30, "fresh": 40}
@@ -40,7 +43,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the draws; default: one that is printed")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
     parser.add_argument("--only", default="", help="fields and values, such as op=forward,type=bf16")
-    parser.add_argument("--engine", help="only plans of halo_wgmma, depthwise or simt, as on this device")
+    parser.add_argument("--engine", help="only plans of halo_wgmma, mma, depthwise or simt, as on this device")
+    parser.add_argument(
+        "--plans-of", metavar="NAME", help='run the plans of this GPU on the one at hand: "NVIDIA GeForce RTX 4090"'
+    )
     parser.add_argument("--problem", help="make this one call")
     parser.add_argument("--values", type=int, default=0, help="seed of the operands' values, for --problem")
     parser.add_argument("--log", type=Path, help="write every call here before it is made: a crash is the last one")
@@ -51,6 +57,11 @@ def _arguments() -> argparse.Namespace:
     known = list(Case.__dataclass_fields__)
     if not set(options.only) <= set(known):
         parser.error(f"--only knows the fields {', '.join(known)}, got {', '.join(options.only)}")
+    if options.plans_of is not None:
+        try:
+            named_device(options.plans_of)
+        except ValueError as error:
+            parser.error(f"--plans-of: {error}")
     if options.problem is not None:
         try:
             options.problem = Case.parse(options.problem)
@@ -59,9 +70,9 @@ def _arguments() -> argparse.Namespace:
     return options
 
 
-def _has_wgmma(device: str) -> int:
-    """Whether plans are those of Hopper's matrix units: on the CPU, where nothing is planned, as on an H200."""
-    return int(device == "cpu" or torch.cuda.get_device_capability() == (9, 0))
+def _planned(device: str) -> Device:
+    """What plans are made for: on the CPU, which has no kernels, an assumed GPU's are counted."""
+    return assumed_device() if device == "cpu" else cuda_device(torch.device("cuda", torch.cuda.current_device()))
 
 
 class Fuzz:
@@ -75,7 +86,7 @@ class Fuzz:
         self.plans: set[tuple[int, ...]] = set()
         self.counts: Counter[str] = Counter()
         self.failures = 0
-        self.wgmma = _has_wgmma(options.device)
+        self.device = _planned(options.device)
         self.stored = [case for case in read() if self._wanted(case)]
         self.rng.shuffle(self.stored)
         self.next = 0
@@ -84,7 +95,7 @@ class Fuzz:
     def _wanted(self, case: Case) -> bool:
         if any(str(getattr(case, name)) != value for name, value in self.options.only.items()):
             return False
-        return self.options.engine is None or case.with_(wgmma=self.wgmma).traits()["engine"] == self.options.engine
+        return self.options.engine is None or case.traits(self.device)["engine"] == self.options.engine
 
     def _with_wanted(self, case: Case) -> Case:
         """The case with those fields of `--only` that every other field goes with."""
@@ -110,11 +121,12 @@ class Fuzz:
 
     def make(self, case: Case, values: int) -> None:
         """One call; prints how to repeat it where its result is wrong."""
-        again = f"scripts/fuzz.py --device {self.options.device} --values {values} --problem '{case}'"
+        plans_of = f"--plans-of '{self.options.plans_of}' " if self.options.plans_of is not None else ""
+        again = f"scripts/fuzz.py --device {self.options.device} {plans_of}--values {values} --problem '{case}'"
         if self.log is not None:
             self.log.write(f"{again}\n")
             self.log.flush()
-        numbers = self.coverage.numbers(case.with_(wgmma=self.wgmma).traits())
+        numbers = self.coverage.numbers(case.traits(self.device))
         self.coverage.add(numbers)
         self.plans.add(numbers)
         try:
@@ -130,7 +142,7 @@ class Fuzz:
         """Until the time is over or the calls were made."""
         options = self.options
         seconds = options.seconds if options.seconds is not None or options.problems is not None else 60
-        print(f"convt3d on {options.device}, --seed {self.seed}", flush=True)
+        print(f"convt3d on {options.device}, plans for {self.device.name}, --seed {self.seed}", flush=True)
         end = None if seconds is None else time.monotonic() + seconds
         made = 0
         while (options.problems is None or made < options.problems) and (end is None or time.monotonic() < end):
@@ -147,12 +159,13 @@ class Fuzz:
 def main() -> int:
     """Makes the calls that the arguments ask for."""
     options = _arguments()
-    fuzz = Fuzz(options)
-    if options.problem is not None:
-        fuzz.make(options.problem, options.values)
-        print(f"{'wrong' if fuzz.failures else 'right'}: {options.problem.traits()}")
-    else:
-        fuzz.run()
+    with contextlib.nullcontext() if options.plans_of is None else plans_of(options.plans_of):
+        fuzz = Fuzz(options)
+        if options.problem is not None:
+            fuzz.make(options.problem, options.values)
+            print(f"{'wrong' if fuzz.failures else 'right'}: {options.problem.traits(fuzz.device)}")
+        else:
+            fuzz.run()
     return int(fuzz.failures > 0)
 
 

@@ -8,16 +8,19 @@ set -uo pipefail
 usage() {
   cat <<'EOF'
 usage: scripts/gpu_check.sh [--wheel FILE] [--out FOLDER] [--stages LIST] [--workers N] [--total SECONDS]
-                            [--limit STAGE=SECONDS]... [--pytest ARGS] [--fuzz ARGS] [--benchmark ARGS]
+                            [--plans-of NAME] [--limit STAGE=SECONDS]... [--pytest ARGS] [--fuzz ARGS] [--benchmark ARGS]
 
   --wheel FILE      the wheel to check; default: $WHEEL, else the newest in dist/, else convt3d as PYTHON has it installed
   --out FOLDER      logs, record.json and summary.txt go here; default: $OUT, else gpu_check_out
   --stages LIST     comma-separated, run in this order; default: install,tests,sanitizer,fuzz,benchmark
-                    (sanitizer: memcheck,racecheck,initcheck; without install: convt3d as PYTHON has it)
+                    (sanitizer: memcheck,racecheck,initcheck; without install: convt3d as PYTHON has it;
+                    imposed: imposed_tests,imposed_fuzz, the same with the plans of another GPU)
   --workers N       test processes, with pytest-xdist; default: 0, all in one process
   --total SECONDS   time for everything (590); a stage never gets more than what is left of it
-  --limit STAGE=S   time for one stage: install=60 tests=300 memcheck=120 racecheck=120 initcheck=90 fuzz=60 benchmark=240
-  --pytest ARGS     more arguments for pytest in the tests stage, split at spaces
+  --plans-of NAME   the other GPU, as its driver calls it; default: NVIDIA GeForce RTX 4090
+  --limit STAGE=S   time for one stage: install=60 tests=300 memcheck=120 racecheck=120 initcheck=90 fuzz=60 benchmark=240;
+                    imposed_tests and imposed_fuzz as tests and fuzz
+  --pytest ARGS     more arguments for pytest in the stages tests and imposed_tests, split at spaces
   --fuzz ARGS       more arguments for scripts/fuzz.py, split at spaces; it takes its stage's time
   --benchmark ARGS  arguments for python -m convt3d.benchmark, split at spaces; default: --layer seed* --precision fp32
 
@@ -33,10 +36,12 @@ out=${OUT:-gpu_check_out}
 stages=install,tests,sanitizer,fuzz,benchmark
 workers=0
 total=590
+plans_of='NVIDIA GeForce RTX 4090'
 pytest_args=()
 fuzz_args=()
 benchmark_args=(--layer 'seed*' --precision fp32)
-declare -A limit=([install]=60 [tests]=300 [memcheck]=120 [racecheck]=120 [initcheck]=90 [fuzz]=60 [benchmark]=240)
+declare -A limit=([install]=60 [tests]=300 [memcheck]=120 [racecheck]=120 [initcheck]=90 [fuzz]=60 [benchmark]=240
+  [imposed_tests]=300 [imposed_fuzz]=60)
 
 fail_usage() {
   printf 'gpu_check: %s\n' "$1" >&2
@@ -53,6 +58,7 @@ while (($#)); do
     --stages) stages=$2 ;;
     --workers) workers=$2 ;;
     --total) total=$2 ;;
+    --plans-of) plans_of=$2 ;;
     --limit)
       [[ -v limit[${2%%=*}] && ${2#*=} =~ ^[0-9]+$ ]] || fail_usage "--limit must be STAGE=SECONDS with a known stage, got $2"
       limit[${2%%=*}]=${2#*=}
@@ -64,9 +70,15 @@ while (($#)); do
   esac
   shift 2
 done
-IFS=, read -ra stage_list <<<"${stages/sanitizer/memcheck,racecheck,initcheck}"
+declare -A together=([sanitizer]=memcheck,racecheck,initcheck [imposed]=imposed_tests,imposed_fuzz)
+IFS=, read -ra named <<<"$stages"
+stage_list=()
+for stage in "${named[@]}"; do
+  IFS=, read -ra parts <<<"${together[$stage]:-$stage}"
+  stage_list+=("${parts[@]}")
+done
 for stage in "${stage_list[@]}"; do
-  [[ -v limit[$stage] ]] || fail_usage "unknown stage $stage; known: install tests memcheck racecheck initcheck fuzz benchmark sanitizer"
+  [[ -v limit[$stage] ]] || fail_usage "unknown stage $stage; known: install tests memcheck racecheck initcheck fuzz benchmark imposed_tests imposed_fuzz sanitizer imposed"
 done
 
 if [[ -z $wheel ]]; then
@@ -97,7 +109,7 @@ install() {
 }
 
 tests() {
-  local -a pytest=("$python" -m pytest -p no:cacheprovider -ra --durations=10)
+  local -a pytest=("$python" -m pytest -p no:cacheprovider -ra --durations=10 "$@")
   if ((workers == 0)); then
     within "${pytest[@]}" -m cuda "${pytest_args[@]}"
   else
@@ -110,6 +122,8 @@ tests() {
     return $((rest ? rest : alone))
   fi
 }
+
+imposed_tests() { tests --plans-of "$plans_of"; }
 
 sanitize() {
   local tool=$1 sanitizer
@@ -130,9 +144,11 @@ initcheck() { PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -k 'NDHWC or float64'" sanitiz
 
 # The last line of its log of calls is the one during which it ended, if it did not end by itself.
 fuzz() {
-  within "$python" "$repo/scripts/fuzz.py" --device cuda --seconds "$((seconds * 4 / 5))" --log "$out/fuzz_calls.txt" \
-    "${fuzz_args[@]}"
+  within "$python" "$repo/scripts/fuzz.py" --device cuda --seconds "$((seconds * 4 / 5))" --log "$out/${stage}_calls.txt" \
+    "${fuzz_args[@]}" "$@"
 }
+
+imposed_fuzz() { fuzz --plans-of "$plans_of"; }
 
 benchmark() {
   # Records of the same build and machine are completed, not replaced.
@@ -144,7 +160,7 @@ benchmark() {
 detail() {
   local line=''
   case $1 in
-    tests) line=$(grep -E '^=+ .* in [0-9.]+s' "$2" | tr -d '=') ;;
+    tests | imposed_tests) line=$(grep -E '^=+ .* in [0-9.]+s' "$2" | tr -d '=') ;;
     memcheck | racecheck | initcheck) line=$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$2" | tr -d '=') ;;
     benchmark) line=$(grep -cE '^(forward|backward_)' "$2" | sed '/^0$/d; s/$/ records/') ;;
   esac
@@ -170,13 +186,13 @@ for stage in "${stage_list[@]}"; do
     esac
     # Tests that were all skipped show nothing.
     case $stage in
-      tests | memcheck | racecheck | initcheck)
+      tests | imposed_tests | memcheck | racecheck | initcheck)
         [[ $result != ok ]] || grep -qE '^=+ .*[1-9][0-9]* passed' "$log" || result=FAILED
         ;;
     esac
   fi
   [[ $result == ok ]] || failures=$((failures + 1))
-  summary+=("$(printf '%-10s %-9s %4d s  %.120s' "$stage" "$result" "$((SECONDS - begin))" "$(detail "$stage" "$log")")")
+  summary+=("$(printf '%-13s %-9s %4d s  %.120s' "$stage" "$result" "$((SECONDS - begin))" "$(detail "$stage" "$log")")")
 done
 
 {

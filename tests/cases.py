@@ -20,7 +20,7 @@ import torch
 from sizes import Int3, Sizes
 from torch import Tensor
 
-from convt3d._explain.plan import FlatCall, Operand, Operands, flat_call, known_device
+from convt3d._explain.plan import Device, FlatCall, Operand, Operands, flat_call, known_device
 from convt3d._library import LIBRARY_PATH
 from convt3d._registrations.memory_format import has_channels_last_strides
 
@@ -269,15 +269,15 @@ class Case:
 
     # ---- the plan ----
 
-    def traits(self) -> dict[str, str]:
-        """What csrc/planning/plan_traits.h says about this call's plan."""
-        return _traits(self._plan_text(_library().convt3d_plan_traits, 8192))
+    def traits(self, device: Device | None = None) -> dict[str, str]:
+        """What csrc/planning/plan_traits.h says about this call's plan; None: on the device that the case names."""
+        return _traits(self._plan_text(_library().convt3d_plan_traits, 8192, device))
 
     def candidate_traits(self, library: ctypes.CDLL) -> list[dict[str, str]]:
         """The same of every plan that the tensor-core engine has for it, by tests/cpp/candidate_traits.cpp."""
         return [_traits(line) for line in self._plan_text(library.convt3d_candidate_traits, 1 << 23).splitlines()]
 
-    def flat_call(self) -> FlatCall:
+    def flat_call(self, device: Device | None = None) -> FlatCall:
         """The call as the library's planning takes it."""
         result = self.shapes[{"forward": "output", "input_grad": "input"}.get(self.op, "weight")]
         bytes = DTYPES[self.type].itemsize
@@ -296,12 +296,12 @@ class Case:
                 operands.get("mask"),
                 Operand(arrange(result, self.output_layout, "dense").strides),
             ),
-            known_device((9, 0) if self.wgmma else (8, 0)),
+            device or known_device((9, 0) if self.wgmma else (8, 0)),
         )
 
-    def _plan_text(self, function: Callable[..., int], capacity: int) -> str:
+    def _plan_text(self, function: Callable[..., int], capacity: int, device: Device | None = None) -> str:
         text = ctypes.create_string_buffer(capacity)
-        length = function(ctypes.byref(self.flat_call()), self.bias, self.relu, text, len(text))
+        length = function(ctypes.byref(self.flat_call(device)), self.bias, self.relu, text, len(text))
         if length >= len(text):
             raise AssertionError(f"the traits' text has {length} characters, more than the {len(text)} reserved for it")
         return text.value.decode()

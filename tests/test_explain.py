@@ -13,7 +13,7 @@ import torch
 import convt3d
 from convt3d._explain import call
 from convt3d._explain.plan import ENGINES, cuda_device, only_engine
-from convt3d._library import BuildInfo
+from convt3d._library import BuildInfo, build_info, image_for
 
 PARAMETERS: dict[str, Any] = {
     "stride": (2, 1, 2),
@@ -276,8 +276,10 @@ def test_text_shows_everything() -> None:
 @pytest.mark.cuda
 def test_device_of_cuda_tensors_is_their_own() -> None:
     explained = convt3d.explain(*tensors(device="cuda"), **PARAMETERS)
-    assert explained.device == torch.cuda.get_device_name()
-    assert explained.engine == ("halo_wgmma" if torch.cuda.get_device_capability() == (9, 0) else "mma")
+    device = cuda_device(torch.device("cuda:0"))
+    assert explained.device == device.name
+    assert device.name.startswith(torch.cuda.get_device_name())
+    assert explained.engine == ("halo_wgmma" if device.has("halo_wgmma") else "mma")
 
 
 @pytest.mark.cuda
@@ -286,8 +288,8 @@ def test_one_engine_alone_computes_the_same() -> None:
     weight = torch.randint(-3, 4, (8, 2, 3, 3, 3), device="cuda").float()
     parameters: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 4}
     chosen = convt3d.conv_transpose3d(input, weight, **parameters)
-    hopper = torch.cuda.get_device_capability() == (9, 0)
-    for engine in ("simt", "depthwise", "mma", "halo_wgmma")[: 4 if hopper else 3]:
+    device = cuda_device(torch.device("cuda:0"))
+    for engine in [engine for engine in ENGINES if device.has(engine)]:
         with only_engine(engine):
             assert torch.equal(convt3d.conv_transpose3d(input, weight, **parameters), chosen)
     with only_engine("depthwise"), pytest.raises((RuntimeError, ValueError), match="engine depthwise has no plan"):
@@ -296,10 +298,11 @@ def test_one_engine_alone_computes_the_same() -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.own_plans
 def test_traits_are_the_devices() -> None:
     device = cuda_device(torch.device("cuda:0"))
     properties = torch.cuda.get_device_properties(0)
-    major, minor, multiprocessors, shared, l2, bytes_per_ms, clocks_per_ms, *rates, engines = device.traits
+    major, minor, multiprocessors, shared, l2, bytes_per_ms, clocks_per_ms, *rates, _ = device.traits
     assert (major, minor) == (properties.major, properties.minor)
     assert multiprocessors == properties.multi_processor_count
     assert shared == properties.shared_memory_per_block_optin
@@ -308,5 +311,5 @@ def test_traits_are_the_devices() -> None:
     assert 5e5 < clocks_per_ms < 5e6
     assert len(rates) == 3
     assert all(rate > 0 for rate in rates)
-    assert bool(int(engines) & 1 << ENGINES.index("halo_wgmma")) == ((major, minor) == (9, 0))
+    assert device.has("halo_wgmma") == (image_for((major, minor), build_info().architectures) == "sm_90a")
     assert device.measured == (device.name == "NVIDIA H200")

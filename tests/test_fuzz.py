@@ -61,6 +61,19 @@ def test_one_problem_is_repeated(fuzz: Callable[..., int], capsys: pytest.Captur
     assert capsys.readouterr().out.startswith("right: ")
 
 
+def test_plans_are_those_of_the_gpu_that_is_imposed(
+    fuzz: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(convt3d, "conv_transpose3d", lambda *tensors, **parameters: torch.zeros(2, 4, 2, 7, 4))
+    for arguments, engine in (((), "halo_wgmma"), (("--plans-of", "Tesla T4"), "simt")):
+        assert fuzz("--problem", CASE, *arguments) == 1
+        *_, again, verdict = capsys.readouterr().out.splitlines()
+        assert f"'engine': '{engine}'" in verdict
+        assert (" --plans-of 'Tesla T4' " in again) == (engine == "simt")
+    assert fuzz("--problems", "2", "--engine", "simt", "--only", "op=bias_grad", "--plans-of", "Tesla T4") == 0
+    assert "plans for NVIDIA T4 (imposed)" in capsys.readouterr().out
+
+
 def test_a_failure_says_how_to_repeat_it(
     fuzz: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +89,7 @@ def test_a_failure_says_how_to_repeat_it(
     [
         (["--problem", "op=forward type=fp16"], "layout, n, cin, cout, size, kernel must be given"),
         (["--problem", CASE.replace("cin=3", "cin=3 groups=2")], "cin and cout must be divisible by groups"),
+        (["--plans-of", "GPU"], "--plans-of: convt3d: name must be that of one of these GPUs"),
         (["--only", "speed=1"], "--only knows the fields op, type"),
     ],
 )

@@ -115,11 +115,13 @@ def test_library_exports_nothing_that_could_clash() -> None:
         "convt3d_candidates",
         "convt3d_explain",
         "convt3d_image_for",
+        "convt3d_imposed_device",
         "convt3d_known_device",
+        "convt3d_named_device",
         "convt3d_plan_traits",
     ]
     if _library.build_info().cuda:
-        expected += ["convt3d_ask_engine", "convt3d_current_device"]
+        expected += ["convt3d_ask_engine", "convt3d_current_device", "convt3d_impose_device"]
     assert sorted(own) == sorted(expected)
 
 

@@ -32,8 +32,7 @@ def _joined_groups(problem: Problem, precision: str, *operands: torch.Tensor) ->
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
         plan = convt3d.explain(*operands, **problem.parameters).plan
     found = re.search(r" joined=(\d+)", plan)
-    assert found is not None
-    return int(found[1])
+    return 1 if found is None else int(found[1])  # some engines say so only where they join any
 
 
 def _check_integers(problem: Problem, precision: str, layout: str, *, relu: bool) -> None:

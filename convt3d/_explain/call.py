@@ -15,6 +15,7 @@ from convt3d._explain.plan import (
     Operand,
     Operands,
     OperatorPlan,
+    assumed_device,
     cuda_device,
     known_device,
     operator_plan,
@@ -26,9 +27,7 @@ from convt3d._registrations.registry import ops
 from convt3d.functional import Ints, _integer, _ints, _triple
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
-_HOPPER = (9, 0)
 _ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
-_ASSUMED_DEVICE = "NVIDIA H200 (assumed)"
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,7 @@ def _device(device: torch.device, capability: tuple[int, int] | None) -> Device:
     if device.type == "cuda":
         check_capability(torch.cuda.get_device_capability(device), f"the compute capability of {device}")
         return cuda_device(device)
-    return replace(known_device(_HOPPER), name=_ASSUMED_DEVICE)
+    return assumed_device()
 
 
 def _without_code(capability: tuple[int, int]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from convt3d._library import LIBRARY_PATH, why_not_on
+from convt3d._library import LIBRARY_PATH, build_info, why_not_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +20,10 @@ OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")  # csrc/core/o
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 11
+_HOPPER = (9, 0)
 _ABSENT = (0, 0, 0, 0, 0, -1)
 _TEXT_BYTES = 8192
+_NAME_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Device:
     def bytes_per_ms(self) -> float:
         """Of its memory, at its peak."""
         return self.traits[5]
+
+    def has(self, engine: str) -> bool:
+        """Whether plans for it may be this one of `ENGINES`."""
+        return bool(int(self.traits[10]) & 1 << ENGINES.index(engine))
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,9 @@ class OperatorPlan:
     workspace_bytes: int
     expected_ms: float
     fitted: bool = True
+
+
+_imposed: Device | None = None  # by `plans_of`
 
 
 class FlatCall(ctypes.Structure):
@@ -258,13 +267,46 @@ def dense(shape: Sequence[int], layout: str) -> Operand:
 def known_device(capability: tuple[int, int]) -> Device:
     """The GPU of csrc/core/devices.cpp that stands for a compute capability."""
     numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
-    name = ctypes.create_string_buffer(64)
+    name = ctypes.create_string_buffer(_NAME_BYTES)
     measured = _library().convt3d_known_device(*capability, numbers, name, len(name))
     return Device(name.value.decode(), tuple(numbers), bool(measured))
 
 
+def named_device(name: str) -> Device:
+    """The GPU of csrc/core/devices.cpp that the driver calls so, such as ``"NVIDIA GeForce RTX 4090"``.
+
+    Raises:
+        ValueError: the table has none of that name.
+    """
+    numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
+    known = ctypes.create_string_buffer(_NAME_BYTES)
+    measured = _library().convt3d_named_device(name.encode(), numbers, known, len(known))
+    if measured < 0:
+        raise ValueError(f"convt3d: name must be that of one of these GPUs: {known.value.decode()}; got {name!r}")
+    return Device(known.value.decode(), tuple(numbers), bool(measured))
+
+
+def imposed_on(at_hand: Device, other: Device) -> Device:
+    """What plans are made for where the device at hand runs those of another.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
+    reason = ctypes.create_string_buffer(_NAME_BYTES)
+    of_both = [(ctypes.c_double * _DEVICE_NUMBERS)(*device.traits) for device in (at_hand, other)]
+    if _library().convt3d_imposed_device(*of_both, numbers, reason, len(reason)) < 0:
+        raise ValueError(f"convt3d: plans of {other.name} do not run on {at_hand.name}: {reason.value.decode()}")
+    return Device(f"{at_hand.name} (plans of {other.name})", tuple(numbers), False)
+
+
 def cuda_device(device: torch.device) -> Device:
-    """A GPU of this machine, as its driver and csrc/core/devices.cpp describe it."""
+    """A GPU of this machine, as its driver and csrc/core/devices.cpp describe it, or what `plans_of` makes of it."""
+    at_hand = _device_at_hand(device)
+    return at_hand if _imposed is None else imposed_on(at_hand, _imposed)
+
+
+def _device_at_hand(device: torch.device) -> Device:
     numbers = (ctypes.c_double * _DEVICE_NUMBERS)()
     name, capability = torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)
     if reason := why_not_on(capability):  # nothing would run: what a build for this GPU would do
@@ -276,6 +318,42 @@ def cuda_device(device: torch.device) -> Device:
     if measured < 0:
         raise RuntimeError(f"convt3d.explain: the driver says nothing about {device}")
     return Device(name, tuple(numbers), bool(measured))
+
+
+def assumed_device() -> Device:
+    """The GPU that calls elsewhere are explained for."""
+    device = known_device(_HOPPER) if _imposed is None else _imposed
+    return replace(device, name=f"NVIDIA {device.name} ({'assumed' if _imposed is None else 'imposed'})")
+
+
+@contextlib.contextmanager
+def plans_of(name: str) -> Iterator[None]:
+    """Calls on a GPU, of every thread, run the plans of another GPU, and `convt3d.explain` shows these.
+
+    The machine code stays that for the GPU at hand, and so do the engines that it has. For tests.
+
+    Args:
+        name: as the driver has it, of a GPU in csrc/core/devices.cpp.
+
+    Raises:
+        ValueError: the table has none of that name, or the current GPU cannot run its plans.
+    """
+    before, other = _imposed, named_device(name)
+    if torch.cuda.is_available():
+        imposed_on(_device_at_hand(torch.device("cuda", torch.cuda.current_device())), other)
+    _impose(other)
+    try:
+        yield
+    finally:
+        _impose(before)
+
+
+def _impose(device: Device | None) -> None:
+    global _imposed
+    _imposed = device
+    if build_info().cuda is not None:
+        numbers = None if device is None else (ctypes.c_double * _DEVICE_NUMBERS)(*device.traits)
+        _library().convt3d_impose_device(numbers)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 #include <tuple>
 
 namespace convt3d {
@@ -65,6 +66,17 @@ uint32_t compiled_engines(int capability_major, int capability_minor, const std:
   // Hopper's own instructions are no part of any other architecture.
   if (image == "sm_90a") engines |= engine_bit(Engine::kWgmma);
   return engines;
+}
+
+DeviceTraits imposed_on(const DeviceTraits& at_hand, const DeviceTraits& other) {
+  if (other.shared_bytes > at_hand.shared_bytes) {
+    throw std::invalid_argument("a block has " + std::to_string(other.shared_bytes) +
+                                " bytes of shared memory there, and must have at most the " +
+                                std::to_string(at_hand.shared_bytes) + " of the device at hand");
+  }
+  DeviceTraits imposed = other;
+  imposed.engines &= at_hand.engines;
+  return imposed;
 }
 
 }  // namespace convt3d

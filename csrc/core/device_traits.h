@@ -39,4 +39,8 @@ std::string image_for(int capability_major, int capability_minor, const std::str
 // The engines that run on a device of this compute capability, of a library with machine code for `architectures`.
 uint32_t compiled_engines(int capability_major, int capability_minor, const std::string& architectures);
 
+// What plans are made for where the device at hand runs those of another: the other's traits, with the engines that
+// both have. Throws std::invalid_argument where a block of the other has more shared memory.
+DeviceTraits imposed_on(const DeviceTraits& at_hand, const DeviceTraits& other);
+
 }  // namespace convt3d

@@ -91,6 +91,12 @@ const KnownDevice* find_device(const std::string& driver_name) {
   return found;
 }
 
+std::string known_names() {
+  std::string names;
+  for (const KnownDevice& known : kDevices) names += (names.empty() ? "" : ", ") + std::string(known.name);
+  return names;
+}
+
 const KnownDevice& device_of_capability(int major, int minor) {
   const KnownDevice* nearest = &kDevices[0];
   const auto capability = [](const KnownDevice& known) {

@@ -16,6 +16,8 @@ struct KnownDevice {
 
 // nullptr where the table has none of the driver's name.
 const KnownDevice* find_device(const std::string& driver_name);
+// All of the table, "A30, A40".
+std::string known_names();
 // One of that compute capability or, where the table has none, of the nearest before it.
 const KnownDevice& device_of_capability(int major, int minor);
 // Of any device, in the table or not: by its compute capability and the driver's name of it.

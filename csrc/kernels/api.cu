@@ -49,13 +49,22 @@ struct Asked {
 };
 std::atomic<Asked> asked{Asked{-1, 0}};
 
+// The device whose plans are made instead of those for the current one; none: nullptr.
+std::atomic<const DeviceTraits*> imposed{nullptr};
+
+DeviceTraits planned_device() {
+  const DeviceTraits& at_hand = current_device().traits;
+  const DeviceTraits* const other = imposed.load(std::memory_order_acquire);
+  return other == nullptr ? at_hand : imposed_on(at_hand, *other);
+}
+
 }  // namespace
 
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
                                               const Operands& operands) {
   // Not destroyed at exit: other threads may still be calling.
   static auto* const cache = new PlanCache(1024);
-  PlanQuery query{op, problem, dtype, mode, operands, current_device().traits, std::nullopt, 0};
+  PlanQuery query{op, problem, dtype, mode, operands, planned_device(), std::nullopt, 0};
   const auto [engine, candidate] = asked.load(std::memory_order_relaxed);
   if (engine >= 0) {
     query.engine = static_cast<Engine>(engine);
@@ -148,6 +157,13 @@ std::string compiled_architectures() { return CONVT3D_ARCHS; }
 // or all where it is negative.
 extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine, int candidate) {
   convt3d::asked = {engine, candidate};
+}
+
+// For tests: from now on, calls of this process are planned as for the device with these traits (kDeviceNumbers), or as
+// for the current one where there are none.
+extern "C" __attribute__((visibility("default"))) void convt3d_impose_device(const double* numbers) {
+  // Never freed: other threads may be planning by what was imposed before.
+  convt3d::imposed = numbers == nullptr ? nullptr : new convt3d::DeviceTraits(convt3d::flat_device(numbers));
 }
 
 // The traits of the current device (kDeviceNumbers), and whether the engines' costs were measured on it. Returns a

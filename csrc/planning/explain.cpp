@@ -65,3 +65,27 @@ extern "C" __attribute__((visibility("default"))) int convt3d_known_device(int m
   convt3d::write(known.name, name, capacity);
   return known.measured ? 1 : 0;
 }
+
+// The same of the device with a driver's name. Where the table has none: a negative number, and all names of the table.
+extern "C" __attribute__((visibility("default"))) int convt3d_named_device(const char* driver_name, double* numbers,
+                                                                           char* name, int capacity) {
+  const convt3d::KnownDevice* known = convt3d::find_device(driver_name);
+  convt3d::write(known == nullptr ? convt3d::known_names() : known->name, name, capacity);
+  if (known == nullptr) return -1;
+  convt3d::flatten(known->traits, numbers);
+  return known->measured ? 1 : 0;
+}
+
+// imposed_on() in core/device_traits.h. Returns a negative number, and the reason, where the device at hand cannot run
+// the other's plans.
+extern "C" __attribute__((visibility("default"))) int convt3d_imposed_device(const double* at_hand, const double* other,
+                                                                             double* numbers, char* reason,
+                                                                             int capacity) {
+  try {
+    convt3d::flatten(convt3d::imposed_on(convt3d::flat_device(at_hand), convt3d::flat_device(other)), numbers);
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    convt3d::write(error.what(), reason, capacity);
+    return -1;
+  }
+}

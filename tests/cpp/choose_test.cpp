@@ -322,6 +322,23 @@ void test_table_of_devices() {
          "code for an earlier GPU has only that GPU's engines");
 }
 
+void test_plans_of_another_device() {
+  const DeviceTraits hopper = device_of_capability(9, 0).traits;
+  const DeviceTraits ada = device_of_capability(8, 9).traits;
+  expect(imposed_on(hopper, ada).engines == ada.engines && imposed_on(hopper, ada).multiprocessors == 128,
+         "Ada's plans on Hopper are all Ada's");
+  DeviceTraits without_code = hopper;
+  without_code.engines = engine_bit(Engine::kSimt);
+  expect(imposed_on(without_code, ada).engines == engine_bit(Engine::kSimt), "an engine is on both");
+  bool refused = false;
+  try {
+    imposed_on(ada, hopper);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  expect(refused, "plans that may need more shared memory are refused");
+}
+
 }  // namespace
 
 int main() {
@@ -330,6 +347,7 @@ int main() {
   test_candidates_of_an_engine();
   test_plans_are_for_their_device();
   test_table_of_devices();
+  test_plans_of_another_device();
   test_same_query_is_searched_once();
   test_every_part_of_a_query_counts();
   test_oldest_plan_is_forgotten_and_stays_valid();
