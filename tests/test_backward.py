@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_calls import Calls
 from reference import LAYOUTS, PROBLEMS, Problem, gradients, poison, problems
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -178,23 +179,10 @@ def test_no_copy_of_a_slice_of_channels(kernel: int, layout: str, dtype: torch.d
 # ---- through autograd ----
 
 
-class _Calls(TorchDispatchMode):
-    """Names of the operators of convt3d that reach a kernel, in their order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "convt3d":
-            self.names.append(func._schema.name.removeprefix("convt3d::conv_transpose3d"))
-        return func(*args, **(kwargs or {}))
-
-
 def test_one_call_for_all_gradients(operator_name: str, device: str) -> None:
     tensors = ALL_DIFFERENT.tensors(torch.float32, device, requires_grad=True)
     output = getattr(convt3d, operator_name)(*tensors, **ALL_DIFFERENT.parameters)
-    with _Calls() as calls:
+    with Calls() as calls:
         output.sum().backward()
     assert calls.names == ["_backward"]
 
@@ -206,7 +194,7 @@ def test_gradients_of_a_gradient_are_one_call(device: str) -> None:
     results = _backward(ALL_DIFFERENT, grad_output, input, weight, None)
     loss = sum(result.square().sum() for result in results if result is not None)
     assert isinstance(loss, Tensor)
-    with _Calls() as calls:
+    with Calls() as calls:
         loss.backward()
     assert sorted(calls.names) == ["", "", "_backward"]
 
@@ -218,7 +206,7 @@ def test_without_the_weight_the_input_is_not_kept(operator_name: str) -> None:
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         output = getattr(convt3d, operator_name)(input, weight.detach(), bias, **ALL_DIFFERENT.parameters)
     assert input.data_ptr() not in {tensor.data_ptr() for tensor in kept}
-    with _Calls() as calls:
+    with Calls() as calls:
         output.sum().backward()
     assert sorted(calls.names) == ["_bias_grad", "_input_grad"]
 

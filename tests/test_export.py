@@ -1,14 +1,25 @@
 """torch.export and AOTInductor packages."""
 
+from __future__ import annotations
+
+import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from reference import run_python
+from reference import PROBLEMS, run_python
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import convt3d
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.export import ExportedProgram
 
 
 class _Network(nn.Module):
@@ -81,8 +92,8 @@ import convt3d
 
 package, cases = sys.argv[1:]
 model = torch._inductor.aoti_load_package(package)
-for input, expected in torch.load(cases):
-    torch.testing.assert_close(model(input), expected)
+for inputs, expected in torch.load(cases):
+    torch.testing.assert_close(model(*inputs), expected)
 print("close")
 """
 
@@ -97,18 +108,92 @@ esac
 """
 
 
-@pytest.mark.slow
-def test_aot_inductor_package_loaded_in_a_new_process(network: nn.Module, device: str, tmp_path: Path) -> None:
+@pytest.fixture
+def is_the_same_packaged(tmp_path: Path) -> Callable[..., None]:
+    """Compiles an exported program into a package, which a new process loads and calls."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("AOTInductor needs a C++ compiler")
     wrapper = tmp_path / "c++"
     wrapper.write_text(COMPILER.format(compiler=compiler))
     wrapper.chmod(0o755)
-    input = torch.randn(2, 4, 3, 4, 5, device=device)
-    with torch.no_grad(), torch._inductor.config.patch({"cpp.cxx": (None, str(wrapper))}):
-        program = torch.export.export(network, (input,), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=8)},))
-        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "network.pt2"))
-        cases = [torch.randn(batch, 4, 3, 4, 5, device=device) for batch in (2, 5)]
-        torch.save([(case, network(case)) for case in cases], tmp_path / "cases.pt")
-    assert run_python(LOADED_PACKAGE, package, str(tmp_path / "cases.pt")) == "close"
+
+    def check(program: ExportedProgram, function: Callable[..., Any], calls: list[tuple[Tensor, ...]]) -> None:
+        with torch.no_grad(), torch._inductor.config.patch({"cpp.cxx": (None, str(wrapper))}):
+            package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "program.pt2"))
+        cases = tmp_path / "cases.pt"
+        torch.save([(inputs, function(*inputs)) for inputs in calls], cases)
+        assert run_python(LOADED_PACKAGE, package, str(cases)) == "close"
+
+    return check
+
+
+@pytest.mark.slow
+def test_aot_inductor_package_loaded_in_a_new_process(
+    network: nn.Module, device: str, is_the_same_packaged: Callable[..., None]
+) -> None:
+    calls = [(torch.randn(batch, 4, 3, 4, 5, device=device),) for batch in (2, 5)]
+    with torch.no_grad():
+        shapes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+        program = torch.export.export(network, calls[0], dynamic_shapes=shapes)
+        is_the_same_packaged(program, network, calls)
+
+
+@pytest.mark.slow
+def test_packaged_training_step(network: nn.Module, device: str, is_the_same_packaged: Callable[..., None]) -> None:
+    """Loss and gradients as one graph, in which the gradients of a layer are one operator."""
+    parameters = {name: parameter.detach() for name, parameter in network.named_parameters()}
+
+    def step(input: Tensor, *values: Tensor) -> list[Tensor]:
+        leaves = [value.detach().requires_grad_() for value in (input, *values)]
+        output = functional_call(network, dict(zip(parameters, leaves[1:], strict=True)), (leaves[0],))
+        loss = output.square().mean()
+        return [loss.detach(), *torch.autograd.grad(loss, leaves)]
+
+    calls = [
+        tuple(value + 0.01 * torch.randn_like(value) for value in (torch.randn(2, 4, 3, 4, 5, device=device), *rest))
+        for rest in (parameters.values(), parameters.values())
+    ]
+    graph = make_fx(step)(*calls[0])
+    program = torch.export.export(graph, calls[0])
+    called = [str(node.target) for node in program.graph.nodes]
+    assert called.count("convt3d.conv_transpose3d_backward.default") == 2
+    is_the_same_packaged(program, step, calls)
+
+
+def _remedy() -> dict[str, Any]:
+    """What docs/troubleshooting.md defines for it."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    block = re.search(r"```py\n(def single_gradients.*?\n\n\n)", page, re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"torch": torch}
+    exec(block[1], names)
+    return names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output_mask", [(True, False, True), (False, True, False)], ids=str)
+def test_packaged_backward_of_some_gradients(
+    output_mask: tuple[bool, bool, bool], device: str, is_the_same_packaged: Callable[..., None]
+) -> None:
+    """AOTInductor packages no operator that returns None, so that the operator is taken apart first."""
+    problem = PROBLEMS[0]
+    stride, padding, output_padding, groups, dilation = problem.parameters.values()
+
+    class Gradients(nn.Module):
+        def forward(self, grad_output: Tensor, input: Tensor, weight: Tensor, relu_output: Tensor) -> list[Tensor]:
+            results: tuple[Tensor | None, ...] = torch.ops.convt3d.conv_transpose3d_backward(
+                *(grad_output, input, weight, relu_output),
+                *(stride, padding, output_padding, groups, dilation, output_mask),
+            )
+            return [result for result in results if result is not None]
+
+    input, weight, _ = problem.tensors(torch.float32, device)
+    relu_output = problem.grad_output(torch.float32, device).relu()
+    tensors = (problem.grad_output(torch.float32, device), input, weight, relu_output)
+    program = torch.export.export(Gradients(), tensors)
+    backward = torch.ops.convt3d.conv_transpose3d_backward.default
+    single = program.run_decompositions({backward: _remedy()["single_gradients"]})
+    called = {node.target for node in single.graph.nodes}
+    assert backward not in called
+    is_the_same_packaged(single, Gradients(), [tensors])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from recorded_calls import Calls
 from reference import PROBLEMS, run_python
 from torch import Tensor, nn
 
@@ -50,6 +51,15 @@ def test_scripted_training_equals_eager(device: str) -> None:
             torch.testing.assert_close(mine.grad, theirs.grad)
         for optimizer in optimizers:
             optimizer.step()
+
+
+def test_gradients_of_a_scripted_layer_are_one_call(device: str) -> None:
+    network = _Network().to(device)
+    scripted = torch.jit.script(network)
+    for _ in range(3):  # the profiling executor has specialised the graph by then
+        with Calls() as calls:
+            scripted(_input(device).requires_grad_()).sum().backward()
+        assert calls.names == ["", "_relu", "_backward", "_backward"]
 
 
 LOADED = """
