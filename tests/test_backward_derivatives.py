@@ -161,11 +161,29 @@ def _penalised(function: Callable[..., Tensor], parameters: list[Tensor], image:
     return critic.mean() + 10 * (by_image.flatten(1).norm(dim=1) - 1).square().mean()
 
 
-def test_gradient_penalty_agrees_with_pytorch(device: str) -> None:
+def _relu_of_pytorch(*tensors: Tensor, **parameters: Any) -> Tensor:
+    return F.conv_transpose3d(*tensors, **parameters).relu()
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        (convt3d.conv_transpose3d, F.conv_transpose3d),
+        (convt3d.conv_transpose3d_relu, _relu_of_pytorch),
+    ],
+    ids=["linear", "relu"],
+)
+def test_gradient_penalty_agrees_with_pytorch(functions: tuple[Callable[..., Tensor], ...], device: str) -> None:
+    """Of the loss, and of the parameters behind a step of the optimiser."""
     problem = Problem("", 3, 4, 6, (2, 3, 2), (3, 2, 2), (2, 1, 3), (1, 0, 1), (0, 0, 0), (1, 2, 1), 2)
-    image, *parameters = problem.tensors(torch.float64, device, requires_grad=True)
+    image, *begin = problem.tensors(torch.float64, device)
     outcomes = []
-    for function in (convt3d.conv_transpose3d, F.conv_transpose3d):
-        loss = _penalised(function, parameters, image, problem)
-        outcomes.append((loss.detach(), *torch.autograd.grad(loss, parameters)))
+    for function in functions:
+        parameters = [tensor.clone().requires_grad_() for tensor in begin]
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        loss = _penalised(function, parameters, image.clone().requires_grad_(), problem)
+        loss.backward()
+        optimizer.step()
+        assert all(not torch.equal(*pair) for pair in zip(parameters, begin, strict=True))
+        outcomes.append((loss.detach(), *(parameter.detach() for parameter in parameters)))
     torch.testing.assert_close(*outcomes)

@@ -1,14 +1,16 @@
 """What only a GPU shows: streams, graphs, a second device, memory, sizes past 32 bits."""
 
 import copy
+import math
 
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import PROBLEMS, Problem, assert_accurate, forward, gradients, poison
+from reference import LAYOUTS, PROBLEMS, Problem, assert_accurate, forward, gradients, poison
 from torch import Tensor
 
 import convt3d
+from convt3d._explain.plan import only_engine
 
 pytestmark = pytest.mark.cuda
 ops = torch.ops.convt3d
@@ -169,6 +171,53 @@ def test_more_than_two_billion_elements() -> None:
             magnitude += gradients(problem, output[here], input[here].abs(), weight)[1]
     assert_accurate(grad_weight, sums[0], magnitude, problem.weight_grad_terms)
     assert_accurate(grad_bias, sums[1], sums[1], output[:, 0].numel())
+
+
+# Each slab of the depth by itself: their kernels have a depth of 1.
+_LARGE = {
+    "mma": Problem("stride_1", 2, 8, 8, (240, 760, 740), (1, 2, 3), padding=(0, 1, 1)),
+    "mma, strided": Problem("kernel_is_stride", 2, 8, 8, (240, 380, 370), (1, 2, 2), (1, 2, 2)),
+    "depthwise": Problem("depthwise", 2, 8, 8, (240, 380, 370), (1, 3, 3), (1, 2, 2), (0, 1, 1), (0, 1, 1), groups=8),
+    "simt": Problem("grouped", 1, 6, 4, (600, 480, 470), (1, 2, 2), (1, 2, 2), groups=2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.device_memory
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", _LARGE)
+def test_gradients_of_more_than_two_billion_elements(name: str, layout: str) -> None:
+    """grad_output is half of a concatenation's, which has twice as many. A mask where the layout is NDHWC."""
+    problem = _LARGE[name]
+    assert math.prod(problem.output_shape) > 2**31
+    input, weight, _ = problem.tensors(torch.bfloat16, "cuda", layout, integers=True)
+    grad_output = _half_of_a_concatenation(problem.grad_output(torch.bfloat16, "cuda", layout, integers=True), layout)
+    relu_output = grad_output if layout == "NDHWC" else None
+    with only_engine(name.split(",")[0]):
+        by_input, by_weight, _ = ops.conv_transpose3d_backward(
+            grad_output, input, weight, relu_output, **problem.parameters, output_mask=[True, True, False]
+        )
+    expected = torch.zeros_like(weight, dtype=torch.float64)
+    magnitude = torch.zeros_like(expected)
+    for image in range(problem.batch):
+        for depth in range(0, problem.input_size[0], 20):
+            here = (slice(image, image + 1), slice(None), slice(depth, depth + 20))
+            mask = None if relu_output is None else relu_output[here]
+            part = gradients(problem, grad_output[here], input[here], weight, mask)
+            assert torch.equal(by_input[here], part[0].round().bfloat16())
+            expected += part[1]
+            magnitude += gradients(problem, grad_output[here].abs(), input[here].abs(), weight, mask)[1]
+    assert_accurate(by_weight, expected, magnitude, problem.weight_grad_terms)
+
+
+def _half_of_a_concatenation(dense: Tensor, layout: str) -> Tensor:
+    """The same values as a slice of twice as many channels, all NaN around it."""
+    batch, channels, *size = dense.shape
+    shape = (batch, 2 * channels, *size)
+    larger = torch.empty(shape, dtype=dense.dtype, device=dense.device, memory_format=LAYOUTS[layout]).fill_(math.nan)
+    half = larger[:, channels // 2 : channels // 2 + channels]
+    half.copy_(dense)
+    return half
 
 
 def test_results_do_not_depend_on_what_memory_holds() -> None:
