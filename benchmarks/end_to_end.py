@@ -3,8 +3,9 @@
     pip install 'convt3d[bench,clients]'
     python benchmarks/end_to_end.py --json end_to_end.json
 
-The networks are those of networks.py: MONAI's DynUNet as nnU-Net plans it, for patches of 64 and 128 voxels a side, and
-the decoder of SurroundOcc's occupancy head (also its three transposed convolutions by themselves). A measurement is an
+The networks are those of networks.py: MONAI's DynUNet as nnU-Net plans it, for patches of 64 and 128 voxels a side, its
+UNet, MedNeXt-S, VNet and SwinUNETR, the generator of 3D-GAN, and the decoder of SurroundOcc's occupancy head (also its
+three transposed convolutions by themselves). A measurement is an
 inference or a whole training step (forward, loss, backward, clipping, optimizer), eager or compiled by torch.compile in
 its default mode. Precisions: fp16 is autocast, with a GradScaler in training; tf32 is PyTorch's default for float32.
 
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from network_records import HEADER, VARIANTS, Meta, Record, RecordFile, format_row, merge
-from networks import Workload, workloads
+from networks import workloads
 from torch import Tensor, nn
 
 import convt3d
@@ -45,10 +46,13 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from workload import Workload
+
     Call = Callable[[], object]
 
 PASSES = ("inference", "training")
 RUNS = ("eager", "compiled")
+PRECISIONS = ("tf32", "fp16")
 LAYOUTS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
 
 CALLS_BEFOREHAND = 3  # the search for algorithms, the optimizer's state and the GradScaler's scale settle here
@@ -267,8 +271,8 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
     """What is asked for: everything eager before anything compiled, which takes longest."""
     known = workloads(tiny=options.tiny)
     on_cuda = torch.device(options.device).type == "cuda"
+    precisions = PRECISIONS if on_cuda else ("fp32",)
     for run, network in product(chosen(options.run, RUNS), chosen(options.only, list(known))):
-        precisions = known[network].precisions if on_cuda else ("fp32",)
         for pass_, precision, layout in product(chosen(options.pass_, PASSES), precisions, options.layout or ["NCDHW"]):
             if precision in (options.precision or precisions):
                 yield Case(network, pass_, run, precision, layout)
@@ -325,7 +329,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", choices=list(workloads()), help="repeatable; default: all networks")
     parser.add_argument("--pass", dest="pass_", action="append", choices=PASSES, help="repeatable; default: both")
     parser.add_argument("--run", action="append", choices=RUNS, help="repeatable; default: both")
-    parser.add_argument("--precision", action="append", help="tf32, fp16; repeatable; default: all of the network")
+    parser.add_argument("--precision", action="append", help="tf32, fp16; repeatable; default: both")
     parser.add_argument("--layout", action="append", choices=list(LAYOUTS), help="repeatable; default: NCDHW")
     parser.add_argument("--seconds", type=float, default=2.0, help="of timed calls for each case (default: 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="merge the records into FILE, case by case")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from monai.networks import nets
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+from gan import Generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +27,18 @@ class Client:
         name: what the tables call it.
         make: the network in full size.
         small: the network in a size for tests on the CPU.
-        input_size: batch size, depth, height and width of an input of the small one.
+        input_size: batch size, depth, height and width of an input of the small one, which has one channel; or, of a
+            network that takes vectors, batch size and elements.
     """
 
     name: str
     make: Callable[[], nn.Module]
     small: Callable[[], nn.Module]
-    input_size: tuple[int, int, int, int] = (2, 8, 8, 16)
+    input_size: tuple[int, ...] = (2, 8, 8, 16)
 
     def input(self) -> torch.Tensor:
         batch, *size = self.input_size
-        return torch.randn(batch, 1, *size)
+        return torch.randn(batch, *size) if len(size) == 1 else torch.randn(batch, 1, *size)
 
 
 def _unet(channels: tuple[int, ...], **kwargs: Any) -> nn.Module:
@@ -44,6 +50,20 @@ def _dynunet(filters: tuple[int, ...], **kwargs: Any) -> nn.Module:
     strides = (1,) + (2,) * (len(filters) - 1)
     return nets.DynUNet(
         3, 1, 2, (3,) * len(filters), strides, strides[1:], filters=filters, deep_supervision=True, **kwargs
+    )
+
+
+def _mednext(features: int, blocks: tuple[int, ...]) -> nn.Module:
+    """MONAI's MedNeXtS, whose widths and depths are not arguments."""
+    return nets.MedNeXt(
+        init_filters=features,
+        encoder_expansion_ratio=2,
+        decoder_expansion_ratio=2,
+        bottleneck_expansion_ratio=2,
+        kernel_size=3,
+        blocks_down=blocks,
+        blocks_bottleneck=blocks[0],
+        blocks_up=blocks,
     )
 
 
@@ -91,6 +111,7 @@ CLIENTS = [
         lambda: _unet(_SMALL, norm=None, act="relu"),
     ),
     Client("MONAI DynUNet", lambda: _dynunet(_FULL, deep_supr_num=3), lambda: _dynunet(_SMALL)),
+    Client("MONAI MedNeXt-S", lambda: nets.MedNeXtS(spatial_dims=3), lambda: _mednext(4, (1, 1))),
     Client("MONAI VNet", lambda: nets.VNet(3, 1, 2), lambda: nets.VNet(3, 1, 2), (2, 16, 16, 16)),
     Client(
         "MONAI SwinUNETR",
@@ -114,4 +135,5 @@ CLIENTS = [
         lambda: _nnunet("ResidualEncoderUNet", _FULL, "n_blocks_per_stage"),
         lambda: _nnunet("ResidualEncoderUNet", _SMALL, "n_blocks_per_stage"),
     ),
+    Client("3D-GAN generator", lambda: Generator(), lambda: Generator(12, 2), (2, 12)),
 ]

@@ -17,7 +17,10 @@ import convt3d
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import end_to_end
 import network_records
-from networks import DynUNetWorkload, SurroundOccDecoder, SurroundOccUpsampling, workloads
+from gan import Generator
+from networks import workloads
+from segmentation import DynUNetWorkload
+from surroundocc import SurroundOccDecoder, SurroundOccUpsampling
 
 TINY = ["--device", "cpu", "--tiny", "--seconds", "0", "--run", "eager", "--only", "surroundocc-upsampling"]
 META = {"gpu": "A", "torch": "2", "cudnn": "9", "csrc_tree": "c", "python_tree": "p", "date": "today"}
@@ -88,6 +91,85 @@ def test_dynunet_trains_with_deep_supervision() -> None:
     half_wrong = torch.stack((sure[:, 0], -sure[:, 1]), dim=1)
     of_wrong = workload.loss((half_wrong[:, 1:],), (labels, one_hot))
     assert workload.loss((half_wrong,), (labels, one_hot)).item() == pytest.approx((-2 + of_wrong.item()) / 3, abs=1e-3)
+
+
+# What reaches each transposed convolution, the batch's size first, and what each makes of it.
+SHAPES = {
+    "unet-128": [
+        ((2, 768, 8, 8, 8), (2, 128, 16, 16, 16)),
+        ((2, 256, 16, 16, 16), (2, 64, 32, 32, 32)),
+        ((2, 128, 32, 32, 32), (2, 32, 64, 64, 64)),
+        ((2, 64, 64, 64, 64), (2, 3, 128, 128, 128)),
+    ],
+    "vnet-96": [
+        ((2, 256, 6, 6, 6), (2, 128, 12, 12, 12)),
+        ((2, 256, 12, 12, 12), (2, 64, 24, 24, 24)),
+        ((2, 128, 24, 24, 24), (2, 32, 48, 48, 48)),
+        ((2, 64, 48, 48, 48), (2, 16, 96, 96, 96)),
+    ],
+    "mednext-s-96": [  # depthwise, then of the residual connection, at each size; the last one is the head
+        *(
+            ((2, 512 >> level, *(6 << level,) * 3), (2, channels >> level, *((12 << level) - 1,) * 3))
+            for level in range(4)
+            for channels in (512, 256)
+        ),
+        ((2, 32, 96, 96, 96), (2, 3, 96, 96, 96)),
+    ],
+    "gan3d-generator": [
+        ((64, 200, 1, 1, 1), (64, 512, 4, 4, 4)),
+        ((64, 512, 4, 4, 4), (64, 256, 8, 8, 8)),
+        ((64, 256, 8, 8, 8), (64, 128, 16, 16, 16)),
+        ((64, 128, 16, 16, 16), (64, 64, 32, 32, 32)),
+        ((64, 64, 32, 32, 32), (64, 1, 64, 64, 64)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_layers_of_a_network(name: str) -> None:
+    if name != "gan3d-generator":
+        pytest.importorskip("monai", reason="the extra `clients` is not installed")
+    workload, seen = workloads()[name], []
+    with torch.device("meta"):
+        network = workload.make(training=False).eval()
+        for layer in _transposed(network):
+            layer.register_forward_hook(
+                lambda _, inputs, output: seen.append((tuple(inputs[0].shape), tuple(output.shape)))
+            )
+        network(*(torch.empty_like(input, device="meta") for input in workload.inputs(torch.Generator())))
+    assert seen == SHAPES[name]
+
+
+def test_channels_of_swin_unetr() -> None:
+    pytest.importorskip("monai", reason="the extra `clients` is not installed")
+    layers = _transposed(workloads()["swin-unetr-96"].make(training=True))
+    channels = [(768, 384), (384, 192), (192, 96), (96, 48), (48, 48)]
+    assert [(layer.in_channels, layer.out_channels) for layer in layers] == channels
+
+
+def test_generator_is_that_of_the_paper() -> None:
+    torch.manual_seed(0)
+    voxels = Generator(5, 2)(torch.randn(3, 5))
+    assert voxels.shape == (3, 1, 64, 64, 64)
+    assert 0 < voxels.min() < 0.5 < voxels.max() < 1
+    convolutions = _transposed(Generator())
+    assert [layer.bias is not None for layer in convolutions] == [False] * 4 + [True]
+    assert sum(parameter.numel() for parameter in Generator().parameters()) == 64 * (
+        200 * 512 + 512 * 256 + 256 * 128 + 128 * 64 + 64
+    ) + 1 + 2 * (512 + 256 + 128 + 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", workloads())
+def test_every_network_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In its size for tests: inference and a training step, as right when it is converted."""
+    if not name.startswith(("surroundocc", "gan3d")):
+        pytest.importorskip("monai", reason="the extra `clients` is not installed")
+    assert end_to_end.main([*TINY[:-1], name]) == 0
+    assert [line.split(" | ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith(f"| {name} ")] == [
+        "inference",
+        "training",
+    ]
 
 
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
