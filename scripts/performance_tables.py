@@ -37,6 +37,8 @@ PASSES = {
     "training_step_compiled": "training step, compiled",
 }
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
+WORKSPACE_PASSES = ("forward", "backward_input", "backward_weight", "backward")
+WORKSPACE_PRECISIONS = ("tf32", "fp16")
 GROUPS = {"suite": "", "use": ", layers in use", GIVEN: ", other layers"}  # what a row says of its group
 BEGIN = "<!-- table {}: written by scripts/performance_tables.py -->\n"
 END = "<!-- table {}: end -->\n"
@@ -102,6 +104,21 @@ def layers(root: Path) -> str:
     return table(["layer", *(f"{precision} {layout}" for precision, layout in cases)], rows, left=1)
 
 
+def workspaces(root: Path) -> str:
+    """MiB beside the results, of every layer: convt3d's, and those of the faster of cuDNN's layouts."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for one in layer_records(root):
+        if "workspace_bytes" in one:
+            found.setdefault((one["layer"], one["pass"], one["precision"]), []).append(one)
+    cases = [(pass_, precision) for pass_ in WORKSPACE_PASSES for precision in WORKSPACE_PRECISIONS]
+    rows = [
+        [name, *(_workspaces(found.get((name, *case), [])) for case in cases)]
+        for name in dict.fromkeys(layer for layer, *_ in found)
+    ]
+    header = ["layer", *(f"{PASSES[pass_]}, {precision}" for pass_, precision in cases)]
+    return table(header, rows, left=1) if rows else "Not measured.\n"
+
+
 def networks(root: Path) -> str:
     """Whole networks before and after convert: time, memory."""
     rows = []
@@ -127,7 +144,7 @@ def host(root: Path) -> str:
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
     PAGE: {"means": means, "host": host, "networks": networks},
-    LAYERS_PAGE: {"layers": layers, "portable": means_of_portable_build},
+    LAYERS_PAGE: {"layers": layers, "portable": means_of_portable_build, "workspaces": workspaces},
 }
 
 
@@ -157,6 +174,20 @@ def _ratio(record: Record | None) -> str:
     if record is None or (ratio := records.speedup(record)) is None:
         return "-"
     return f"{ratio:.2f} ({records.limit_fraction(record):.2f})"
+
+
+def _workspaces(of_case: Sequence[Record]) -> str:
+    """The more of both layouts, and the peer's."""
+    if not of_case:
+        return "-"
+    ours = max(one["workspace_bytes"] for one in of_case)
+    peers, times = of_case[0]["peers_workspace_bytes"], of_case[0]["peers_ms"]
+    cudnn = [name for name in ("cudnn_NCDHW", "cudnn_NDHWC") if name in peers]
+    return f"{_mebibytes(ours)} / {_mebibytes(peers[min(cudnn, key=times.__getitem__)]) if cudnn else '-'}"
+
+
+def _mebibytes(bytes: int) -> str:
+    return f"{bytes / 2**20:.1f}"
 
 
 if __name__ == "__main__":

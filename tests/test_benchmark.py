@@ -90,6 +90,10 @@ class FixedTimes:
     def time(self, call: calls.Call) -> tuple[float, torch.Tensor]:
         return (2.0 if "convt3d_call" in call.__qualname__ else 4.0), call()
 
+    def workspace_bytes(self, call: calls.Call) -> int | None:
+        found = (bytes for name, bytes in (("convt3d_call", 8), ("known_error", 16)) if name in call.__qualname__)
+        return next(found, None)
+
 
 @pytest.mark.parametrize("pass_", ["forward", "backward_input", "backward_weight"])
 def test_measure_gives_a_record_for_each_layout(pass_: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +121,8 @@ def test_measure_gives_a_record_for_each_layout(pass_: str, monkeypatch: pytest.
         assert (entry["layer"], entry["pass"], entry["precision"]) == ("stride_one", pass_, "bf16")
         assert entry["convt3d_ms"] == 2.0
         assert entry["peers_ms"] == {peer.name: 4.0 for peer in measured_here(STRIDE_ONE, pass_)}
+        assert entry["workspace_bytes"] == 8
+        assert entry["peers_workspace_bytes"] == {"cudnn_NCDHW": 16, "cudnn_NDHWC": 16}
         assert entry["peers_absent"] == FRONTEND_ABSENT
         assert 1e-4 < entry["error"] < 1e-2  # rounding to bf16, measured against float64
         assert entry["cudnn_error"] == pytest.approx(peer_error[entry["layout"]])

@@ -13,6 +13,7 @@ from convt3d.benchmark import plot, records
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import groups, select_layers
 from convt3d.benchmark.overhead import REPLACES
+from convt3d.benchmark.timing import QUICK, Timer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,15 @@ def test_command_says_that_it_needs_a_gpu(capsys: pytest.CaptureFixture[str]) ->
         main(["--layer", "seed1*"])
     assert exit_info.value.code == 2
     assert "a CUDA device is needed" in capsys.readouterr().err
+
+
+def test_workspaces_are_shown() -> None:
+    with_peer: records.Record = {**record(), "workspace_bytes": 3 << 19, "peers_workspace_bytes": {"cudnn_NCDHW": 0}}
+    shown = [with_peer, record(layout="NDHWC"), {**record("backward"), "workspace_bytes": 1 << 20}]
+    assert records.format_workspaces(shown).splitlines() == [
+        "forward fp32 NCDHW: workspaces in MiB: convt3d 1.5, cudnn_NCDHW 0.0",
+        "backward fp32 NCDHW: workspaces in MiB: convt3d 1.0",
+    ]
 
 
 def test_summary_gives_means_and_the_worst_case() -> None:
@@ -240,3 +250,21 @@ def test_command_measures_every_pass_and_layout(tmp_path: Path) -> None:
         assert entry["error"] < 1e-5
         cudnn = {"cudnn_NCDHW", "cudnn_NDHWC"}
         assert cudnn <= set(entry["peers_ms"]) | set(entry["peers_absent"])
+
+
+@pytest.mark.cuda
+def test_workspace_is_what_a_call_allocates_beside_its_results() -> None:
+    timer, mebibyte = Timer(QUICK), 1 << 20
+    kept: list[torch.Tensor] = []
+
+    def call(scratch: int) -> torch.Tensor:
+        if not kept:
+            kept.append(torch.empty(64 * mebibyte, dtype=torch.int8, device="cuda"))
+        torch.empty(scratch * mebibyte, dtype=torch.int8, device="cuda")
+        return torch.ones(4 * mebibyte, dtype=torch.int8, device="cuda")
+
+    assert timer.workspace_bytes(lambda: call(8)) == 4 * mebibyte  # freed before the result is made, in part of it
+    held = torch.ones(mebibyte, device="cuda")
+    assert timer.workspace_bytes(lambda: held) is None
+    both = lambda: (torch.ones(4 * mebibyte, dtype=torch.int8, device="cuda"), call(2))  # noqa: E731
+    assert timer.workspace_bytes(both) == 0

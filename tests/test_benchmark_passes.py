@@ -120,6 +120,9 @@ class CountedTimes:
         self.count += 1
         return float(self.count), calls.tensors_of(call())
 
+    def workspace_bytes(self, call: calls.Call) -> int:
+        return 0
+
 
 @pytest.mark.parametrize("pass_", BACKWARD_PASSES)
 @pytest.mark.parametrize("layer", [KERNEL_IS_STRIDE, CROPPED], ids=lambda layer: layer.name)

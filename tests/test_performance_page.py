@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from record_files import save_record
+from record_files import META, record, save_record
+
+from convt3d.benchmark import records
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -38,6 +40,33 @@ def test_tables_follow_the_records(tmp_path: Path) -> None:
     assert in_use.startswith("| psmnet_64_64 | - |")
     assert first.endswith("| 5.00 (0.50) | 5.00 (0.50) |")
     assert second.startswith("| kb72 | - |")
+
+
+def test_workspaces_are_those_of_the_records(tmp_path: Path) -> None:
+    assert performance_tables.workspaces(tmp_path) == "Not measured.\n"
+    file = tmp_path / performance_tables.RESULTS / "h200.json"
+    measured = [
+        {
+            **record(pass_, layout),
+            "layer": layer,
+            "precision": "fp16",
+            "workspace_bytes": ours << 20,
+            "peers_workspace_bytes": dict.fromkeys(("cudnn_NDHWC", "matmul_shuffle"), cudnn << 20),
+        }
+        for layer, pass_, layout, ours, cudnn in (
+            ("kb58", "forward", "NCDHW", 1, 3),
+            ("kb58", "forward", "NDHWC", 2, 3),
+            ("kb72", "backward", "NDHWC", 5, 0),
+        )
+    ]
+    without_peer = {**measured[2], "pass": "backward_weight", "peers_workspace_bytes": {}}
+    unmeasured = {**record(), "layer": "kb73"}
+    content = records.merge(None, META, [*measured, without_peer, unmeasured])  # type: ignore[list-item]
+    records.save(file, content)
+    header, _, first, second = performance_tables.workspaces(tmp_path).splitlines()
+    assert header.startswith("| layer | forward, tf32 | forward, fp16 | input gradient, tf32 |")
+    assert first == "| kb58 | - | 2.0 / 3.0 | - | - | - | - | - | - |"
+    assert second == "| kb72 | - | - | - | - | - | 5.0 / - | - | 5.0 / 0.0 |"
 
 
 def test_page_without_a_marker_is_refused() -> None:

@@ -169,7 +169,8 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
 
 
 def _tables(shown: Sequence[records.Record]) -> str:
-    return "\n".join(text for text in (records.format_table(shown), records.format_plans(shown)) if text)
+    texts = (records.format_table(shown), records.format_workspaces(shown), records.format_plans(shown))
+    return "\n".join(text for text in texts if text)
 
 
 def _summaries(shown: Sequence[records.Record]) -> str:

@@ -45,6 +45,9 @@ class Stopwatch(Protocol):
     def time(self, call: Call) -> tuple[float, Result]:
         """Milliseconds of one call, and its result or results."""
 
+    def workspace_bytes(self, call: Call) -> int | None:
+        """What a call that was timed allocates beside its results, at its peak; None where that cannot be told."""
+
 
 class WrongResultError(RuntimeError):
     """convt3d's operator returned values that are not the reference's."""
@@ -97,6 +100,7 @@ def measure(
             call = convt3d_call(layer, pass_, operands.in_layout(layout))
             with _asking(options.engine):
                 milliseconds, error = _timed(timer, call, reference, layout)
+                workspace_bytes = timer.workspace_bytes(call)
             record: Record = {
                 "layer": layer.name,
                 "pass": pass_,
@@ -111,7 +115,10 @@ def measure(
                 "engine": runs.name,
                 "kernels": kernels.fingerprint(runs.name, pass_, precision) if kernels else None,
                 "plan": runs.plan,
+                "peers_workspace_bytes": compared.workspace_bytes,
             }
+            if workspace_bytes is not None:
+                record["workspace_bytes"] = workspace_bytes
             if compared.single:
                 record["single_peers"] = compared.single
             if options.plans > 0:
@@ -146,13 +153,14 @@ def _timed(timer: Stopwatch, call: Call, reference: Reference, what: str) -> tup
 
 @dataclass
 class _Peers:
-    """By name: times and errors of the peers that computed the result, and why the others did not.
+    """By name: times, errors and workspaces of the peers that computed the result, and why the others did not.
 
     ``single``: of a backward, by single pass, what `single_gradients` adds up.
     """
 
     milliseconds: dict[str, float] = field(default_factory=dict)
     error: dict[str, float] = field(default_factory=dict)
+    workspace_bytes: dict[str, int] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     single: dict[str, Compared] = field(default_factory=dict)
 
@@ -193,14 +201,18 @@ def _compare(
             found.absent[peer.name] = "left out by --no-slow-peers"
             continue
         try:
-            milliseconds, result = timer.time(peer.prepare(operands.in_layout(peer.layout)))
+            call = peer.prepare(operands.in_layout(peer.layout))
+            milliseconds, result = timer.time(call)
             error = reference.error(result)
+            workspace_bytes = timer.workspace_bytes(call)
         except Exception as failure:  # any library may be the one that gives up; the reason is recorded
             found.absent[peer.name] = _reason(failure)
             continue
         if error < _WRONG:
             found.milliseconds[peer.name] = _round(milliseconds)
             found.error[peer.name] = _round(error, 3)
+            if workspace_bytes is not None:
+                found.workspace_bytes[peer.name] = workspace_bytes
         else:
             found.absent[peer.name] = f"wrong result: relative error {error:.3g}"
     return found

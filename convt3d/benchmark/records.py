@@ -52,6 +52,9 @@ class Record(_RequiredOfRecord, total=False):
     """One case: a layer, a pass, a precision and a layout."""
 
     plans: list[MeasuredPlan]  # of --plans: the chosen one first, then by their expected times
+    # What a call allocates beside its results, at its peak: convt3d's, and each peer's of which that could be told.
+    workspace_bytes: int
+    peers_workspace_bytes: dict[str, int]
     single_peers: dict[str, Compared]  # of a backward, by single pass: the strongest of a layout make single_gradients
 
 
@@ -192,6 +195,18 @@ def format_table(records: Sequence[Record]) -> str:
     ]
     absent = {f"{name}: {reason}" for record in records for name, reason in record["peers_absent"].items()}
     return "\n".join([*lines, *(f"absent {line}" for line in sorted(absent))])
+
+
+def format_workspaces(records: Iterable[Record]) -> str:
+    """A line for each record that has them: MiB beside the results, convt3d's and each peer's."""
+    lines = []
+    for record in records:
+        if "workspace_bytes" not in record:
+            continue
+        of_all = {"convt3d": record["workspace_bytes"], **record.get("peers_workspace_bytes", {})}
+        words = ", ".join(f"{name} {bytes / 2**20:.1f}" for name, bytes in of_all.items())
+        lines.append(f"{record['pass']} {record['precision']} {record['layout']}: workspaces in MiB: {words}")
+    return "\n".join(lines)
 
 
 def format_plans(records: Iterable[Record]) -> str:

@@ -61,6 +61,27 @@ class Timer:
         # The graph's memory pool goes with the graph; the caller keeps copies of the outputs only.
         return statistics.median(times), tuple(output.clone(memory_format=torch.preserve_format) for output in outputs)
 
+    def workspace_bytes(self, call: Callable[[], Result]) -> int | None:
+        """What a call that was timed allocates beside its results, at its peak, by PyTorch's allocator.
+
+        None where the results have their memory from before: so has whatever else such a call uses. Whatever the call
+        raises passes through.
+        """
+        device = self.device
+        call()  # what is allocated once and kept belongs to no call
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = self._requested_bytes("current")
+        result = call()
+        peak, kept = self._requested_bytes("peak"), self._requested_bytes("current")
+        of_results = sum(output.numel() * output.element_size() for output in tensors_of(result))
+        return peak - kept if kept - before >= of_results else None
+
+    def _requested_bytes(self, when: str) -> int:
+        """Without what the allocator adds to a request."""
+        found: int = torch.cuda.memory_stats(self.device)[f"requested_bytes.all.{when}"]
+        return found
+
     def _replay(self, graph: torch.cuda.CUDAGraph, outputs: tuple[Tensor, ...], count: int) -> list[float]:
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
         for start, stop in events:
