@@ -187,6 +187,7 @@ def test_a_gradient_that_is_off_by_a_hundredth_shows(name: str) -> None:
     assert f"up1.{name}" in _outside(SHORT, model)
 
 
+@pytest.mark.slow
 @pytest.mark.cuda
 @pytest.mark.parametrize(
     "setting",
