@@ -23,6 +23,16 @@ __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannel
   return piece;
 }
 
+// A word that the tensor cores read: of float32 they cut the mantissa's last 13 bits, which makes this the nearest TF32,
+// ties away from zero. What is not finite stays.
+template <typename T>
+__device__ __forceinline__ uint32_t to_matrix_word(uint32_t word) {
+  if constexpr (sizeof(T) == 4) {
+    if (fabsf(__uint_as_float(word)) < __uint_as_float(0x7F800000)) word += 0x1000;
+  }
+  return word;
+}
+
 // Of two terms: the tensor cores read float32 as its high term, cutting the mantissa's last 13 bits (nothing finite
 // overflows); this is the low one, rounded. Where an element is not finite, its low term and what it reaches are NaN.
 __device__ __forceinline__ uint4 low_piece(uint4 piece) {

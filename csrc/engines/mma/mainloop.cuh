@@ -52,8 +52,7 @@ class WarpProduct {
           for (int i = 0; i < kRows; ++i) {
             uint32_t a[4];
             load_matrices<4>(a, rows_[i] + tile + offset);
-#pragma unroll
-            for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
+            multiply(sum[i], a, b);
           }
           offset = entry(table, s);
         }
@@ -136,10 +135,16 @@ class WarpProduct {
 
   __device__ __forceinline__ static void multiply(float (&c)[kRows][kColumns][4], const Operands& operands) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kRows; ++i) multiply(c[i], operands.a[i], operands.b);
+  }
+  // Of one term. Packed weights are rounded already.
+  __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], const uint32_t (&words)[4],
+                                                  const uint32_t (&b)[kColumns][2]) {
+    uint32_t a[4];
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[i][j], operands.a[i], operands.b[j]);
-    }
+    for (int k = 0; k < 4; ++k) a[k] = to_matrix_word<T>(words[k]);
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[j], a, b[j]);
   }
 
   __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight) const {

@@ -66,7 +66,6 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.load.shape = plan.load;
   params.load.way = plan.way;
   params.load.batch = plan.batch;
-  params.load.rounds = plan.terms == 1;
   for (size_t i = 0; i < 3; ++i) {
     params.residues[i] = plan.residues[i];
     params.box[i] = plan.box[i];
@@ -87,7 +86,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
-  params.only_copies = plan.way == LoadWay::kCopy && (sizeof(T) == 2 || plan.terms == 2);
+  params.only_copies = plan.way == LoadWay::kCopy;
   params.ahead = plan.ahead;
   params.table_bytes = plan.table_bytes();
   params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());

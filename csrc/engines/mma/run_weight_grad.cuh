@@ -21,7 +21,6 @@ LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, co
   params.shape = shape;
   params.way = way;
   params.batch = plan.batch;
-  params.rounds = plan.terms == 1;
   return params;
 }
 

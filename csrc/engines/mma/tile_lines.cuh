@@ -17,7 +17,6 @@ struct LoadParams {
   LoadShape shape;
   LoadWay way;
   int64_t batch;
-  bool rounds;  // float32 enters as TF32, rounded
 };
 
 // What a table is made for.

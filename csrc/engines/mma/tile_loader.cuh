@@ -8,13 +8,13 @@
 //     (the loading threads meet)
 //     load(stage);                       // begins copies, which are not committed; the rest is in place
 //     (the thread's copies have arrived; of raw rows the loading threads meet)
-//     settle(stage);                     // what is left to do: rounding, or the transposition of raw rows
+//     settle(stage);                     // what is left to do: the mask, or the transposition of raw rows
 //     (whoever reads the tile is told)
 //
 // Tables are of one stage each: what is loaded meanwhile has another.
 #pragma once
 
-#include "device/matrix_element.cuh"
+#include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
 #include "engines/mma/tile_rows.cuh"
 
@@ -50,7 +50,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
 
   // Whether there is anything left to do for copies that have arrived, for all threads alike.
   __device__ __forceinline__ bool settles() const {
-    return params_.way == LoadWay::kRows || params_.way == LoadWay::kCopyMasked || rounds_copies();
+    return params_.way == LoadWay::kRows || params_.way == LoadWay::kCopyMasked;
   }
 
   // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
@@ -58,17 +58,11 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     if (params_.way == LoadWay::kRows) {
       this->transpose(stage);
     } else if (params_.way == LoadWay::kCopyMasked) {
-      finish_copied<true>(stage);
-    } else if (rounds_copies()) {
-      finish_copied<false>(stage);
+      mask_copied(stage);
     }
   }
 
  private:
-  __device__ __forceinline__ bool rounds_copies() const {
-    return sizeof(T) == 4 && params_.rounds && params_.way == LoadWay::kCopy;
-  }
-
   __device__ __forceinline__ void copy(const LoadStage& stage) const {
     const Source<T>& source = params_.source;
 #pragma unroll 1
@@ -103,10 +97,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
         if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
       }
     }
-    // As it enters the tile.
-    __device__ __forceinline__ uint4 staged(bool rounds) const {
-      return sizeof(T) == 4 && rounds ? to_matrix_piece<T>(value) : *reinterpret_cast<const uint4*>(value);
-    }
+    __device__ __forceinline__ const uint4& bytes() const { return *reinterpret_cast<const uint4*>(value); }
   };
 
   __device__ __forceinline__ void copy(const LoadStage& stage, const T* data, const Strides& stride, uint32_t table,
@@ -125,26 +116,24 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     });
   }
 
-  // What the thread copied, in place. `kMasked`: by the mask, which it copied as well.
-  template <bool kMasked>
-  __device__ __forceinline__ void finish_copied(const LoadStage& stage) const {
+  // What the thread copied, in place, by the mask, which it copied as well.
+  __device__ __forceinline__ void mask_copied(const LoadStage& stage) const {
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
       const Place place = this->place_of(stage.box, number, false);
       const auto at = static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      Lines::template for_each_line<kMasked ? 2 : 4>(stage.table, first, count, [&](const auto& lines, uint32_t) {
+      Lines::template for_each_line<2>(stage.table, first, count, [&](const auto& lines, uint32_t) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
         Piece pieces[kCount];
-        [[maybe_unused]] Piece masks[kCount];
+        Piece masks[kCount];
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
           pieces[i].read_shared(stage.to + at + static_cast<uint32_t>(lines[i].row));
-          if constexpr (kMasked) masks[i].read_shared(stage.raw + at + static_cast<uint32_t>(lines[i].row));
+          masks[i].read_shared(stage.raw + at + static_cast<uint32_t>(lines[i].row));
         }
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
-          if constexpr (kMasked) pieces[i].apply(masks[i]);
-          hopper::store_shared(stage.to + at + static_cast<uint32_t>(lines[i].row), pieces[i].staged(params_.rounds),
-                               true);
+          pieces[i].apply(masks[i]);
+          hopper::store_shared(stage.to + at + static_cast<uint32_t>(lines[i].row), pieces[i].bytes(), true);
         }
       });
     });
@@ -182,7 +171,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
           if constexpr (kMasked) pieces[i].apply(masks[i]);
-          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), pieces[i].staged(params_.rounds), true);
+          hopper::store_shared(to + static_cast<uint32_t>(lines[i].row), pieces[i].bytes(), true);
         }
       });
     });

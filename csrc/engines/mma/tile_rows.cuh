@@ -2,7 +2,7 @@
 // arrived, transposed to positions' rows of channels.
 #pragma once
 
-#include "device/matrix_element.cuh"
+#include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
 #include "engines/mma/tile_lines.cuh"
 
@@ -190,10 +190,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
               columns, i + 1, to,
               uint4{pair<0x7632>(words, 0), pair<0x7632>(words, 2), pair<0x7632>(words, 4), pair<0x7632>(words, 6)});
         } else {
-          alignas(16) T values[kChannels];
-          *reinterpret_cast<uint4*>(values) = uint4{words[0], words[1], words[2], words[3]};
-          store_row(columns, i, to,
-                    params_.rounds ? to_matrix_piece<T>(values) : uint4{words[0], words[1], words[2], words[3]});
+          store_row(columns, i, to, uint4{words[0], words[1], words[2], words[3]});
         }
       }
     }

@@ -129,9 +129,7 @@ struct WeightGradPlan {
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
   // There is nothing left to do for a box that has arrived.
-  bool only_copies() const {
-    return layouts.grad == LoadWay::kCopy && layouts.input == LoadWay::kCopy && (element_bytes == 2 || terms > 1);
-  }
+  bool only_copies() const { return layouts.grad == LoadWay::kCopy && layouts.input == LoadWay::kCopy; }
   // The loaders' tables: while one is read, the next is made; those of boxes that have arrived may be read again.
   int32_t tables() const { return only_copies() ? 2 : ahead + 1; }
   // Stages are written when their boxes have arrived, not before.

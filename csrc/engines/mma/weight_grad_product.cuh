@@ -151,12 +151,22 @@ class GradProduct {
     const Words at(places, grad, input);
     uint32_t b[kColumns][2];
 #pragma unroll
-    for (int n = 0; n < kColumns; ++n) load_columns(at, n, b[n]);
+    for (int n = 0; n < kColumns; ++n) {
+      load_columns(at, n, b[n]);
+      round(b[n]);
+    }
     const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
     for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+      round(a);
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
     });
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ static void round(uint32_t (&words)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<T>(words[i]);
   }
 
   // Both terms of a number: the nearest TF32, and what it leaves.
