@@ -64,6 +64,7 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
     shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
   }
   if (way == LoadWay::kCopyMasked) shape.mask_bytes = tile.bytes();
+  if (way == LoadWay::kCopy || way == LoadWay::kCopyMasked) shape.fixed_places = shape.places;
   choose_rounds(shape);
   shape.by_pieces = make_divisor(pieces);
   shape.by_columns = make_divisor(shape.columns);

@@ -16,6 +16,7 @@ namespace convt3d::mma {
 
 constexpr int32_t kLineBytes = 16;       // of a line in the table
 constexpr int32_t kFixedLineBytes = 32;  // of what is the same of a line in all boxes
+constexpr int32_t kFixedPlaceBytes = 8;  // ... of a place
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
 struct RawRows {
@@ -42,7 +43,8 @@ struct LoadShape {
   Divisor by_units;      // of the width
   Divisor by_length[2];  // of depth and height
   RawRows raw;
-  int64_t mask_bytes;  // of a stage, where the mask is copied as it is: it lies like the tile
+  int64_t mask_bytes;    // of a stage, where the mask is copied as it is: it lies like the tile
+  int32_t fixed_places;  // of which is kept what is the same in all boxes
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
   // Of raw rows: the tile's row of each coordinate from the one before the first on, below zero where it has none.
@@ -50,7 +52,9 @@ struct LoadShape {
   // What is copied beside the tile.
   CONVT3D_HOST_DEVICE int64_t raw_bytes(bool masked) const { return raw.bytes * (masked ? 2 : 1) + mask_bytes; }
   // What is the same for all boxes.
-  CONVT3D_HOST_DEVICE int32_t fixed_bytes() const { return lines * kFixedLineBytes + 4 * column_entries(); }
+  CONVT3D_HOST_DEVICE int32_t fixed_bytes() const {
+    return lines * kFixedLineBytes + fixed_places * kFixedPlaceBytes + 4 * column_entries();
+  }
 };
 
 // `aligned`: of raw rows.

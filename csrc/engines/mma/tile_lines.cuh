@@ -49,7 +49,15 @@ struct alignas(16) FixedLine {
   int32_t d;
   int32_t h;
 };
-static_assert(sizeof(LoadLine) == kLineBytes && sizeof(FixedLine) == kFixedLineBytes);
+// A place of any box.
+struct alignas(kFixedPlaceBytes) FixedPlace {
+  uint32_t to;  // its piece of channels, and above kPieceBits sixteenths of the bytes in the tile's line
+  int32_t w;    // coordinate from the box's first one on
+};
+static_assert(sizeof(LoadLine) == kLineBytes && sizeof(FixedLine) == kFixedLineBytes &&
+              sizeof(FixedPlace) == kFixedPlaceBytes);
+
+constexpr int kPieceBits = 16;
 
 // Added to whatever else is known of a place, it stays below zero.
 constexpr int64_t kNowhere = -(int64_t{1} << 62);
@@ -81,8 +89,14 @@ class TileLines {
                   d,
                   h};
     }
+    auto* const places = reinterpret_cast<FixedPlace*>(lines + params_.shape.lines);
+#pragma unroll 1
+    for (int32_t i = thread_; i < params_.shape.fixed_places; i += kThreads) {
+      const Place place = place_of(i, false);
+      places[i] = {place.to / 16 << kPieceBits | static_cast<uint32_t>(place.piece), place.w};
+    }
     const TileAxis& width = tile.axis[2];
-    auto* const columns = reinterpret_cast<int32_t*>(lines + params_.shape.lines);
+    auto* const columns = reinterpret_cast<int32_t*>(places + params_.shape.fixed_places);
 #pragma unroll 1
     for (int32_t i = thread_; i < params_.shape.column_entries(); i += kThreads) {
       columns[i] = -1;
@@ -127,12 +141,11 @@ class TileLines {
   static constexpr int kChannels = 16 / sizeof(T);  // of a piece
   static constexpr int kElement = sizeof(T);
 
-  // A place of the lines that a thread has: its row and its piece in the tile, its coordinate in the source.
+  // A place of the lines that a thread has.
   struct Place {
-    int64_t w;
-    int32_t row;
-    int32_t piece;
-    bool exists;  // in the source's width
+    uint32_t to;    // bytes in the tile's line
+    int32_t piece;  // of channels
+    int32_t w;      // coordinate in the source, from the box's first one on
   };
 
   // Of position 0 along an axis of a stage.
@@ -149,7 +162,7 @@ class TileLines {
   }
 
   // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
-  __device__ __forceinline__ Place place_of(const LoadBox& box, int32_t number, bool along_width) const {
+  __device__ __forceinline__ Place place_of(int32_t number, bool along_width) const {
     const TileAxis& width = params_.tile.axis[2];
     Place place;
     int32_t column;
@@ -163,10 +176,22 @@ class TileLines {
     // Of a split axis there is one unit, and its delta is in the origin.
     const int32_t in_unit = params_.shape.by_units.quotient(column);
     const int32_t unit = params_.shape.by_units.remainder(column, in_unit);
-    place.row = unit * width.length + in_unit;
-    place.w = origin(2, box) + in_unit * width.step + (width.split ? 0 : width.delta[unit]);
-    place.exists = place.w >= 0 && place.w < params_.source.size[2];
+    place.to = static_cast<uint32_t>((unit * width.length + in_unit) * params_.tile.pitch + place.piece * kPieceBytes);
+    place.w = in_unit * width.step + (width.split ? 0 : width.delta[unit]);
     return place;
+  }
+  // What make_fixed() kept.
+  __device__ __forceinline__ Place fixed_place(int32_t number) const {
+    const uint2 words = hopper::load_shared<uint2>(
+        hopper::shared_address(fixed_) +
+        static_cast<uint32_t>(params_.shape.lines * kFixedLineBytes + number * kFixedPlaceBytes));
+    return {words.x >> kPieceBits << 4, static_cast<int32_t>(words.x & ((1u << kPieceBits) - 1)),
+            static_cast<int32_t>(words.y)};
+  }
+  // ... of raw rows: the tile's row of the first coordinate that is staged, and of the one before.
+  __device__ __forceinline__ uint32_t columns_address() const {
+    return hopper::shared_address(fixed_) +
+           static_cast<uint32_t>(params_.shape.lines * kFixedLineBytes + params_.shape.fixed_places * kFixedPlaceBytes);
   }
 
   // Calls visit(place's number, first line, lines) for what this thread has.
@@ -181,6 +206,28 @@ class TileLines {
 #pragma unroll 1
     for (; number < shape.places; number += shape.at_once) visit(number, first, count);
   }
+  // Calls visit(numbers of two places, first line, lines), and in the end maybe with one number.
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_two_places(Visit&& visit) const {
+    int32_t before = -1;
+    int32_t lines = 0;
+    int32_t last_first = 0;
+    for_each_place([&](int32_t number, int32_t first, int32_t count) {
+      lines = count;
+      last_first = first;
+      if (before < 0) {
+        before = number;
+        return;
+      }
+      visit(Numbers<2>{{before, number}}, first, count);
+      before = -1;
+    });
+    if (before >= 0) visit(Numbers<1>{{before}}, last_first, lines);
+  }
+  template <int kCount>
+  struct Numbers {
+    int32_t of[kCount];
+  };
 
   __device__ __forceinline__ uint32_t mask_table(const LoadStage& stage) const {
     return stage.table + static_cast<uint32_t>(params_.shape.lines * kLineBytes);

@@ -100,18 +100,34 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     __device__ __forceinline__ const uint4& bytes() const { return *reinterpret_cast<const uint4*>(value); }
   };
 
+  // Two places at a time share what is read of the lines.
   __device__ __forceinline__ void copy(const LoadStage& stage, const T* data, const Strides& stride, uint32_t table,
                                        uint32_t tile) const {
-    this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = this->place_of(stage.box, number, false);
-      const int32_t channel = place.piece * kChannels;
-      const bool exists = place.exists && channel < stage.channels;
-      const int64_t from =
-          exists ? Lines::address_of(data + stage.first_channel + channel + place.w * stride.w) : kNowhere;
-      const uint32_t to = tile + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
-      Lines::template for_each_line<8>(table, first, count, [&](const auto& lines, uint32_t) {
+    const int64_t origin = this->origin(2, stage.box);
+    const int64_t first_byte = Lines::address_of(data + stage.first_channel + origin * stride.w);
+    // Outside on either side: no coordinate of a box is 2^31 below zero.
+    const auto first_w = static_cast<uint32_t>(origin);
+    const auto width = static_cast<uint32_t>(params_.source.size[2]);
+    this->for_each_two_places([&](const auto& numbers, int32_t first, int32_t count) {
+      constexpr int kCount = sizeof(numbers) / sizeof(int32_t);
+      int64_t from[kCount];
+      uint32_t to[kCount];
 #pragma unroll
-        for (const LoadLine& line : lines) async_copy_from(to + static_cast<uint32_t>(line.row), from + line.source);
+      for (int i = 0; i < kCount; ++i) {
+        const Place place = this->fixed_place(numbers.of[i]);
+        const int32_t channel = place.piece * kChannels;
+        const bool exists = first_w + static_cast<uint32_t>(place.w) < width && channel < stage.channels;
+        from[i] = exists ? first_byte + (channel + place.w * stride.w) * kElement : kNowhere;
+        to[i] = tile + place.to;
+      }
+      Lines::template for_each_line<8 / kCount>(table, first, count, [&](const auto& lines, uint32_t) {
+#pragma unroll
+        for (const LoadLine& line : lines) {
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) {
+            async_copy_from(to[i] + static_cast<uint32_t>(line.row), from[i] + line.source);
+          }
+        }
       });
     });
   }
@@ -119,8 +135,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
   // What the thread copied, in place, by the mask, which it copied as well.
   __device__ __forceinline__ void mask_copied(const LoadStage& stage) const {
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = this->place_of(stage.box, number, false);
-      const auto at = static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      const uint32_t at = this->fixed_place(number).to;
       Lines::template for_each_line<2>(stage.table, first, count, [&](const auto& lines, uint32_t) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
         Piece pieces[kCount];
@@ -145,17 +160,18 @@ class TileLoader : public RawRowLoader<T, kThreads> {
     const bool along_width = params_.way == LoadWay::kWidth;
     const Source<T>& source = params_.source;
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const Place place = this->place_of(stage.box, number, along_width);
+      const Place place = this->place_of(number, along_width);
+      const int64_t w = this->origin(2, stage.box) + place.w;
       const int32_t channel = place.piece * kChannels;
-      const int32_t left = place.exists ? stage.channels - channel : 0;
+      const int32_t left = w >= 0 && w < source.size[2] ? stage.channels - channel : 0;
       const auto address = [&](const T* data, const Strides& stride) {
-        return left > 0 ? Lines::address_of(data + (stage.first_channel + channel) * stride.c + place.w * stride.w)
+        return left > 0 ? Lines::address_of(data + (stage.first_channel + channel) * stride.c + w * stride.w)
                         : kNowhere;
       };
       const int64_t from = address(source.data, source.stride);
       const int64_t mask = kMasked ? address(source.mask, source.mask_stride) : 0;
       const uint32_t mask_lines = this->mask_table(stage) - stage.table;
-      const uint32_t to = stage.to + static_cast<uint32_t>(place.row * params_.tile.pitch + place.piece * kPieceBytes);
+      const uint32_t to = stage.to + place.to;
       constexpr int kBatch = kMasked ? 1 : 2;
       Lines::template for_each_line<kBatch>(stage.table, first, count, [&](const auto& lines, uint32_t table) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);

@@ -148,7 +148,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
     const int32_t begin = run.before - (back ? 1 : 0);
     const int32_t items = params_.shape.lines * tile.pieces;
     const int32_t column = thread_ % kLanes;
-    const uint32_t columns = hopper::shared_address(fixed_) + params_.shape.lines * kFixedLineBytes;
+    const uint32_t columns = this->columns_address();
 #pragma unroll 1
     for (int32_t item = thread_ / kLanes; item < items; item += kThreads / kLanes) {
       int32_t line = item;
