@@ -207,10 +207,12 @@ class BlockStore {
       if constexpr (kVector == 1) {
         *to = *from;
       } else {
-        T values[kVector];
-#pragma unroll
-        for (int i = 0; i < kVector; ++i) values[i] = from[i];
-        hopper::store_global(to, values);
+        // Rows of staging are whole vectors, and begin at multiples of 16 bytes.
+        struct alignas(kVector * sizeof(T)) Vector {
+          T values[kVector];
+        };
+        const Vector vector = *reinterpret_cast<const Vector*>(from);
+        hopper::store_global(to, vector.values);
       }
     }
   }
