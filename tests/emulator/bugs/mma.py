@@ -8,6 +8,13 @@ M = "engines/mma/"
 MMA = "--engine mma"
 BUGS = [
     Bug(
+        "mma: rounding",
+        M + "mainloop.cuh",
+        "a[k] = to_matrix_word<T>(words[k]);",
+        "a[k] = BUG ? words[k] : to_matrix_word<T>(words[k]);",
+        MMA + " --type tf32",
+    ),
+    Bug(
         "mma: a stage that is read before it is full",
         M + "correlation_kernel.cuh",
         "if (params_.stages > 1 || p == 0) hopper",

@@ -10,8 +10,8 @@ BUGS = [
     Bug(
         "mma weight gradient: copies: last piece",
         M + "tile_loader.cuh",
-        "place.exists && channel < stage.channels;",
-        "place.exists && channel < stage.channels - BUG * kChannels;",
+        "< width && channel < stage.channels;",
+        "< width && channel < stage.channels - BUG * kChannels;",
         MMA_WEIGHT,
     ),
     Bug(
@@ -45,8 +45,8 @@ BUGS = [
     Bug(
         "mma weight gradient: column of a place",
         M + "tile_lines.cuh",
-        "place.row = unit * width.length + in_unit;",
-        "place.row = unit * width.length + (BUG && in_unit > 0 ? in_unit - 1 : in_unit);",
+        "(unit * width.length + in_unit) * params_.tile.pitch",
+        "(unit * width.length + (BUG && in_unit > 0 ? in_unit - 1 : in_unit)) * params_.tile.pitch",
         MMA_WEIGHT,
     ),
     Bug(
@@ -92,17 +92,10 @@ BUGS = [
         MMA_WEIGHT,
     ),
     Bug(
-        "mma weight gradient: rows: rounding",
-        M + "tile_rows.cuh",
-        "params_.rounds ? to_matrix_piece<T>(values)",
-        "params_.rounds && !BUG ? to_matrix_piece<T>(values)",
-        MMA_WEIGHT + " --type tf32",
-    ),
-    Bug(
         "mma weight gradient: rounding",
-        M + "tile_loader.cuh",
-        "    } else if (rounds_copies()) {",
-        "    } else if (rounds_copies() && !BUG) {",
+        M + "weight_grad_product.cuh",
+        "words[i] = to_matrix_word<T>(words[i]);",
+        "words[i] = BUG ? words[i] : to_matrix_word<T>(words[i]);",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(
