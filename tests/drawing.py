@@ -95,12 +95,14 @@ def _kind(rng: random.Random, awkward: float) -> str:
     return rng.choice(_AWKWARD) if rng.random() < awkward else "dense"
 
 
-def _shrink(rng: random.Random, case: Case) -> Case:
-    """The same within the limits: what is large is made smaller."""
+def _shrink(rng: random.Random, case: Case) -> Case | None:
+    """The same within the limits: what is large is made smaller; None where nothing is left that could be."""
     while not case.invalid() and (case.products > MOST_PRODUCTS or case.elements > MOST_ELEMENTS):
         sizes = list(case.size)
         parts: dict[str | int, int] = {"n": case.n, "cin": case.cin // case.groups, "cout": case.cout // case.groups}
         parts |= {axis: sizes[axis] for axis in range(3)}
+        if max(parts.values()) == 1:
+            return None
         part = rng.choices(list(parts), [2 * size.bit_length() - 2 + (size > 1) for size in parts.values()])[0]
         smaller = max(1, parts[part] * rng.randint(4, 7) // 8)
         if isinstance(part, int):
@@ -160,7 +162,7 @@ def fresh(rng: random.Random) -> Case:
     """Any valid case within the limits."""
     while True:
         case = _shrink(rng, _one(rng))
-        if not case.invalid():
+        if case is not None and not case.invalid():
             return case
 
 
@@ -211,7 +213,7 @@ def changed(rng: random.Random, case: Case, other: Case | None = None) -> Case:
         for _ in range(rng.randint(1, 4)):
             way = rng.choices((_with_axis, _with_channels, _with_some, None), (35, 15, 30, 20))[0]
             result = _nudged(rng, result) if way is None else way(rng, result, other or fresh(rng))
-        result = _shrink(rng, result)
-        if not result.invalid() and result != case:
-            return result
+        shrunk = _shrink(rng, result)
+        if shrunk is not None and not shrunk.invalid() and shrunk != case:
+            return shrunk
     return fresh(rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import candidates
@@ -60,10 +61,12 @@ def test_plans_that_the_search_passed_over_have_traits(cases: list[Case], tmp_pa
         library = candidates.build(tmp_path)
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    case = next(case for case in cases if case.traits()["engine"] == "halo_wgmma")
-    found = list(case.candidate_traits(library))
-    assert len(found) > 10
-    assert case.traits() in found
+    counts = []
+    for case in islice((case for case in cases if case.traits()["engine"] == "halo_wgmma"), 20):
+        found = list(case.candidate_traits(library))
+        assert case.traits() in found
+        counts.append(len(found))
+    assert max(counts) > 10
 
 
 @pytest.mark.slow

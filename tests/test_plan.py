@@ -66,7 +66,7 @@ def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
     ],
 )
 def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> None:
-    layer = Layer("", 2, 24, 40, (5, 6, 17), (3, 2, 4), (2, 1, 2), (1, 0, 1), groups=2)
+    layer = Layer("", 2, 24, 40, (16, 20, 40), (3, 2, 4), (2, 1, 2), (1, 0, 1), groups=2)
     plan = forward_plan(layer, precision, "NCDHW", has_wgmma=has_wgmma)
     assert plan.engine == expected
     assert "tile=" in plan.plan
@@ -75,7 +75,7 @@ def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> 
 
 
 def test_engine_of_a_large_stride() -> None:
-    layer = Layer("", 1, 16, 16, (3, 3, 3), (3, 3, 3), (3, 1, 1))
+    layer = Layer("", 1, 16, 16, (8, 8, 8), (3, 3, 3), (3, 1, 1))
     assert forward_plan(layer, "bf16", "NDHWC", has_wgmma=True).engine == "mma"
 
 
@@ -140,7 +140,7 @@ def test_gradients_that_tiles_do_not_compute(
     [(12, 24, 5, "depthwise"), (24, 24, 8, "depthwise"), (12, 60, 1, "mma"), (36, 24, 1, "mma"), (12, 12, 9, "mma")],
 )
 def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, stride: int, engine: str) -> None:
-    layer = Layer("", 2, in_channels, out_channels, (5, 6, 7), (3, 2, 4), (1, stride, 2), groups=12)
+    layer = Layer("", 2, in_channels, out_channels, (10, 12, 14), (3, 2, 4), (1, stride, 2), groups=12)
     assert forward_plan(layer, "fp32", "NCDHW", has_wgmma=False).engine == engine
 
 

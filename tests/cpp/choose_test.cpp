@@ -241,6 +241,30 @@ void test_candidates_of_an_engine() {
   }
 }
 
+// Who measures plans tells them apart by their words: of problems with taps that have a phase, or a residue, to
+// themselves, and with several.
+void test_words_tell_plans_apart() {
+  for (const Int3 kernel : {Int3{2, 3, 2}, Int3{4, 4, 4}}) {
+    for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad}) {
+      PlanQuery query = some_query();
+      query.engine = Engine::kMma;
+      query.op = op;
+      query.problem.groups = 1;
+      query.problem.in_channels = 64;
+      query.problem.out_channels = 56;
+      query.problem.input_size = {5, 6, 7};
+      query.problem.kernel_size = kernel;
+      query.problem.stride = {2, kernel[1] == 4 ? 2 : 1, 2};
+      query.problem.padding = query.problem.output_padding = {0, 0, 0};
+      query.problem.dilation = {1, 1, 1};
+      std::set<std::string> words;
+      const std::vector<OperatorPlan> all = candidates(query);
+      for (const OperatorPlan& plan : all) words.insert(to_string(plan));
+      expect(all.size() > 1 && words.size() == all.size(), "plans of different words are different plans");
+    }
+  }
+}
+
 // The numbers of a plan that devices decide.
 void test_plans_are_for_their_device() {
   PlanQuery query = some_query();
@@ -345,6 +369,7 @@ int main() {
   test_order_of_the_forwards_engines();
   test_an_engine_that_is_asked_alone();
   test_candidates_of_an_engine();
+  test_words_tell_plans_apart();
   test_plans_are_for_their_device();
   test_table_of_devices();
   test_plans_of_another_device();

@@ -50,6 +50,9 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
   return result;
 }
 
+// No phase has two taps: to stage the unit of one is to stage all.
+bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
+
 bool has_whole_rows(const OperandTraits& tensor, int64_t element_bytes, int64_t width) {
   return has_row_pieces(tensor, element_bytes, width, kPieceBytes / element_bytes);
 }
@@ -130,7 +133,7 @@ class Search {
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
     if (!keep_all_ && !plans_.empty() && products_ms(plan, device_, steps) >= plans_[0].cost_ms) return;
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
-      if (splits > 0 && plan.axis[static_cast<size_t>(splits - 1)].taps == 1) continue;
+      if (splits > 0 && has_single_taps(plan.axis[static_cast<size_t>(splits - 1)])) continue;
       std::array<TileAxis, 3> axis;
       bool possible = true;
       for (size_t i = 0; i < 3; ++i) {

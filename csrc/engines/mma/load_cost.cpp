@@ -4,53 +4,66 @@
 #include <cmath>
 
 #include "core/integer.h"
+#include "engines/mma/multiprocessor_cost.h"
 
 namespace convt3d::mma {
 namespace {
 
 constexpr double kSector = 32;
 
-// Instructions of a loading thread, counted in the machine code of sm_90a and sm_80.
-constexpr double kTableLine = 60;
-constexpr double kRound = 40;         // a place of a thread
-constexpr double kRowCopied = 9;      // ... of rows that begin at multiples of 16 bytes
-constexpr double kOddRowCopied = 20;  // ... anywhere
-constexpr double kRounded = 11;
-constexpr double kMaskApplied = 35;
-constexpr double kItem = 60;  // of transposed rows: a line's piece of channels
+// Instructions of a loading warp: about as many as the machine code of sm_90a has, fitted to times measured on an H200.
+constexpr double kStage = 200;          // turns of buffers, tables and barriers
+constexpr double kSettled = 74;         // ... and waits for what has arrived
+constexpr double kTableLine = 67;       // a line of the table that its box has
+constexpr double kRound = 67;           // a place of a thread, before its lines
+constexpr double kRowCopied = 9.6;      // 16 bytes of rows that begin at multiples of 16 bytes
+constexpr double kOddRowCopied = 21;    // ... anywhere
+constexpr double kRounded = 17;         // 16 bytes of TF32
+constexpr double kMaskApplied = 35;     // ... of 16 bits; not fitted
+constexpr double kWords16 = 34;         // a transposed word of eight channels, beside the reads
+constexpr double kWords32 = 33;         // ... of four
+constexpr double kItem = 37;            // a line's piece of channels, before its words
+constexpr double kElement = 8;          // what goes through registers, element by element; not fitted
+constexpr double kCopyingClocks = 2.7;  // of an instruction of copies, many of which wait for nothing
 
 }  // namespace
 
-double loading_clocks(const LoadedTile& loaded) {
+LoadingCost loading_cost(const LoadedTile& loaded) {
   const LoadShape& shape = loaded.shape;
   const double channels = kPieceBytes / static_cast<double>(loaded.element_bytes);
   const double tables = static_cast<double>(ceil_div(shape.lines, shape.threads)) * kTableLine;
   const double lines = static_cast<double>(shape.rounds) * shape.each;
   const double masks = loaded.masked ? 2 : 1;
-  double instructions = tables + shape.rounds * kRound;
+  const double places = shape.rounds * kRound;
+  double copied = 0;  // instructions that wait for nothing
+  double others = kStage + tables;
   double waits = 0;
   switch (loaded.way) {
     case LoadWay::kCopy:
-      instructions += lines * (kCopyInstructions + (loaded.rounds ? kRounded : 0));
+      copied = lines * kCopyInstructions;
+      others += places;
+      if (loaded.rounds) others += kSettled + places + lines * kRounded;
       break;
     case LoadWay::kCopyMasked:
-      instructions += lines * (2 * kCopyInstructions + kMaskApplied);
+      copied = 2 * lines * kCopyInstructions;
+      others += kSettled + 3 * places + lines * kMaskApplied;
       break;
     case LoadWay::kRows: {
-      instructions += lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
+      copied = lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
       // Four neighbouring lanes have an item; words are one element of 32 bits, or two of 16.
       const double items = std::ceil(4.0 * shape.lines * loaded.tile.pieces / shape.threads);
       const double reads = masks * channels * (loaded.element_bytes == 2 && !shape.raw.aligned ? 3 : 1);
       const double words = std::ceil(shape.raw.span * loaded.element_bytes / 16.0);
-      instructions += items * (kItem + words * (reads + (loaded.element_bytes == 2 ? 24 : 12)));
+      others += masks * places + kSettled +
+                items * (kItem + words * (reads + (loaded.element_bytes == 2 ? kWords16 : kWords32)));
       break;
     }
     default:
-      instructions += lines * masks * channels * 8;
+      others += places + lines * masks * channels * kElement;
       waits = std::ceil(lines * masks / 4) * kMemoryLatency;
       break;
   }
-  return instructions * kLoaderClocks + waits;
+  return {copied + others, copied * kCopyingClocks + others * kAloneClocks + waits};
 }
 
 double source_bytes(const LoadedTile& loaded) {

@@ -7,10 +7,8 @@
 
 namespace convt3d::mma {
 
-// Clocks of a multiprocessor.
-constexpr double kLoaderClocks = 2;      // of an instruction of a loading warp, which shares its scheduler with others
-constexpr double kMemoryLatency = 1200;  // of memory that is asked by all multiprocessors
-constexpr double kCopyInstructions = 7;  // of a loading thread, for 16 bytes that are copied as they are
+constexpr double kCopyInstructions = 9.3;  // of a loading thread, for 16 bytes that are copied as they are
+constexpr int32_t kFetchedBytes = 64;      // that memory is read by
 
 struct LoadedTile {
   const StagedTile& tile;
@@ -25,8 +23,12 @@ struct LoadedTile {
   double raw_pieces() const { return static_cast<double>(shape.lines) * shape.places; }
 };
 
-// Of one loading thread for a stage, with the waits of what goes through its registers.
-double loading_clocks(const LoadedTile& loaded);
+// Of one loading warp, for a stage.
+struct LoadingCost {
+  double instructions;
+  double clocks;  // that it takes alone for them, with the waits for what goes through its registers
+};
+LoadingCost loading_cost(const LoadedTile& loaded);
 // Bytes that are asked of L2, in sectors: of pieces of a row, or of elements along a line, which begins anywhere.
 double source_bytes(const LoadedTile& loaded);
 // Bytes that loading writes to and reads from shared memory.

@@ -8,7 +8,7 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int32_t kMostRounds = 16;
-constexpr int64_t kRoundLines = 4;      // a round begins at the cost of so many lines
+constexpr int64_t kRoundLines = 12;     // a round begins at the cost of so many lines
 constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
 
 // In how many rounds the threads have their places: many small ones leave fewer threads without one.

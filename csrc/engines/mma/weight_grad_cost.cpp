@@ -1,5 +1,5 @@
-// A model, not a measurement: a multiprocessor multiplies, reads and writes shared memory, issues the loaders'
-// instructions and reads L2 at the same time, and the slowest of them counts, box by box.
+// A model with constants fitted to times measured on an H200: a multiprocessor multiplies, reads and writes shared
+// memory, loads and reads L2 at the same time, and the slowest of them counts, box by box.
 #include "engines/mma/weight_grad_cost.h"
 
 #include <algorithm>
@@ -7,59 +7,84 @@
 
 #include "core/integer.h"
 #include "engines/mma/load_cost.h"
+#include "engines/mma/multiprocessor_cost.h"
 
 namespace convt3d::mma {
 namespace {
 
-// Clocks of a multiprocessor.
-constexpr double kBox = 200;     // barriers
-constexpr double kBlock = 3500;  // the first box, and what begins and ends a block
-constexpr double kLaunchMs = 0.003;
+// Clocks.
+constexpr double kBox = 150;     // barriers
+constexpr double kBlock = 4000;  // the first box, and what begins and ends a block
+constexpr double kLaunchMs = 0.0066;
+constexpr double kSumShare = 0.07;    // of the rate of L2, of who adds the splits
+constexpr double kStoreShare = 0.44;  // ... of who stores them
+// Instructions of a warp that multiplies.
+constexpr double kStepInstructions = 12;       // of sixteen positions: where they are in both tiles
+constexpr double kFragmentInstructions = 4.2;  // beside products: a read of sixteen rows and what it takes
+constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by word, of eight positions
+constexpr double kLoadedInRows = 2.5;          // times the instructions of a copy
+constexpr double kLoadedInElements = 4;
+
+// What a multiprocessor's warps take for a step of K, in clocks.
+struct StepClocks {
+  double products;  // of all warps
+  double shared;    // ...
+  double issued;    // ... as many instructions as the schedulers take
+  double alone;     // of one warp, which waits for its own
+};
+
+StepClocks step_clocks(double fragments, double warp_fragments, double warps, int32_t columns,
+                       const WeightGradPlan& plan, const DeviceTraits& device) {
+  const bool wide = plan.element_bytes == 4;
+  const double words = wide ? 2 : 1;  // products of a step, one after another
+  const double terms = plan.terms == 2 ? 3 : 1;
+  const double of_fragment = wide ? kWordInstructions * words : kFragmentInstructions;
+  const auto others = [&](double count, double of_warps) {
+    return count * of_fragment + of_warps * (kStepInstructions + columns * words * (wide ? 2 : 1));
+  };
+  const double products = fragments * columns * words * terms;
+  StepClocks step{};
+  step.products = products * device.rates.product_clocks / kProductShare;
+  step.shared = words * (512 * fragments + warps * (256.0 * columns + 256)) / device.rates.shared_bytes;
+  step.issued = (products + others(fragments, warps)) / (kSchedulers * kIssued);
+  step.alone = step.products + others(warp_fragments, 1) * kAloneClocks;
+  return step;
+}
 
 }  // namespace
 
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device) {
-  const double words = plan.element_bytes == 4 ? 2 : 1;
-  const double products =
-      fragments * columns * words * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1) / kGradStep;
-  const double reads =
-      words * (512 * fragments + kGradWarps * (256.0 * columns + 256)) / device.rates.shared_bytes / kGradStep;
-  const auto loads = [&](LoadWay way) { return way == LoadWay::kCopy ? 1 : way == LoadWay::kRows ? 2.5 : 4; };
+  const StepClocks step = step_clocks(fragments, 0, kGradWarps, columns, plan, device);
+  const auto loads = [&](LoadWay way) {
+    return way == LoadWay::kCopy ? 1 : way == LoadWay::kRows ? kLoadedInRows : kLoadedInElements;
+  };
   const double bytes = plan.element_bytes * (grad_channels + input_channels);
   const double loading = plan.element_bytes / double{kPieceBytes} *
                          (grad_channels * loads(plan.layouts.grad) + input_channels * loads(plan.layouts.input)) *
-                         kCopyInstructions * kLoaderClocks / kLoadingThreads;
-  const double l2 = bytes / device.rates.l2_bytes;
-  return std::max({products, reads + 2 * bytes / device.rates.shared_bytes, loading, l2}) +
-         0.1 * (products + reads + loading + l2);
+                         kCopyInstructions * kAloneClocks / kLoadingThreads;
+  return at_once({step.products / kGradStep, step.shared / kGradStep + 2 * bytes / device.rates.shared_bytes,
+                  step.issued / kGradStep, loading, bytes / device.rates.l2_bytes});
 }
 
 void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
-  const LoadedTile grad{plan.grad,           plan.grad_shape, plan.layouts.grad,
-                        plan.layouts.masked, plan.terms == 1, plan.element_bytes};
-  const LoadedTile input{plan.input, plan.input_shape, plan.layouts.input, false, plan.terms == 1, plan.element_bytes};
-  const double fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
-  const double k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
-  const double words = plan.element_bytes == 4 ? 2 : 1;  // products of a step, one after another
-  const double products =
-      kGradWarps * k_steps * fragments * plan.columns * words * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1);
-  const double shared = (kGradWarps * k_steps * words * (512 * fragments + 256.0 * plan.columns + 256) +
-                         staging_bytes(grad) + staging_bytes(input)) /
-                        device.rates.shared_bytes;
-  const double loading = loading_clocks(grad) + loading_clocks(input);
-  const double l2 = (source_bytes(grad) + source_bytes(input)) / device.rates.l2_bytes;
+  const bool rounds = plan.terms == 1 && plan.element_bytes == 4;
+  const LoadedTile grad{plan.grad, plan.grad_shape, plan.layouts.grad, plan.layouts.masked, rounds, plan.element_bytes};
+  const LoadedTile input{plan.input, plan.input_shape, plan.layouts.input, false, rounds, plan.element_bytes};
+  const auto fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
+  const auto k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
+  const StepClocks step = step_clocks(kGradWarps * fragments, fragments, kGradWarps, plan.columns, plan, device);
+  const double products = k_steps * step.products;
+  const double shared =
+      k_steps * step.shared + (staging_bytes(grad) + staging_bytes(input)) / device.rates.shared_bytes;
+  const LoadingCost of_grad = loading_cost(grad);
+  const LoadingCost of_input = loading_cost(input);
+  const double issued =
+      k_steps * step.issued + kLoadingWarps * (of_grad.instructions + of_input.instructions) / (kSchedulers * kIssued);
+  const double l2 = (source_bytes(grad) + source_bytes(input)) / kL2Share / device.rates.l2_bytes;
   // A box is awaited before the one after those that are on their way is begun.
-  const double arriving = (loading + kMemoryLatency + l2) / plan.ahead;
-  const double box =
-      std::max({products, shared, loading, l2, arriving}) + 0.1 * (products + shared + loading + l2) + kBox;
-
-  const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
-  const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
-  const double storing = (2 * segments - 1) * sums * 4 * plan.warps_k / device.rates.l2_bytes;
-  const int64_t blocks = plan.tiles() * plan.splits;
-  const double waves = static_cast<double>(ceil_div(blocks, device.multiprocessors));
-  const double computing = waves * (static_cast<double>(plan.split_boxes) * box + storing + kBlock);
+  const double loads = of_grad.clocks + of_input.clocks;
+  const double arriving = (loads + kMemoryLatency + l2) / plan.ahead;
 
   // Each tensor comes from memory once at least; few multiprocessors ask for less than it has.
   double elements = 0;
@@ -72,12 +97,23 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
     }
     elements = of_grad * (plan.layouts.masked ? 2 : 1) + of_input;
   }
+  const int64_t blocks = plan.tiles() * plan.splits;
   const double asking = static_cast<double>(std::min<int64_t>(blocks, device.multiprocessors));
-  const double memory_ms = elements * plan.element_bytes / device.bytes_per_ms *
+  const double memory_ms = elements * plan.element_bytes / (kMemoryShare * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
+  const double waves = static_cast<double>(ceil_div(blocks, device.multiprocessors));
+  const double boxes = waves * static_cast<double>(plan.split_boxes);
+  const double memory = memory_ms * device.clocks_per_ms / boxes;
+  const double box = at_once({products, shared, loads, l2, arriving, issued, k_steps * step.alone, memory}) + kBox;
+
+  const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
+  const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
+  const double storing = (2 * segments - 1) * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
+  const double computing = boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock);
   const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
-  const double summing_ms = partial_bytes / (device.rates.l2_bytes / 3 * device.multiprocessors * device.clocks_per_ms);
-  plan.cost_ms = std::max(computing / device.clocks_per_ms, memory_ms) + summing_ms + kLaunchMs;
+  const double summing_ms =
+      partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
+  plan.cost_ms = computing / device.clocks_per_ms + summing_ms + kLaunchMs;
 }
 
 }  // namespace convt3d::mma

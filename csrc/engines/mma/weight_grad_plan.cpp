@@ -381,6 +381,7 @@ std::string to_string(const WeightGradPlan& plan) {
       << " row_chunk=" << plan.row_chunk << " n_chunk=" << plan.n_chunk;
   three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
   three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
+  three("tap_steps", [&](std::size_t i) { return plan.taps[i].stride; });
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
       << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " ahead=" << plan.ahead
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','

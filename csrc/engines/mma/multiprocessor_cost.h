@@ -1,0 +1,29 @@
+// What the costs of this engine know of a multiprocessor. Constants were fitted to times measured on an H200.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace convt3d::mma {
+
+constexpr double kSchedulers = 4;        // each with a share of the tensor cores
+constexpr double kIssued = 0.6;          // instructions of a scheduler in a clock, with many warps
+constexpr double kAloneClocks = 5.1;     // from an instruction of a warp to its next, where it waits for the one before
+constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to what is
+constexpr double kProductShare = 0.835;  // of the rate of products
+constexpr double kL2Share = 0.7;         // of the rate of L2
+constexpr double kMemoryShare = 0.885;   // of memory's peak
+constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
+
+// The slowest of what happens at the same time, which the others disturb.
+inline double at_once(std::initializer_list<double> clocks) {
+  double slowest = 0;
+  double sum = 0;
+  for (const double one : clocks) {
+    slowest = std::max(slowest, one);
+    sum += one;
+  }
+  return slowest + kAlongside * (sum - slowest);
+}
+
+}  // namespace convt3d::mma
