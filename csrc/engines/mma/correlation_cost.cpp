@@ -78,8 +78,7 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
   const double step_shared = extent.warps() *
                              (extent.warp_m * kStepBytes * conflicts + extent.warp_n * kStepBytes * plan.terms + 128) /
                              device.rates.shared_bytes;
-  const bool rounds = plan.terms == 1 && element_bytes == 4;
-  const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, rounds, element_bytes};
+  const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, element_bytes};
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
   const double staged_stores = plan.stores_channels ? 0 : written * (4 + element_bytes);
   const double shared_memory =
@@ -91,8 +90,10 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
 
   // Of one warp.
   const double products = extent.warp_m / 16.0 * extent.warp_n / 8.0 * (plan.terms == 2 ? 3 : 1);
-  const double step_others = extent.warp_m / 16.0 + std::max(1.0, extent.warp_n / 16.0) * plan.terms +
-                             kStepInstructions + (plan.terms == 2 ? products / 3 : 0);
+  const double rounded = plan.terms == 1 && element_bytes == 4 ? 4 : 0;  // words of sixteen positions
+  const double step_others = extent.warp_m / 16.0 * (1 + rounded * kRoundedWord) +
+                             std::max(1.0, extent.warp_n / 16.0) * plan.terms + kStepInstructions +
+                             (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
   const double stored = written / (32 * extent.warps()) * (plan.stores_channels ? kStoredInPieces : kStoredInRows);
   const double others = steps * step_others + slots * kSlotInstructions + loads * kStageInstructions +

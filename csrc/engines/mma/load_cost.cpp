@@ -16,12 +16,12 @@ constexpr double kStage = 200;          // turns of buffers, tables and barriers
 constexpr double kSettled = 74;         // ... and waits for what has arrived
 constexpr double kTableLine = 67;       // a line of the table that its box has
 constexpr double kRound = 67;           // a place of a thread, before its lines
+constexpr double kFixedPlace = 25;      // ... of which all that is the same in all boxes is kept; not fitted
 constexpr double kRowCopied = 9.6;      // 16 bytes of rows that begin at multiples of 16 bytes
 constexpr double kOddRowCopied = 21;    // ... anywhere
-constexpr double kRounded = 17;         // 16 bytes of TF32
 constexpr double kMaskApplied = 35;     // ... of 16 bits; not fitted
 constexpr double kWords16 = 34;         // a transposed word of eight channels, beside the reads
-constexpr double kWords32 = 33;         // ... of four
+constexpr double kWords32 = 21;         // ... of four
 constexpr double kItem = 37;            // a line's piece of channels, before its words
 constexpr double kElement = 8;          // what goes through registers, element by element; not fitted
 constexpr double kCopyingClocks = 2.7;  // of an instruction of copies, many of which wait for nothing
@@ -41,12 +41,11 @@ LoadingCost loading_cost(const LoadedTile& loaded) {
   switch (loaded.way) {
     case LoadWay::kCopy:
       copied = lines * kCopyInstructions;
-      others += places;
-      if (loaded.rounds) others += kSettled + places + lines * kRounded;
+      others += shape.rounds * kFixedPlace;
       break;
     case LoadWay::kCopyMasked:
       copied = 2 * lines * kCopyInstructions;
-      others += kSettled + 3 * places + lines * kMaskApplied;
+      others += kSettled + 3 * shape.rounds * kFixedPlace + lines * kMaskApplied;
       break;
     case LoadWay::kRows: {
       copied = lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
@@ -82,8 +81,7 @@ double source_bytes(const LoadedTile& loaded) {
 double staging_bytes(const LoadedTile& loaded) {
   const double tile = loaded.pieces() * kPieceBytes;
   if (loaded.way == LoadWay::kRows) return tile + 2 * loaded.raw_pieces() * kPieceBytes * (loaded.masked ? 2 : 1);
-  if (loaded.way == LoadWay::kCopyMasked) return 5 * tile;
-  return loaded.way == LoadWay::kCopy && loaded.rounds ? 3 * tile : tile;
+  return loaded.way == LoadWay::kCopyMasked ? 5 * tile : tile;
 }
 
 }  // namespace convt3d::mma

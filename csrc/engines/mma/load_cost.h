@@ -15,7 +15,6 @@ struct LoadedTile {
   const LoadShape& shape;
   LoadWay way;
   bool masked;
-  bool rounds;
   int32_t element_bytes;
 
   double pieces() const { return static_cast<double>(tile.staged_rows()) * tile.pieces; }

@@ -10,6 +10,7 @@ constexpr double kSchedulers = 4;        // each with a share of the tensor core
 constexpr double kIssued = 0.6;          // instructions of a scheduler in a clock, with many warps
 constexpr double kAloneClocks = 5.1;     // from an instruction of a warp to its next, where it waits for the one before
 constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to what is
+constexpr double kRoundedWord = 0.8;     // instructions that round a word to TF32; neighbours wait for nothing
 constexpr double kProductShare = 0.835;  // of the rate of products
 constexpr double kL2Share = 0.7;         // of the rate of L2
 constexpr double kMemoryShare = 0.885;   // of memory's peak

@@ -38,9 +38,10 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
   const bool wide = plan.element_bytes == 4;
   const double words = wide ? 2 : 1;  // products of a step, one after another
   const double terms = plan.terms == 2 ? 3 : 1;
-  const double of_fragment = wide ? kWordInstructions * words : kFragmentInstructions;
+  const double rounded = wide && plan.terms == 1 ? kRoundedWord : 0;
+  const double of_fragment = wide ? (kWordInstructions + 4 * rounded) * words : kFragmentInstructions;
   const auto others = [&](double count, double of_warps) {
-    return count * of_fragment + of_warps * (kStepInstructions + columns * words * (wide ? 2 : 1));
+    return count * of_fragment + of_warps * (kStepInstructions + columns * words * (wide ? 2 * (1 + rounded) : 1));
   };
   const double products = fragments * columns * words * terms;
   StepClocks step{};
@@ -68,9 +69,8 @@ double position_clocks(double fragments, int32_t columns, double grad_channels, 
 }
 
 void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
-  const bool rounds = plan.terms == 1 && plan.element_bytes == 4;
-  const LoadedTile grad{plan.grad, plan.grad_shape, plan.layouts.grad, plan.layouts.masked, rounds, plan.element_bytes};
-  const LoadedTile input{plan.input, plan.input_shape, plan.layouts.input, false, rounds, plan.element_bytes};
+  const LoadedTile grad{plan.grad, plan.grad_shape, plan.layouts.grad, plan.layouts.masked, plan.element_bytes};
+  const LoadedTile input{plan.input, plan.input_shape, plan.layouts.input, false, plan.element_bytes};
   const auto fragments = static_cast<double>(ceil_div(plan.most_fragments(), plan.warps_m));
   const auto k_steps = static_cast<double>(ceil_div(plan.steps, plan.warps_k));
   const StepClocks step = step_clocks(kGradWarps * fragments, fragments, kGradWarps, plan.columns, plan, device);
