@@ -229,7 +229,7 @@ def test_aot_inductor_package_loaded_in_a_new_process(device: str, tmp_path: Pat
     with torch.no_grad(), torch._inductor.config.patch({"cpp.cxx": (None, str(wrapper))}):
         program = torch.export.export(network, (input,))
         package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "network.pt2"))
-        torch.save([(input, network(input))], tmp_path / "cases.pt")
+        torch.save([((input,), network(input))], tmp_path / "cases.pt")
     assert run_python(LOADED_PACKAGE, package, str(tmp_path / "cases.pt")) == "close"
 
 
