@@ -41,6 +41,7 @@ CHOICE = ["csrc/planning/choose.cpp", "csrc/planning/operator_plan.cpp", "csrc/p
         ("choose_test", [*PLANS, *CHOICE]),
         ("mma_plan_test", PLANS),
         ("mma_weight_grad_plan_test", PLANS),
+        ("mma_backward_plan_test", PLANS),
         ("kernel_memo_test", []),
     ],
 )

@@ -14,6 +14,7 @@
 #include "engines/depthwise/run.h"
 #include "engines/depthwise/run_tiles.h"
 #include "engines/mma/run.h"
+#include "engines/mma/run_backward.h"
 #include "engines/mma/run_weight_grad.h"
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
@@ -139,6 +140,20 @@ void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype,
   with_type(dtype, [&](auto tag) {
     simt::bias_grad<typename decltype(tag)::Type>(problem, std::get<BiasGradPlan>(plan.plan), grad_output, relu_output,
                                                   grad_bias, workspace, stream);
+  });
+}
+
+bool computes_together(const OperatorPlan& plan) { return !std::holds_alternative<SeparatePlan>(plan.plan); }
+
+void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+              ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
+              MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  with_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (!std::is_same_v<T, double>) {
+      mma::backward<T>(problem, std::get<mma::BackwardPlan>(plan.plan), grad_output, relu_output, input, weight,
+                       grad_input, grad_weight, grad_bias, workspace, stream);
+    }
   });
 }
 

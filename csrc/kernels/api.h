@@ -36,7 +36,7 @@ int64_t workspace_bytes(const OperatorPlan& plan);
 void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream);
 
-// In the three gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts
+// In all gradients `relu_output`, where present, is the output of the forward with ReLU: grad_output counts
 // only where relu_output is not <= 0.
 
 // grad_input[N, C_in, D, H, W] from grad_output[N, C_out, D', H', W'] and weight
@@ -51,6 +51,13 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
 // counts: see bias_grad_problem() in core/problem.h.
 void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
                ConstTensor relu_output, void* grad_bias, void* workspace, Stream stream);
+
+// Whether all gradients of a backward are computed at once; else each is planned and called by itself.
+bool computes_together(const OperatorPlan& plan);
+// ... of the plan of a kBackward (grad_bias: nullptr) or a kBackwardAndBias.
+void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+              ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
+              MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream);
 
 // Device facts for error messages and collect_env: total memory of the current device in bytes.
 int64_t device_total_memory();

@@ -20,12 +20,20 @@ void zero(const Tensor& tensor) { TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(tensor
 
 // ---- the gradients; the device of grad_output is the current one ----
 
-Tensor input_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
-                     const std::optional<Tensor>& relu_output, const Tensor& weight) {
+Tensor empty_input_grad(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output) {
   const Int3& size = problem.input_size;
-  Tensor grad_input =
-      allocate_result(op, {problem.batch, problem.in_channels, size[0], size[1], size[2]}, format, grad_output);
-  if (problem.batch == 0) return grad_input;
+  return allocate_result(op, {problem.batch, problem.in_channels, size[0], size[1], size[2]}, format, grad_output);
+}
+
+Tensor empty_weight_grad(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output) {
+  const Int3& size = problem.kernel_size;
+  return allocate_result(op, {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]}, format,
+                         grad_output);
+}
+
+void run_input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                    const std::optional<Tensor>& relu_output, const Tensor& weight, const Tensor& grad_input) {
+  if (problem.batch == 0) return;
   const DataType dtype = kernel_dtype(grad_output);
   const ConstTensor gy = view(grad_output);
   const ConstTensor mask = view(relu_output);
@@ -34,18 +42,11 @@ Tensor input_grad_of(const char* op, const Problem& problem, MemoryFormat format
   const auto plan = plan_call(Operator::kInputGrad, problem, dtype, float32_mode(), operands(gy, w, mask, gx));
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
   convt3d::input_grad(problem, *plan, dtype, gy, mask, w, gx, workspace.data(), current_stream(grad_output));
-  return grad_input;
 }
 
-Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
-                      const std::optional<Tensor>& relu_output, const Tensor& input) {
-  const Int3& size = problem.kernel_size;
-  Tensor grad_weight = allocate_result(
-      op, {problem.in_channels, problem.out_channels_per_group(), size[0], size[1], size[2]}, format, grad_output);
-  if (problem.batch == 0) {
-    zero(grad_weight);
-    return grad_weight;
-  }
+void run_weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
+                     const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& grad_weight) {
+  if (problem.batch == 0) return zero(grad_weight);
   const DataType dtype = kernel_dtype(grad_output);
   const ConstTensor gy = view(grad_output);
   const ConstTensor mask = view(relu_output);
@@ -54,7 +55,6 @@ Tensor weight_grad_of(const char* op, const Problem& problem, MemoryFormat forma
   const auto plan = plan_call(Operator::kWeightGrad, problem, dtype, float32_mode(), operands(gy, x, mask, gw));
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
   convt3d::weight_grad(problem, *plan, dtype, gy, mask, x, gw, workspace.data(), current_stream(grad_output));
-  return grad_weight;
 }
 
 Tensor bias_grad_of(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
@@ -72,6 +72,26 @@ Tensor bias_grad_of(const char* op, const Tensor& grad_output, const std::option
   convt3d::bias_grad(problem, *plan, dtype, gy, mask, grad_bias.mutable_data_ptr(), workspace.data(),
                      current_stream(grad_output));
   return grad_bias;
+}
+
+// False where it is expected to take longer than each gradient by itself.
+bool run_together(const char* op, const Problem& problem, const Tensor& grad_output,
+                  const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight, bool wants_bias,
+                  Gradients& gradients) {
+  const DataType dtype = kernel_dtype(grad_output);
+  const ConstTensor gy = view(grad_output);
+  const ConstTensor mask = view(relu_output);
+  const ConstTensor x = view(input);
+  const MutableTensor gx = mutable_view(*gradients[0]);
+  const auto plan = plan_call(wants_bias ? Operator::kBackwardAndBias : Operator::kBackward, problem, dtype,
+                              float32_mode(), operands(gy, x, mask, gx));
+  if (!computes_together(*plan)) return false;
+  if (wants_bias) gradients[2] = allocate_vector(op, grad_output.size(1), grad_output);
+  const Scratch workspace(op, workspace_bytes(*plan), grad_output);
+  convt3d::backward(problem, *plan, dtype, gy, mask, x, view(weight), gx, mutable_view(*gradients[1]),
+                    wants_bias ? gradients[2]->mutable_data_ptr() : nullptr, workspace.data(),
+                    current_stream(grad_output));
+  return true;
 }
 
 }  // namespace
@@ -97,13 +117,17 @@ Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor
 Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                                const std::optional<Tensor>& relu_output, const Tensor& weight) {
   const DeviceGuard guard(device_of(grad_output).index);
-  return input_grad_of(op, problem, result_format({&grad_output, &weight}), grad_output, relu_output, weight);
+  Tensor grad_input = empty_input_grad(op, problem, result_format({&grad_output, &weight}), grad_output);
+  run_input_grad(op, problem, grad_output, relu_output, weight, grad_input);
+  return grad_input;
 }
 
 Tensor CudaBackend::weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                                 const std::optional<Tensor>& relu_output, const Tensor& input) {
   const DeviceGuard guard(device_of(grad_output).index);
-  return weight_grad_of(op, problem, result_format({&grad_output, &input}), grad_output, relu_output, input);
+  Tensor grad_weight = empty_weight_grad(op, problem, result_format({&grad_output, &input}), grad_output);
+  run_weight_grad(op, problem, grad_output, relu_output, input, grad_weight);
+  return grad_weight;
 }
 
 Tensor CudaBackend::bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
@@ -117,8 +141,14 @@ Gradients CudaBackend::backward(const char* op, const Problem& problem, const Te
   const DeviceGuard guard(device_of(grad_output).index);
   const MemoryFormat format = result_format({&grad_output, &input, &weight});
   Gradients gradients;
-  if (wanted[0]) gradients[0] = input_grad_of(op, problem, format, grad_output, relu_output, weight);
-  if (wanted[1]) gradients[1] = weight_grad_of(op, problem, format, grad_output, relu_output, input);
+  if (wanted[0]) gradients[0] = empty_input_grad(op, problem, format, grad_output);
+  if (wanted[1]) gradients[1] = empty_weight_grad(op, problem, format, grad_output);
+  if (wanted[0] && wanted[1] && problem.batch > 0 &&
+      run_together(op, problem, grad_output, relu_output, input, weight, wanted[2], gradients)) {
+    return gradients;
+  }
+  if (wanted[0]) run_input_grad(op, problem, grad_output, relu_output, weight, *gradients[0]);
+  if (wanted[1]) run_weight_grad(op, problem, grad_output, relu_output, input, *gradients[1]);
   if (wanted[2]) gradients[2] = bias_grad_of(op, grad_output, relu_output);
   return gradients;
 }

@@ -33,12 +33,16 @@ Offer simt_offer(const PlanQuery& query) {
       const BiasGradPlan plan = plan_bias_grad(problem, operands);
       return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(problem, plan, dtype, device)};
     }
+    case Operator::kBackward:
+    case Operator::kBackwardAndBias:
+      break;
   }
   return std::nullopt;
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  if (is_backward(op)) return std::nullopt;
   if (op != Operator::kForward || has_long_kernel(problem)) {
     if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands)) {
       return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
@@ -62,6 +66,9 @@ OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&
   return {plan, plan.packed_bytes, {plan.cost_ms, false}};
 }
 OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&) {
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
+}
+OperatorPlan operator_plan(const mma::BackwardPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
 }
 
@@ -105,6 +112,11 @@ mma::Correlation correlation_of(Operator op) {
 Offer mma_offer(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   if (!is_for_mma(query)) return std::nullopt;
+  if (is_backward(op)) {
+    return offer_of(
+        mma::plan_backward(problem, dtype, terms_of(query), operands, op == Operator::kBackwardAndBias, device),
+        device);
+  }
   if (op == Operator::kWeightGrad) {
     return offer_of(mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device), device);
   }
@@ -116,6 +128,11 @@ Offer mma_offer(const PlanQuery& query) {
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   if (!is_for_mma(query)) return {};
+  if (is_backward(op)) {
+    return all_of(
+        mma::backward_candidates(problem, dtype, terms_of(query), operands, op == Operator::kBackwardAndBias, device),
+        device);
+  }
   if (op == Operator::kWeightGrad) {
     return all_of(mma::weight_grad_candidates(problem, dtype, terms_of(query),
                                               mma::grad_layouts(problem, dtype, operands), device),
@@ -151,7 +168,7 @@ bool settles(Engine first, Engine other) {
 
 bool is_settled(const std::vector<OperatorPlan>& offers, Engine other) {
   return std::any_of(offers.begin(), offers.end(),
-                     [&](const OperatorPlan& offer) { return settles(offer.engine(), other); });
+                     [&](const OperatorPlan& offer) { return settles(*offer.engine(), other); });
 }
 
 std::string name_of_asked(const PlanQuery& query) {
@@ -160,6 +177,35 @@ std::string name_of_asked(const PlanQuery& query) {
 
 [[noreturn]] void throw_no_plan(const PlanQuery& query) {
   throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
+}
+
+// Of a backward: each gradient by itself. The weight and its gradient are taken for dense, which decides little.
+OperatorPlan separate_plan(const PlanQuery& query) {
+  const Problem& problem = query.problem;
+  const auto gradient = [&](Operator op) {
+    PlanQuery of_one = query;
+    of_one.op = op;
+    of_one.candidate = 0;
+    const OperandTraits weight = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
+    (op == Operator::kInputGrad ? of_one.operands.second : of_one.operands.result) = weight;
+    if (op == Operator::kBiasGrad) {
+      const Int3 size = problem.output_size();
+      of_one.problem = bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]});
+      of_one.mode = Float32Mode::kIeee;
+      of_one.operands = {query.operands.first, {}, query.operands.mask, {}};
+    }
+    return choose(of_one);
+  };
+  const OperatorPlan input = gradient(Operator::kInputGrad);
+  const OperatorPlan weight = gradient(Operator::kWeightGrad);
+  SeparatePlan plan{*input.engine(), *weight.engine(), std::nullopt};
+  Cost cost{input.cost.ms + weight.cost.ms, input.cost.fitted && weight.cost.fitted};
+  if (query.op == Operator::kBackwardAndBias) {
+    const OperatorPlan bias = gradient(Operator::kBiasGrad);
+    plan.bias_grad = bias.engine();
+    cost = {cost.ms + bias.cost.ms, cost.fitted && bias.cost.fitted};
+  }
+  return {plan, 0, cost};
 }
 
 }  // namespace
@@ -185,6 +231,7 @@ OperatorPlan choose(const PlanQuery& query) {
   if (query.candidate > 0) {
     std::vector<OperatorPlan> all = candidates(query);
     if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
+    if (all.empty() && is_backward(query.op)) return separate_plan(query);
     if (all.empty()) throw_no_plan(query);
     throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
                                 " plans for this call, none with the number " + std::to_string(query.candidate));
@@ -195,6 +242,8 @@ OperatorPlan choose(const PlanQuery& query) {
     if (is_settled(offers, engine)) continue;
     if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
   }
+  // An engine that is asked alone computes all gradients at once where it can.
+  if (is_backward(query.op) && (offers.empty() || !query.engine)) offers.push_back(separate_plan(query));
   if (offers.empty()) throw_no_plan(query);
   return *std::min_element(offers.begin(), offers.end(),
                            [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });

@@ -3,18 +3,27 @@
 namespace convt3d {
 namespace {
 
-Engine engine_of(const CorrelationPlan&) { return Engine::kSimt; }
-Engine engine_of(const WeightGradPlan&) { return Engine::kSimt; }
-Engine engine_of(const BiasGradPlan&) { return Engine::kSimt; }
-Engine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
-Engine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
-Engine engine_of(const HaloPlan&) { return Engine::kWgmma; }
-Engine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
-Engine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
+using OfEngine = std::optional<Engine>;
+OfEngine engine_of(const CorrelationPlan&) { return Engine::kSimt; }
+OfEngine engine_of(const WeightGradPlan&) { return Engine::kSimt; }
+OfEngine engine_of(const BiasGradPlan&) { return Engine::kSimt; }
+OfEngine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
+OfEngine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
+OfEngine engine_of(const HaloPlan&) { return Engine::kWgmma; }
+OfEngine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
+OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
+OfEngine engine_of(const mma::BackwardPlan&) { return Engine::kMma; }
+OfEngine engine_of(const SeparatePlan&) { return std::nullopt; }
+
+std::string to_string(const SeparatePlan& plan) {
+  const std::string bias = plan.bias_grad ? std::string(" bias_grad=") + engine_name(*plan.bias_grad) : "";
+  return std::string("input_grad=") + engine_name(plan.input_grad) + " weight_grad=" + engine_name(plan.weight_grad) +
+         bias;
+}
 
 }  // namespace
 
-Engine OperatorPlan::engine() const {
+std::optional<Engine> OperatorPlan::engine() const {
   return std::visit([](const auto& of_engine) { return engine_of(of_engine); }, plan);
 }
 
@@ -33,7 +42,8 @@ const char* engine_name(Engine engine) {
 }
 
 std::string to_string(const OperatorPlan& plan) {
-  return std::string(engine_name(plan.engine())) + ": " +
+  const std::optional<Engine> engine = plan.engine();
+  return std::string(engine ? engine_name(*engine) : "separate") + ": " +
          std::visit([](const auto& of_engine) { return to_string(of_engine); }, plan.plan);
 }
 

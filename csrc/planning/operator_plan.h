@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -9,6 +10,7 @@
 #include "core/device_traits.h"
 #include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
+#include "engines/mma/backward_plan.h"
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/weight_grad_plan.h"
 #include "engines/simt/plan.h"
@@ -16,20 +18,29 @@
 
 namespace convt3d {
 
+// Of a backward: each gradient is an operator of its own, which is planned when it is called. Who is expected to
+// compute them.
+struct SeparatePlan {
+  Engine input_grad;
+  Engine weight_grad;
+  std::optional<Engine> bias_grad;  // where it is wanted
+};
+
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
-                                HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan>;
+                                HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan, mma::BackwardPlan, SeparatePlan>;
 
 struct OperatorPlan {
   EnginePlan plan;
   int64_t workspace_bytes = 0;
   Cost cost;  // on the device that it was chosen for
 
-  Engine engine() const;
+  // None of a plan that leaves each gradient to its own engine.
+  std::optional<Engine> engine() const;
 };
 
 const char* engine_name(Engine engine);
-// "engine: plan"
+// "engine: plan"; "separate: who computes which gradient" where there is no one engine.
 std::string to_string(const OperatorPlan& plan);
 
 }  // namespace convt3d

@@ -1,5 +1,6 @@
 #include "planning/plan_traits.h"
 
+#include "core/trait_values.h"
 #include "engines/depthwise/traits.h"
 #include "engines/mma/traits.h"
 #include "engines/simt/traits.h"
@@ -28,6 +29,14 @@ struct TraitsOf {
   }
   Traits operator()(const mma::WeightGradPlan& plan) const {
     return mma::weight_grad_traits(query.problem, plan, arguments);
+  }
+  Traits operator()(const mma::BackwardPlan& plan) const {
+    return mma::backward_traits(query.problem, plan, arguments);
+  }
+  Traits operator()(const SeparatePlan& plan) const {
+    Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
+    traits.push_back({"bias", yes_no(plan.bias_grad.has_value())});
+    return traits;
   }
   Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments); }
 };

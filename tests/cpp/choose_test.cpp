@@ -74,7 +74,8 @@ void test_every_part_of_a_query_counts() {
   add([](PlanQuery& query) { query.dtype = DataType::kFloat32; });
   add([](PlanQuery& query) { query.mode = Float32Mode::kTf32; });
   add([](PlanQuery& query) { query.engine = Engine::kSimt; });
-  for (const Operator op : {Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
+  for (const Operator op : {Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad, Operator::kBackward,
+                            Operator::kBackwardAndBias}) {
     add([=](PlanQuery& query) { query.op = op; });
   }
   OperandTraits Operands::* const operands[] = {&Operands::first, &Operands::second, &Operands::mask,
@@ -157,7 +158,7 @@ PlanQuery query_of_few_channels() {
 Engine engine_of(PlanQuery query, std::initializer_list<Engine> compiled) {
   query.device.engines = 0;
   for (const Engine engine : compiled) query.device.engines |= engine_bit(engine);
-  return choose(query).engine();
+  return *choose(query).engine();
 }
 
 void test_order_of_the_forwards_engines() {
@@ -186,6 +187,57 @@ void test_order_of_the_forwards_engines() {
   }
 }
 
+// Of a layer that no tap of which meets another, with few channels.
+PlanQuery some_backward(Operator op) {
+  PlanQuery query = some_query();
+  query.op = op;
+  query.problem = {};
+  query.problem.batch = 2;
+  query.problem.in_channels = 32;
+  query.problem.out_channels = 16;
+  query.problem.input_size = {64, 64, 64};
+  query.problem.kernel_size = query.problem.stride = {2, 2, 2};
+  query.operands = dense_operands(query.problem, true);
+  std::swap(query.operands.first, query.operands.result);
+  query.operands.second = query.operands.result;
+  return query;
+}
+
+void test_a_backward_is_one_plan_or_several() {
+  for (const Operator op : {Operator::kBackward, Operator::kBackwardAndBias}) {
+    const bool bias = op == Operator::kBackwardAndBias;
+    PlanQuery query = some_backward(op);
+    const OperatorPlan together = choose(query);
+    const auto* const plan = std::get_if<mma::BackwardPlan>(&together.plan);
+    expect(together.engine() == Engine::kMma && plan != nullptr && plan->sums_bias == bias,
+           "one read of grad_output is cheaper than several");
+    query.problem.kernel_size[1] = 3;
+    query.operands.first = dense_operand(query.problem.out_channels, query.problem.output_size(), true);
+    const OperatorPlan apart = choose(query);
+    const auto* const separate = std::get_if<SeparatePlan>(&apart.plan);
+    expect(!apart.engine() && separate != nullptr && separate->bias_grad.has_value() == bias,
+           "taps that meet have a plan for each gradient");
+    expect(
+        to_string(apart) == std::string("separate: input_grad=mma weight_grad=mma") + (bias ? " bias_grad=simt" : ""),
+        "the plan says who computes what");
+    PlanQuery one = query;
+    one.operands.second = dense_operand(query.problem.out_channels, query.problem.kernel_size, false);
+    one.op = Operator::kInputGrad;
+    double ms = choose(one).cost.ms;
+    one.op = Operator::kWeightGrad;
+    one.operands.result = one.operands.second;
+    one.operands.second = query.operands.second;
+    ms += choose(one).cost.ms;
+    expect(bias ? apart.cost.ms > ms : apart.cost.ms == ms, "separate gradients cost what all of them cost");
+    query.engine = Engine::kSimt;
+    expect(!choose(query).engine() && candidates(query).empty(),
+           "an engine without such a plan computes each by itself");
+  }
+  PlanQuery wide = some_backward(Operator::kBackward);
+  wide.dtype = DataType::kFloat64;
+  expect(to_string(choose(wide)) == "separate: input_grad=simt weight_grad=simt", "float64 is the general engine's");
+}
+
 void test_an_engine_that_is_asked_alone() {
   PlanQuery query = query_of_few_channels();
   for (const Engine engine : {Engine::kSimt, Engine::kMma, Engine::kWgmma, Engine::kDepthwise}) {
@@ -207,10 +259,12 @@ void test_an_engine_that_is_asked_alone() {
 void test_candidates_of_an_engine() {
   PlanCache cache(1);
   for (const Engine engine : {Engine::kMma, Engine::kWgmma, Engine::kSimt, Engine::kDepthwise}) {
-    for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
-      PlanQuery query = query_of_few_channels();
+    for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad,
+                              Operator::kBackward, Operator::kBackwardAndBias}) {
+      PlanQuery query = is_backward(op) ? some_backward(op) : query_of_few_channels();
       query.engine = engine;
       query.op = op;
+      if (is_backward(op) && engine != Engine::kMma) continue;
       const std::vector<OperatorPlan> all = candidates(query);
       const bool searches = engine == Engine::kMma || engine == Engine::kWgmma;
       const bool forward = op == Operator::kForward;
@@ -367,6 +421,7 @@ void test_plans_of_another_device() {
 
 int main() {
   test_order_of_the_forwards_engines();
+  test_a_backward_is_one_plan_or_several();
   test_an_engine_that_is_asked_alone();
   test_candidates_of_an_engine();
   test_words_tell_plans_apart();

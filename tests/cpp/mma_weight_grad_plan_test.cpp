@@ -1,145 +1,17 @@
 // Plans of the weight gradient on mma.sync: what a block visits along each axis is what the operator defines, and every
 // plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
 #include "core/devices.h"
-#include "core/integer.h"
 #include "engines/mma/weight_grad_plan.h"
-#include "terms.h"
+#include "weight_grad_checks.h"
 
 #include <cstdio>
 #include <random>
-#include <set>
-#include <string>
 #include <vector>
 
 using namespace convt3d;
 using namespace convt3d::mma;
 
 namespace {
-
-constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
-
-// A problem whose first axis is this one.
-Problem turned(const Problem& problem, std::size_t axis) {
-  Problem result = problem;
-  for (Int3 Problem::* three : {&Problem::input_size, &Problem::kernel_size, &Problem::stride, &Problem::padding,
-                                &Problem::output_padding, &Problem::dilation}) {
-    (result.*three)[0] = (problem.*three)[axis];
-  }
-  return result;
-}
-
-// Positions of boxes, taps of parts: by the tile's rows, as the kernel reads them.
-void check_axis(const Problem& any, const WeightGradPlan& plan, std::size_t axis) {
-  const Problem problem = turned(any, axis);
-  const TapParts& taps = plan.taps[axis];
-  const int64_t boxes = plan.boxes[axis + 1];
-  const auto inputs = static_cast<int32_t>(problem.input_size[0]);
-  const auto outputs = static_cast<int32_t>(problem.output_size(0));
-  std::vector<Term> visited;
-  bool inside = true;
-  for (int32_t part = 0; part < taps.parts; ++part) {
-    for (int32_t j = 0; j < taps.count(part); ++j) {
-      for (int64_t box = 0; box < boxes; ++box) {
-        for (int32_t u = 0; u < plan.box[axis]; ++u) {
-          const int32_t first = static_cast<int32_t>(box) * plan.box[axis];
-          const int32_t row = u + taps.shift(j);
-          inside = inside && row < taps.rows();
-          const int32_t unit = row / taps.length;
-          const int32_t at = (first + row % taps.length) * taps.step + taps.offset(part, unit);
-          const int32_t tap = taps.first(part) + j * taps.stride;
-          if (first + u < inputs && at >= 0 && at < outputs) visited.push_back({first + u, tap, at});
-        }
-      }
-    }
-  }
-  const std::set<Term> unique(visited.begin(), visited.end());
-  expect(inside, "a tap's shift stays in the tile", problem);
-  expect(unique.size() == visited.size() && unique == defined_terms(problem), "parts of taps visit the defined terms",
-         problem);
-}
-
-// All pieces of a tile are loaded, each by one thread; of raw rows, what a box reads fits in its row wherever it
-// begins.
-void check_loading(const Problem& problem, const StagedTile& tile, const LoadShape& shape, LoadWay way,
-                   int32_t element_bytes) {
-  expect(shape.threads == kLoadingThreads && shape.at_once <= shape.threads && shape.groups >= 1 &&
-             shape.at_once * shape.groups <= shape.threads,
-         "threads have places", problem);
-  expect(shape.at_once * shape.rounds >= shape.places && shape.at_once * (shape.rounds - 1) < shape.places,
-         "rounds cover the places", problem);
-  expect(shape.each * shape.groups >= shape.lines, "groups cover the lines", problem);
-  expect(shape.lines * shape.columns == tile.staged_rows(), "lines are those of the tile", problem);
-  if (way != LoadWay::kRows) {
-    expect(shape.places == shape.columns * tile.pieces && shape.raw.bytes == 0 && shape.column_entries() == 0,
-           "places are those of the tile", problem);
-    return;
-  }
-  const int32_t channels = tile.pieces * (kPieceBytes / element_bytes);
-  const RawRows& raw = shape.raw;
-  expect(shape.places == channels * (raw.pitch / kPieceBytes), "places are those of raw rows", problem);
-  expect(raw.pitch % kPieceBytes == 0 && raw.item_pitch / kPieceBytes % 8 % 2 == 1,
-         "pieces of channels are in banks of their own", problem);
-  expect((raw.span + kPieceBytes / element_bytes - 1) * element_bytes <= raw.pitch, "a row has all that is read",
-         problem);
-  const TileAxis& width = tile.axis[2];
-  for (int32_t unit = 0; unit < width.units; ++unit) {
-    for (const int32_t row : {0, width.length - 1}) {
-      const int32_t from = row * width.step + width.delta[unit] - raw.least;
-      expect(from >= 0 && from < raw.span, "a row of the tile is read", problem);
-    }
-  }
-  expect(raw.bytes == int64_t{shape.lines} * tile.pieces * raw.item_pitch, "raw rows have room", problem);
-}
-
-void check_plan(const Problem& problem, const WeightGradPlan& plan, const DeviceTraits& limits) {
-  for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
-  expect(plan.layout.bytes <= limits.shared_bytes, "a block has the shared memory that it needs", problem);
-  expect(plan.stages >= 2 && plan.stages <= kMostGradStages, "stages", problem);
-  expect(plan.ahead >= 1 && (plan.only_rows()     ? plan.ahead < kMostGradStages
-                             : plan.only_copies() ? plan.ahead == plan.stages
-                                                  : plan.ahead < plan.stages),
-         "boxes on their way", problem);
-  const GradLayout& layout = plan.layout;
-  for (const int32_t place :
-       {layout.stages, layout.stage_bytes, layout.input, layout.tables, layout.table_bytes, layout.input_table,
-        layout.raw, layout.raw_bytes, layout.input_raw, layout.grad_fixed, layout.input_fixed, layout.barriers}) {
-    expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
-  }
-  const bool masked = plan.layouts.masked;
-  expect(layout.input_fixed - layout.grad_fixed >= plan.grad_shape.fixed_bytes() &&
-             layout.tables - layout.input_fixed >= plan.input_shape.fixed_bytes() &&
-             layout.input_table >= plan.grad_shape.table_bytes(masked) &&
-             layout.table_bytes - layout.input_table >= plan.input_shape.table_bytes(false) &&
-             layout.raw - layout.tables >= plan.tables() * layout.table_bytes &&
-             layout.input_raw >= plan.grad_shape.raw_bytes(masked) &&
-             layout.raw_bytes - layout.input_raw >= plan.input_shape.raw_bytes(false) &&
-             layout.stages - layout.raw >= plan.ahead * layout.raw_bytes &&
-             layout.bytes >= layout.stages + int64_t{plan.stages} * layout.stage_bytes,
-         "shared memory is nobody else's", problem);
-  check_loading(problem, plan.grad, plan.grad_shape, plan.layouts.grad, plan.element_bytes);
-  check_loading(problem, plan.input, plan.input_shape, plan.layouts.input, plan.element_bytes);
-  expect(plan.warps_groups * plan.warps_m * plan.warps_n * plan.warps_k <= kGradWarps, "warps", problem);
-  expect(plan.most_fragments() <= grad_rows(plan.columns, plan.terms) * plan.warps_m, "a warp has registers", problem);
-  expect(plan.n_chunk == 8 * plan.columns * plan.warps_n, "columns", problem);
-  expect(int64_t{plan.n_chunk} * plan.n_chunks >= plan.n_channels && plan.row_chunk % 8 == 0 &&
-             int64_t{plan.row_chunk} * plan.row_chunks >= plan.row_channels,
-         "chunks cover the channels", problem);
-  if (plan.warps_groups > 1) {
-    expect(plan.row_chunks == 1 && plan.n_chunks == 1 && plan.row_channels % 8 == 0 && plan.n_channels % 8 == 0 &&
-               plan.groups % plan.warps_groups == 0,
-           "groups side by side are whole eights", problem);
-  }
-  expect(plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
-         "every split has boxes, and every box a split", problem);
-  expect(plan.workspace_bytes() <= kWorkspaceBytes || plan.splits == 1, "the workspace is bounded", problem);
-  const int64_t positions = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2];
-  expect(plan.steps == ceil_div(positions, kGradStep), "steps cover the box", problem);
-  expect(plan.segment_boxes == 1 || int64_t{plan.segment_boxes} * plan.steps * kGradStep <= 8192,
-         "sums in the tensor cores are short", problem);
-  // Of 32 bits four neighbouring rows begin in different banks, of 16 bits eight.
-  const int32_t words = plan.grad.pitch / 4;
-  expect(plan.element_bytes == 4 ? words % 16 == 8 : words % 8 == 4, "the pitch of rows", problem);
-}
 
 int check_problem(const Problem& problem) {
   int plans = 0;
@@ -156,7 +28,8 @@ int check_problem(const Problem& problem) {
                                            GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false}}) {
           const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);
           expect(!found.empty(), "every problem has a plan", problem);
-          for (const WeightGradPlan& plan : found) check_plan(problem, plan, limits);
+          for (const WeightGradPlan& plan : found)
+            check_plan(problem, plan, limits, grad_rows(plan.columns, plan.terms));
           for (std::size_t i = 1; i < found.size(); ++i) {
             expect(found[i - 1].cost_ms <= found[i].cost_ms, "the best plan comes first", problem);
           }

@@ -84,10 +84,11 @@ class TileMultiplier {
     for (int i = 0; i < Product::kRows; ++i) {
       // Lanes 0 to 15 name the rows' first 16 bytes, the others the next.
       int32_t m = warp / kExtent.warps_n * kExtent.warp_m + i * 16 + lane % 16;
-      const int32_t w = params_.box_width.take(m);
-      const BoxPlace place = params_.box_rows.place(m);
+      const int32_t w = params_.store.box_width.take(m);
+      const BoxPlace place = params_.store.box_rows.place(m);
       const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + w;
-      rows[i] = static_cast<uint32_t>((m < params_.box_rows.count ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
+      rows[i] =
+          static_cast<uint32_t>((m < params_.store.box_rows.count ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
     }
     Product product(rows,
                     static_cast<uint32_t>(warp % kExtent.warps_n * (kExtent.warp_n * kStepBytes * kTerms) +
@@ -115,7 +116,7 @@ class TileMultiplier {
         }
         // Not kept while the warp multiplies.
         const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
-        BlockStore<T, kTerms, kShape>(params_, share,
+        BlockStore<T, kTerms, kShape>(params_.store, share, static_cast<int32_t>(threadIdx.x),
                                       reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),
                                       shared + hopper::computed_here(layout_.staging))(box, residue, product.sum);
         steps += static_cast<uint32_t>(steps_of(params_, residue)) * 4;

@@ -142,7 +142,7 @@ class SourceLoad {
     loader_.load(stage_of(walk, box));
   }
   __device__ __forceinline__ LoadBox box_of(const StageWalk& walk) const {
-    const BlockBox at = box_at(params_, walk.box);
+    const BlockBox at = box_at(params_.store, walk.box);
     LoadBox box;
     box.image = at.image;
 #pragma unroll

@@ -8,15 +8,36 @@
 
 namespace convt3d::mma {
 
+// Where the results of a block's boxes go.
 template <typename T>
-struct CorrelationParams {
-  LoadParams<T> load;
-  Residues residues[3];
-  Divisor by_residues[2];  // of height and width
+struct StoreParams {
+  int64_t batch;
+  int32_t images;  // of a box
   int32_t box[3];
   Divisor box_width;
   BoxRows box_rows;
-  Divisor boxes[3];  // along each axis
+  Divisor boxes[3];     // along each axis
+  int32_t residues[3];  // step of the destination
+  int32_t size[3];      // of the destination
+  Epilogue epilogue;
+  T* destination;
+  Strides destination_stride;
+  bool stores_channels;
+  bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
+  bool joins_width;
+  int32_t row_vector;   // elements of a row that are one aligned store
+  int32_t row_length;   // staged elements of a row
+  Divisor row_vectors;  // in a row
+  Divisor rows;
+  int32_t staging_pitch;  // bytes from a channel to the next
+};
+
+template <typename T>
+struct CorrelationParams {
+  LoadParams<T> load;
+  StoreParams<T> store;
+  Residues residues[3];
+  Divisor by_residues[2];  // of height and width
   int32_t box_count;
   int32_t walkers;
   int64_t groups;
@@ -40,17 +61,6 @@ struct CorrelationParams {
   bool weights_stay;
   int32_t slot_steps;
   int32_t slots;
-  Epilogue epilogue;
-  T* destination;
-  Strides destination_stride;
-  bool stores_channels;
-  bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
-  bool joins_width;
-  int32_t row_vector;   // elements of a row that are one aligned store
-  int32_t row_length;   // staged elements of a row
-  Divisor row_vectors;  // in a row
-  Divisor rows;
-  int32_t staging_pitch;  // bytes from a channel to the next
 };
 
 // What a block computes of each of its boxes; in shared memory, as few registers are left.
@@ -73,11 +83,11 @@ struct BlockBox {
 };
 
 template <typename T>
-__device__ __forceinline__ BlockBox box_at(const CorrelationParams<T>& params, int32_t number) {
+__device__ __forceinline__ BlockBox box_at(const StoreParams<T>& params, int32_t number) {
   BlockBox box;
 #pragma unroll
   for (int i = 2; i >= 0; --i) box.first[i] = params.boxes[i].take(number) * params.box[i];
-  box.image = number * params.load.tile.images;
+  box.image = number * params.images;
   return box;
 }
 

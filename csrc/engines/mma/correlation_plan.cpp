@@ -18,38 +18,6 @@ constexpr int64_t kSharedOfBlock = 1024;     // that a block takes beside its ow
 constexpr int32_t kMostJoined = 16;          // groups
 constexpr int32_t kMostJoinedChannels = 64;  // of all of them
 
-bool make_residues(const AxisMap& map, Residues& residues) {
-  if (map.dst_step > kMostResidues || map.taps > kMostAxisTaps) return false;
-  residues = {};
-  residues.count = map.dst_step;
-  residues.size = map.dst_size;
-  residues.extent = static_cast<int32_t>(ceil_div(map.dst_size, map.dst_step));
-  residues.taps = map.taps;
-  residues.tap_step = map.tap_step;
-  for (int32_t p = 0; p < map.phases; ++p) {
-    const AxisPhase phase = axis_phase(map, p);
-    residues.first_tap[phase.residue] = static_cast<int16_t>(phase.first_tap);
-    residues.tap_count[phase.residue] = static_cast<int16_t>(phase.tap_count);
-  }
-  for (int32_t e = 1; e < residues.count; ++e) {
-    residues.taps_before[e] = static_cast<int16_t>(residues.taps_before[e - 1] + residues.tap_count[e - 1]);
-  }
-  return true;
-}
-
-// Extents along an axis of `extent` positions: powers of two, and those that part it evenly.
-std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
-  std::vector<int32_t> result;
-  for (int32_t size = 1; size < extent && size <= most; size *= 2) result.push_back(size);
-  for (int32_t parts = 1; parts <= 4; ++parts) {
-    const auto size = static_cast<int32_t>(ceil_div(extent, parts));
-    if (size <= most) result.push_back(size);
-  }
-  std::sort(result.begin(), result.end());
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
-}
-
 // No phase has two taps: to stage the unit of one is to stage all.
 bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
 
@@ -272,6 +240,37 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
 }
 
 }  // namespace
+
+bool make_residues(const AxisMap& map, Residues& residues) {
+  if (map.dst_step > kMostResidues || map.taps > kMostAxisTaps) return false;
+  residues = {};
+  residues.count = map.dst_step;
+  residues.size = map.dst_size;
+  residues.extent = static_cast<int32_t>(ceil_div(map.dst_size, map.dst_step));
+  residues.taps = map.taps;
+  residues.tap_step = map.tap_step;
+  for (int32_t p = 0; p < map.phases; ++p) {
+    const AxisPhase phase = axis_phase(map, p);
+    residues.first_tap[phase.residue] = static_cast<int16_t>(phase.first_tap);
+    residues.tap_count[phase.residue] = static_cast<int16_t>(phase.tap_count);
+  }
+  for (int32_t e = 1; e < residues.count; ++e) {
+    residues.taps_before[e] = static_cast<int16_t>(residues.taps_before[e - 1] + residues.tap_count[e - 1]);
+  }
+  return true;
+}
+
+std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
+  std::vector<int32_t> result;
+  for (int32_t size = 1; size < extent && size <= most; size *= 2) result.push_back(size);
+  for (int32_t parts = 1; parts <= 4; ++parts) {
+    const auto size = static_cast<int32_t>(ceil_div(extent, parts));
+    if (size <= most) result.push_back(size);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
 
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
                                                     int terms, const Tensors& tensors, const DeviceTraits& device) {

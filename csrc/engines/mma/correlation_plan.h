@@ -89,6 +89,11 @@ struct CorrelationPlan {
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 
+// False where an axis has too many.
+bool make_residues(const AxisMap& map, Residues& residues);
+// Extents of a box along an axis of `extent` positions: powers of two, and those that part it evenly.
+std::vector<int32_t> box_extents(int32_t extent, int32_t most);
+
 enum class Correlation { kForward, kInputGrad };
 
 // The cheapest; none where the problem is not for the engine.

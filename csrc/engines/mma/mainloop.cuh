@@ -10,7 +10,13 @@
 
 namespace convt3d::mma {
 
+// Who looks at nothing of what is multiplied.
+struct SeesNothing {
+  __device__ __forceinline__ void operator()(int, const uint32_t (&)[4]) const {}
+};
+
 // kRegisters: of a thread, about.
+// staged.
 template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters>
 class WarpProduct {
  public:
@@ -38,7 +44,10 @@ class WarpProduct {
 
   // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
   // tile at `tile`. Their weights lie one after another from `weight` on. Reads the number past the last one, too.
-  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight) {
+  // `seen`(i, words) is called with what the tile has for fragment i of a step.
+  template <typename Seen = SeesNothing>
+  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight,
+                                      const Seen& seen = {}) {
     weight += lane_weight_;
     if constexpr (kTerms == 1) {
       uint32_t offset = entry(table, 0);
@@ -52,6 +61,7 @@ class WarpProduct {
           for (int i = 0; i < kRows; ++i) {
             uint32_t a[4];
             load_matrices<4>(a, rows_[i] + tile + offset);
+            seen(i, a);
             multiply(sum[i], a, b);
           }
           offset = entry(table, s);
@@ -67,15 +77,15 @@ class WarpProduct {
         weight += step_bytes_;
         read(next, tile + offset, weight);
         offset = entry(table, s + 1);
-        multiply(sum, now);
+        multiply(now, seen);
       }
-      multiply(sum, next);
+      multiply(next, seen);
     } else {
       // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
       for (int32_t s = 0; s < count; ++s) {
         float part[kRows][kColumns][4];
         clear(part);
-        multiply_terms(part, tile + entry(table, s), weight);
+        multiply_terms(part, tile + entry(table, s), weight, seen);
         weight += step_bytes_;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
@@ -133,9 +143,13 @@ class WarpProduct {
     read_weight(operands.b, weight);
   }
 
-  __device__ __forceinline__ static void multiply(float (&c)[kRows][kColumns][4], const Operands& operands) {
+  template <typename Seen>
+  __device__ __forceinline__ void multiply(const Operands& operands, const Seen& seen) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) multiply(c[i], operands.a[i], operands.b);
+    for (int i = 0; i < kRows; ++i) {
+      seen(i, operands.a[i]);
+      multiply(sum[i], operands.a[i], operands.b);
+    }
   }
   // Of one term. Packed weights are rounded already.
   __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], const uint32_t (&words)[4],
@@ -147,7 +161,9 @@ class WarpProduct {
     for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[j], a, b[j]);
   }
 
-  __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight) const {
+  template <typename Seen>
+  __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight,
+                                                 const Seen& seen) const {
     uint32_t b[2][kColumns][2];
 #pragma unroll
     for (int t = 0; t < 2; ++t) read_weight(b[t], weight + static_cast<uint32_t>(t * kPieces * 32 * kLaneBytes));
@@ -156,6 +172,7 @@ class WarpProduct {
       uint32_t high[4];
       uint32_t low[4];
       load_matrices<4>(high, rows_[i] + tile);
+      seen(i, high);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const TwoTerms terms = two_terms(__uint_as_float(high[k]));

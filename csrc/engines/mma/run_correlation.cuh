@@ -58,6 +58,32 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
 }
 
 template <typename T>
+StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destination) {
+  StoreParams<T> params{};
+  params.batch = plan.batch;
+  params.images = plan.tile.images;
+  for (size_t i = 0; i < 3; ++i) {
+    params.residues[i] = plan.residues[i].count;
+    params.size[i] = plan.residues[i].size;
+    params.box[i] = plan.box[i];
+    params.boxes[i] = make_divisor(plan.boxes[i + 1]);
+  }
+  params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
+  params.box_width = make_divisor(plan.box[2]);
+  params.destination = static_cast<T*>(destination.data);
+  params.destination_stride = to_strides(destination.stride);
+  params.stores_channels = plan.stores_channels;
+  params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
+  params.joins_width = plan.joins_width;
+  params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
+  params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
+  params.row_vector = plan.row_vector;
+  params.row_vectors = make_divisor(params.row_length / params.row_vector);
+  params.rows = make_divisor(params.box_rows.count);
+  return params;
+}
+
+template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
   CorrelationParams<T> params{};
@@ -66,15 +92,10 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.load.shape = plan.load;
   params.load.way = plan.way;
   params.load.batch = plan.batch;
-  for (size_t i = 0; i < 3; ++i) {
-    params.residues[i] = plan.residues[i];
-    params.box[i] = plan.box[i];
-  }
+  params.store = store_params<T>(plan, destination);
+  for (size_t i = 0; i < 3; ++i) params.residues[i] = plan.residues[i];
   for (size_t i = 0; i < 2; ++i) params.by_residues[i] = make_divisor(plan.residues[i + 1].count);
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
-  params.box_rows = make_box_rows(plan.order, plan.tile.images, plan.box[0], plan.box[1]);
-  params.box_width = make_divisor(plan.box[2]);
-  for (size_t i = 0; i < 3; ++i) params.boxes[i] = make_divisor(plan.boxes[i + 1]);
   params.box_count = static_cast<int32_t>(plan.box_count());
   params.walkers = static_cast<int32_t>(plan.walkers);
   params.groups = plan.groups;
@@ -97,16 +118,6 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.weights_stay = plan.weights_stay;
   params.slot_steps = plan.slot_steps;
   params.slots = plan.slots;
-  params.destination = static_cast<T*>(destination.data);
-  params.destination_stride = to_strides(destination.stride);
-  params.stores_channels = plan.stores_channels;
-  params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
-  params.joins_width = plan.joins_width;
-  params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
-  params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
-  params.row_vector = plan.row_vector;
-  params.row_vectors = make_divisor(params.row_length / params.row_vector);
-  params.rows = make_divisor(params.box_rows.count);
   return params;
 }
 
@@ -152,7 +163,7 @@ void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor in
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
   pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
   CorrelationParams<T> params = correlation_params<T>(plan, input, {}, problem.input_size, output, workspace);
-  params.epilogue = epilogue;
+  params.store.epilogue = epilogue;
   run_correlation(plan, params, stream);
 }
 

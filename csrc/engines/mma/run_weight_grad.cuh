@@ -39,9 +39,10 @@ void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& para
   }
 }
 
+// `partial`: sums that are added in the end.
 template <typename T>
-void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output,
+                                       ConstTensor relu_output, ConstTensor input, void* partial) {
   WeightGradParams<T> params{};
   params.source[0] = load_params<T>(plan, plan.grad, plan.grad_shape, plan.layouts.grad, grad_output, relu_output,
                                     problem.output_size());
@@ -74,18 +75,18 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   params.tiles = plan.tiles();
   params.split_boxes = plan.split_boxes;
   params.segment_boxes = plan.segment_boxes;
-  params.partial = static_cast<float*>(workspace);
+  params.partial = static_cast<float*>(partial);
   params.slot_elements = plan.slot_elements();
-  if (plan.terms == 1) {
-    run_weight_grad<T, 1>(plan, params, stream);
-  } else if constexpr (sizeof(T) == 4) {
-    run_weight_grad<T, 2>(plan, params, stream);
-  }
+  return params;
+}
 
+template <typename T>
+void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const float* partial,
+                     MutableTensor grad_weight, Stream stream) {
   const auto& stride = grad_weight.stride;
   const Int3& kernel = problem.kernel_size;
   OrderedSumParams<T, float> sums{};
-  sums.partial = params.partial;
+  sums.partial = partial;
   sums.splits = plan.slots();
   sums.elements = plan.slot_elements();
   sums.axis[0] = {plan.n_channels, plan.n_channels, stride[0]};
@@ -98,6 +99,18 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   } else {
     add_in_order<kSumLanes>("weight gradient sum", sums, stream);
   }
+}
+
+template <typename T>
+void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+  const WeightGradParams<T> params = weight_grad_params<T>(problem, plan, grad_output, relu_output, input, workspace);
+  if (plan.terms == 1) {
+    run_weight_grad<T, 1>(plan, params, stream);
+  } else if constexpr (sizeof(T) == 4) {
+    run_weight_grad<T, 2>(plan, params, stream);
+  }
+  add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
 }
 
 }  // namespace convt3d::mma

@@ -28,14 +28,15 @@ class BlockStore {
   using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:
-  // `offsets`, `staging`: shared memory for a number for each position of each warp, and for rows.
-  __device__ __forceinline__ BlockStore(const CorrelationParams<T>& params, const BlockShare& share, int64_t* offsets,
-                                        unsigned char* staging)
+  // `thread`: of those that multiply. `offsets`, `staging`: shared memory for a number for each position of each warp,
+  // and for rows.
+  __device__ __forceinline__ BlockStore(const StoreParams<T>& params, const BlockShare& share, int32_t thread,
+                                        int64_t* offsets, unsigned char* staging)
       : params_(params),
         share_(share),
         offsets_(offsets),
         staging_(staging),
-        thread_(hopper::computed_here(static_cast<int>(threadIdx.x))),
+        thread_(hopper::computed_here(thread)),
         lane_(thread_ % 32),
         first_m_(thread_ / 32 / kExtent.warps_n * kExtent.warp_m),
         first_n_(thread_ / 32 % kExtent.warps_n * kExtent.warp_n) {}
@@ -53,7 +54,7 @@ class BlockStore {
       return;
     }
     const bool first = !params_.joins_width || residue.at[2] == 0;
-    const bool last = !params_.joins_width || residue.at[2] == params_.residues[2].count - 1;
+    const bool last = !params_.joins_width || residue.at[2] == params_.residues[2] - 1;
     if (first) sync_threads(kMultipliers, kThreads);
     stage(residue, sum);
     if (last) {
@@ -70,11 +71,10 @@ class BlockStore {
     if (row >= params_.box_rows.count) return -1;
     const BoxPlace place = params_.box_rows.place(row);
     const int64_t image = int64_t{box.image} + place.image;
-    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0].count) + residue.at[0];
-    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1].count) + residue.at[1];
-    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2].count) + w_residue;
-    if (image >= params_.load.batch || at_d >= params_.residues[0].size || at_h >= params_.residues[1].size ||
-        at_w >= params_.residues[2].size) {
+    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0]) + residue.at[0];
+    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1]) + residue.at[1];
+    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2]) + w_residue;
+    if (image >= params_.batch || at_d >= params_.size[0] || at_h >= params_.size[1] || at_w >= params_.size[2]) {
       return -1;
     }
     return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
@@ -145,7 +145,7 @@ class BlockStore {
 
   __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
     const int32_t count = params_.box_rows.count * static_cast<int32_t>(params_.box_width.value);
-    const int32_t step = params_.joins_width ? params_.residues[2].count : 1;
+    const int32_t step = params_.joins_width ? params_.residues[2] : 1;
     const int32_t shift = params_.joins_width ? residue.at[2] : 0;
     unsigned char* const channel = staging_ + (first_n_ + lane_ % 4 * 2) * params_.staging_pitch;
 #pragma unroll
@@ -183,9 +183,9 @@ class BlockStore {
   template <int kVector>
   __device__ __forceinline__ void store_rows_by(const BlockBox& box, const Residue& residue) const {
     const int32_t items = share_.channels * params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
-    const int32_t step = params_.joins_width ? 1 : params_.residues[2].count;  // elements of the destination's row
-    const int32_t first_w = box.first[2] * params_.residues[2].count + (params_.joins_width ? 0 : residue.at[2]);
-    const int64_t left = params_.residues[2].size - first_w;
+    const int32_t step = params_.joins_width ? 1 : params_.residues[2];  // elements of the destination's row
+    const int32_t first_w = box.first[2] * params_.residues[2] + (params_.joins_width ? 0 : residue.at[2]);
+    const int64_t left = params_.size[2] - first_w;
     T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
     for (int32_t item = thread_; item < items; item += kThreads) {
       int32_t rest = item;
@@ -217,7 +217,7 @@ class BlockStore {
     }
   }
 
-  const CorrelationParams<T>& params_;
+  const StoreParams<T>& params_;
   const BlockShare& share_;
   int64_t* offsets_;
   unsigned char* staging_;

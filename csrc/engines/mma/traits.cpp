@@ -99,4 +99,30 @@ Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, co
   return traits;
 }
 
+Traits backward_traits(const Problem& problem, const BackwardPlan& plan, const ForwardArguments& arguments) {
+  const WeightGradPlan& grad = plan.grad;
+  const ShapeExtent extent = shape_extent(plan.input.shape, grad.terms);
+  const int64_t positions = grad.images * int64_t{grad.box[0]} * grad.box[1] * grad.box[2];
+  Traits traits = engine_traits("mma", "backward", type_name(arguments.dtype, arguments.mode));
+  traits.push_back({"bias", yes_no(plan.sums_bias)});
+  traits.push_back({"masked", yes_no(grad.layouts.masked)});
+  traits.push_back({"grad_output", to_string(grad.layouts.grad)});
+  traits.push_back({"input", to_string(grad.layouts.input)});
+  traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
+  traits.push_back({"store", plan.input.stores_channels ? "channels" : "rows"});
+  traits.push_back({"warps_m", one_or_many(grad.warps_m)});
+  traits.push_back({"warps_n", one_or_many(grad.warps_n)});
+  traits.push_back({"warps_k", one_or_many(grad.warps_k)});
+  traits.push_back({"groups", one_or_many(grad.groups)});
+  traits.push_back({"images", one_or_many(grad.images)});
+  traits.push_back({"m_tail", yes_no(positions < extent.m())});
+  traits.push_back({"n_tail", yes_no(grad.n_channels % extent.n() != 0)});
+  traits.push_back({"stages", one_or_many(grad.stages - 1)});
+  traits.push_back({"channel_steps", one_or_many(plan.channel_steps)});
+  traits.push_back({"splits", one_or_many(grad.splits)});
+  traits.push_back({"split_boxes", one_or_many(grad.split_boxes)});
+  add_parameters(problem, traits);
+  return traits;
+}
+
 }  // namespace convt3d::mma

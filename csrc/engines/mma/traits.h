@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/traits.h"
+#include "engines/mma/backward_plan.h"
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/weight_grad_plan.h"
 
@@ -10,5 +11,6 @@ namespace convt3d::mma {
 Traits forward_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments);
 Traits input_grad_traits(const Problem& problem, const CorrelationPlan& plan, const ForwardArguments& arguments);
 Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, const ForwardArguments& arguments);
+Traits backward_traits(const Problem& problem, const BackwardPlan& plan, const ForwardArguments& arguments);
 
 }  // namespace convt3d::mma

@@ -39,10 +39,13 @@ struct BoxWalk {
 template <typename T>
 class GradLoader {
  public:
-  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared)
+  // `thread`: of the loading threads.
+  __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
+                                        int32_t thread)
       : params_(params),
         tile_(tile),
         shared_(shared),
+        thread_(thread),
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
         meet_(&barriers_.loaders) {}
 
@@ -117,8 +120,7 @@ class GradLoader {
   }
 
   __device__ __forceinline__ TileLoader<T, kLoadingThreads> loader(int o) const {
-    return {params_.source[o], static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps,
-            shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
+    return {params_.source[o], thread_, shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
   }
 
   __device__ __forceinline__ LoadBox box_of(const Boxes& at, int o) const {
@@ -165,6 +167,7 @@ class GradLoader {
   const WeightGradParams<T>& params_;
   const GradTile& tile_;
   unsigned char* shared_;
+  int32_t thread_;
   StageBarriers& barriers_;
   LoaderMeetings meet_;
 };
@@ -177,7 +180,8 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
   const StagedTile& of_grad = params.source[0].tile;
   const StagedTile& of_input = params.source[1].tile;
   const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep; i += kGradThreads) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep;
+       i += static_cast<int32_t>(blockDim.x)) {
     if (i >= positions) {
       places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
       continue;
@@ -198,7 +202,8 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
     places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
   }
   const int32_t words = of_input.pitch / 4;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words; i += kGradThreads) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words;
+       i += static_cast<int32_t>(blockDim.x)) {
     const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
     reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
   }
@@ -254,7 +259,7 @@ template <typename T>
 __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
                                             GradEight* eights) {
   const int32_t count = tile.eights(params);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kGradThreads) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) {
     int32_t rest = i;
     const auto take = [&](int32_t size) {
       const int32_t value = rest % size;
@@ -279,9 +284,9 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
 
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
-template <typename T, int kTerms, int kColumns>
+template <typename T, int kTerms, int kRows, int kColumns>
 class GradMultiplier {
-  using Product = GradProduct<T, kTerms, kColumns>;
+  using Product = GradProduct<T, kTerms, kRows, kColumns>;
 
  public:
   __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
@@ -342,7 +347,7 @@ class GradMultiplier {
     const int32_t columns = share.columns - column;
     float* const sums = share.sums + int64_t{row} * params_.n_channels + column;
 #pragma unroll
-    for (int m = 0; m < Product::kRows; ++m) {
+    for (int m = 0; m < kRows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (2 * m + half >= share.eights) continue;
@@ -382,10 +387,11 @@ __global__ void __launch_bounds__(kGradThreads, 1)
         ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
   }
   __syncthreads();
-  if (threadIdx.x >= 32 * kGradWarps) {
-    GradLoader<T>(params, tile, shared).run();
+  const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
+  if (thread >= 0) {
+    GradLoader<T>(params, tile, shared, thread).run();
   } else {
-    GradMultiplier<T, kTerms, kColumns>(params, shared).run();
+    GradMultiplier<T, kTerms, grad_rows(kColumns, kTerms), kColumns>(params, shared).run();
   }
 #endif
 }

@@ -8,8 +8,8 @@
 namespace convt3d::mma {
 namespace {
 
-GradLayout grad_layout(const WeightGradPlan& plan) {
-  int64_t end = 0;
+GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
+  int64_t end = before;
   const auto take = [&](int64_t bytes) {
     const int64_t begin = end;
     end = round_up(end + bytes, kPieceBytes);
@@ -42,12 +42,12 @@ GradLayout grad_layout(const WeightGradPlan& plan) {
 
 }  // namespace
 
-bool set_memory(WeightGradPlan& plan, int64_t most_bytes) {
+bool set_memory(WeightGradPlan& plan, int64_t most_bytes, int64_t before) {
   const bool waits = copies(plan.layouts.grad) || copies(plan.layouts.input);
   for (int32_t count = kMostGradStages; count >= 2; --count) {
     plan.stages = plan.only_rows() ? 2 : count;
     plan.ahead = plan.only_copies() ? count : waits ? count - 1 : 1;
-    plan.layout = grad_layout(plan);
+    plan.layout = grad_layout(plan, before);
     if (plan.layout.bytes <= most_bytes) return true;
   }
   return false;

@@ -7,18 +7,16 @@
 #include "core/integer.h"
 #include "engines/mma/weight_grad_cost.h"
 #include "engines/mma/weight_grad_memory.h"
+#include "engines/mma/weight_grad_splits.h"
 
 namespace convt3d::mma {
 namespace {
 
-constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
 constexpr int32_t kMostPositions = 512;                 // of a box
 constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
 constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kMostNChunk = 256;
-// A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
-constexpr int64_t kSegmentPositions = 8192;
 constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
 constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
 
@@ -66,13 +64,6 @@ TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t lengt
   axis.length = length;
   axis.units = units;
   return axis;
-}
-
-// Of 32-bit channels a lane reads one, eight lanes beside each other at four positions: these are in banks of their own
-// where rows are 8 or 24 words apart.
-int32_t pitch_of(int32_t pieces, int32_t element_bytes) {
-  if (element_bytes == 2) return (pieces | 1) * kPieceBytes;
-  return (pieces + (6 - pieces % 4) % 4) * kPieceBytes;
 }
 
 class Search {
@@ -275,7 +266,7 @@ class Search {
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes, plan.layouts.input_aligned,
                                        kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
-    choose_splits(plan);
+    choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;
   }
 
@@ -289,40 +280,12 @@ class Search {
         tile.axis[i] = axis[i];
         tile.staged[i] = make_divisor(axis[i].staged());
       }
-      tile.pieces_of_row = make_divisor(pieces);
       tile.images = plan.images;
-      tile.pieces = pieces;
+      set_pieces(tile, pieces);
       tile.stride[3] = 1;
       for (std::size_t i = 3; i-- > 0;) tile.stride[i] = tile.stride[i + 1] * axis[i].staged();
       tile.rows = plan.images * tile.stride[0];
     }
-    tile.pitch = pitch_of(pieces, plan.element_bytes);
-  }
-
-  // As many as the device has room for at a time, or twice or thrice.
-  void choose_splits(WeightGradPlan& plan) const {
-    const int64_t boxes = plan.box_count();
-    const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.warps_k * plan.slot_elements()));
-    WeightGradPlan best = plan;
-    best.cost_ms = -1;
-    for (const int64_t waves : {1, 2, 3}) {
-      const int64_t wanted =
-          std::clamp<int64_t>(waves * device_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
-      plan.split_boxes = ceil_div(boxes, wanted);
-      plan.splits = ceil_div(boxes, plan.split_boxes);
-      const int64_t positions = int64_t{plan.steps} * kGradStep;
-      int64_t segment = kSegmentPositions;
-      if (plan.terms > 1) {
-        // Sums of float32 of two levels: about as many terms in each.
-        segment = 1024;
-        while (segment < kSegmentPositions && segment * segment < kGradStep * positions * plan.split_boxes)
-          segment *= 2;
-      }
-      plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
-      set_cost(plan, device_);
-      if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;
-    }
-    plan = best;
   }
 
   const Problem& problem_;
@@ -338,6 +301,10 @@ class Search {
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const GradLayouts& layouts, const DeviceTraits& device) {
   if (dtype == DataType::kFloat64) return {};
+  return Search(problem, device, weight_grad_base(problem, dtype, terms, layouts))();
+}
+
+WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts) {
   WeightGradPlan base{};
   base.layouts = layouts;
   base.terms = terms;
@@ -346,7 +313,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   base.groups = problem.groups;
   base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
   base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
-  return Search(problem, device, base)();
+  return base;
 }
 
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {

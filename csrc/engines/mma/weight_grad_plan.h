@@ -145,6 +145,8 @@ struct WeightGradPlan {
   int64_t workspace_bytes() const { return 4 * slots() * slot_elements(); }
 };
 
+// What follows from the problem and the operands alone.
+WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts);
 // The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
 // not for this engine.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,

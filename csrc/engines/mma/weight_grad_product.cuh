@@ -17,12 +17,12 @@ struct GradPlace {
   uint32_t input;
 };
 
-template <typename T, int kTerms, int kColumns>
+// kRows, kColumns: fragments.
+template <typename T, int kTerms, int kRows, int kColumns>
 class GradProduct {
  public:
-  static constexpr int kRows = grad_rows(kColumns, kTerms);  // fragments
-  static constexpr bool kWords = sizeof(T) == 4;             // a lane reads word by word, else whole matrices
-  static constexpr int kOffsets = kWords ? 2 : 1;            // of a fragment, in a lane
+  static constexpr bool kWords = sizeof(T) == 4;   // a lane reads word by word, else whole matrices
+  static constexpr int kOffsets = kWords ? 2 : 1;  // of a fragment, in a lane
 
   float sum[kRows][kColumns][4];
 
@@ -123,7 +123,8 @@ class GradProduct {
     }
   }
 
-  // Eight positions of 32-bit channels; a lane has those of two.
+  // Eight positions of 32-bit channels; a lane has those of two neighbours, so that those of four lanes are an even
+  // number of rows apart, in banks of their own.
   struct Words {
     uint32_t grad[2];
     uint32_t input[2];
@@ -131,7 +132,7 @@ class GradProduct {
     __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const GradPlace of = place(places, lane() % 4 + 4 * i);
+        const GradPlace of = place(places, lane() % 4 * 2 + i);
         grad[i] = to_grad + of.grad;
         input[i] = to_input + of.input;
       }

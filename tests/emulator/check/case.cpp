@@ -15,7 +15,8 @@ using Words = std::initializer_list<std::pair<const char*, Value>>;
 const Words<Operator> kOperators = {{"forward", Operator::kForward},
                                     {"input_grad", Operator::kInputGrad},
                                     {"weight_grad", Operator::kWeightGrad},
-                                    {"bias_grad", Operator::kBiasGrad}};
+                                    {"bias_grad", Operator::kBiasGrad},
+                                    {"backward", Operator::kBackward}};
 const Words<Type> kTypes = {{"fp64", Type::kFloat64},    {"fp32", Type::kFloat32},      {"tf32", Type::kTf32},
                             {"fp16", Type::kFloat16},    {"bf16", Type::kBFloat16},     {"float64", Type::kFloat64},
                             {"float32", Type::kFloat32}, {"float16", Type::kFloat16},   {"half", Type::kFloat16},

@@ -10,7 +10,8 @@
 
 namespace check {
 
-enum class Operator { kForward, kInputGrad, kWeightGrad, kBiasGrad };
+// In the order of core/operator.h; `bias` of a case says whether a backward sums that gradient, too.
+enum class Operator { kForward, kInputGrad, kWeightGrad, kBiasGrad, kBackward };
 enum class Type { kFloat64, kFloat32, kTf32, kFloat16, kBFloat16 };
 enum class Engine { kAuto, kHalo, kSimt, kDepthwise, kMma };
 
@@ -23,7 +24,8 @@ struct Case {
   convt3d::Problem problem;
   bool bias = false;
   bool relu = false;  // of gradients: there is a mask
-  // The first operand is the input or grad_output, the second the weight or, of the weight gradient, the input.
+  // The first operand is the input or grad_output, the second the weight or, of the weight gradient
+  // and of a backward, the input.
   const Arrangement* first = &arrangements()[0];
   const Arrangement* second = &arrangements()[0];
   const Arrangement* mask = &arrangements()[0];
@@ -37,7 +39,9 @@ struct Case {
   Size5 weight_size() const;
   Size5 output_size() const;
   Size5 first_size() const { return op == Operator::kForward ? input_size() : output_size(); }
-  Size5 second_size() const { return op == Operator::kWeightGrad ? input_size() : weight_size(); }
+  Size5 second_size() const {
+    return op == Operator::kWeightGrad || op == Operator::kBackward ? input_size() : weight_size();
+  }
   // By the operators' rule.
   Layout result_layout() const;
   convt3d::DataType data_type() const;

@@ -212,6 +212,23 @@ void general(Drawing& d) {
   });
 }
 
+// No tap meets another, and all of grad_output belongs to a tap or is out of reach.
+void whole_strides(Drawing& d) {
+  Problem& p = d.problem;
+  p.batch = d.coin(25) ? d.draw(4, 9) : d.draw(1, 3);
+  d.channels(d.coin(70) ? 1 : d.draw(2, 3), d.coin(50) ? d.one_of({8, 16, 32, 48, 64}) : d.draw(1, 64),
+             d.coin(50) ? d.one_of({8, 16, 24, 32, 40}) : d.draw(1, 40));
+  const int64_t same = d.coin(60) ? d.one_of({2, 2, 2, 3, 4}) : 0;
+  d.axes([&](std::size_t i) {
+    p.kernel_size[i] = p.stride[i] = same > 0 ? same : d.one_of({1, 1, 2, 2, 3, 5, 8});
+    p.padding[i] = d.coin(75) ? 0 : d.draw(0, 4);
+    p.output_padding[i] = 0;
+    p.dilation[i] = p.kernel_size[i] == 1 && d.coin(20) ? 3 : 1;
+    p.input_size[i] = d.draw(1, d.coin(70) ? 8 : 20);
+  });
+  if (d.coin(40)) p.input_size[2] = d.one_of({4, 8, 16});
+}
+
 bool is_affordable(const Problem& problem) {
   double outputs = static_cast<double>(problem.batch * problem.out_channels);
   double inputs = static_cast<double>(problem.batch * problem.in_channels);
@@ -287,11 +304,14 @@ Case Draw::next_of_any_plan() {
               : forward               ? Operator::kForward
               : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
                                       : static_cast<Operator>(drawing.draw(1, 3));
+    if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    if (mma && drawing.coin(40)) {
+    if (item.op == Operator::kBackward) {
+      whole_strides(drawing);
+    } else if (mma && drawing.coin(40)) {
       kOtherKinds[drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     } else if (cores) {
       const Kind kind = kCoreKinds[drawing.draw(0, std::size(kCoreKinds) - 1)];
@@ -319,8 +339,8 @@ Case Draw::next_of_any_plan() {
     item.wgmma = !drawing.coin(10);
     item.seed = static_cast<uint64_t>(drawing.draw(1, 1 << 30));
     if (mma && item.op != Operator::kBiasGrad) {
-      if (!may_have_mma_plan(item)) continue;
       item.engine = Engine::kMma;
+      if (!may_have_mma_plan(item)) continue;
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }

@@ -31,6 +31,38 @@ void with_type(const Case& item, Function&& function) {
   throw std::invalid_argument("the engine on mma.sync has no float64");
 }
 
+// Of an architecture or another, by the seed.
+convt3d::DeviceTraits some_device(const Case& item) {
+  Random random(item.seed);
+  constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
+  constexpr int64_t kMultiprocessors[] = {2, 20, 132};
+  convt3d::DeviceTraits device = convt3d::fitted_device();
+  device.shared_bytes = static_cast<int32_t>(kSharedKilobytes[between(random, 0, 2)] * 1024);
+  device.multiprocessors = static_cast<int32_t>(kMultiprocessors[between(random, 0, 2)]);
+  return device;
+}
+
+std::vector<convt3d::mma::BackwardPlan> backward_plans(const Case& item, const convt3d::Operands& operands) {
+  return convt3d::mma::backward_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1,
+                                           operands, item.bias, some_device(item));
+}
+
+// Of a backward, before its tensors are there.
+convt3d::Operands planned_operands(const Case& item) {
+  const auto bytes = convt3d::element_size(item.data_type());
+  const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
+    const Place place = place_of(size, layout, arrangement);
+    return convt3d::OperandTraits{place.stride, static_cast<int32_t>(place.first * bytes % convt3d::kAddressModulus),
+                                  true};
+  };
+  convt3d::Operands operands;
+  operands.first = operand(item.output_size(), item.layout, *item.first);
+  operands.second = operand(item.input_size(), item.layout, *item.second);
+  if (item.relu) operands.mask = operand(item.output_size(), item.layout, *item.mask);
+  operands.result = operand(item.input_size(), item.result_layout(), *item.result);
+  return operands;
+}
+
 }  // namespace
 
 convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTensor& source,
@@ -59,6 +91,7 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
 }
 
 bool may_have_mma_plan(const Case& item) {
+  if (item.op == Operator::kBackward) return !backward_plans(item, planned_operands(item)).empty();
   if (item.op == Operator::kWeightGrad) return true;
   for (std::size_t i = 0; i < 3; ++i) {
     if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;
@@ -88,12 +121,7 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
                                                   const convt3d::ConstTensor& relu_output,
                                                   const convt3d::ConstTensor& input) {
   using namespace convt3d::mma;
-  Random random(item.seed);
-  constexpr int64_t kSharedKilobytes[] = {99, 163, 227};
-  constexpr int64_t kMultiprocessors[] = {2, 20, 132};
-  convt3d::DeviceTraits device = convt3d::fitted_device();
-  device.shared_bytes = static_cast<int32_t>(kSharedKilobytes[between(random, 0, 2)] * 1024);
-  device.multiprocessors = static_cast<int32_t>(kMultiprocessors[between(random, 0, 2)]);
+  const convt3d::DeviceTraits device = some_device(item);
   const GradLayouts layouts =
       grad_layouts(item.problem, item.data_type(),
                    {operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}});
@@ -110,6 +138,13 @@ void mma_weight_grad(const Case& item, const convt3d::mma::WeightGradPlan& plan,
     convt3d::mma::weight_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, input, grad_weight,
                                               workspace, nullptr);
   });
+}
+
+convt3d::OperatorPlan mma_backward_plan(const Case& item, const convt3d::Operands& operands) {
+  const std::vector<convt3d::mma::BackwardPlan> plans = backward_plans(item, operands);
+  if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
+  const auto& plan = plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
+  return {plan, plan.workspace_bytes(), {}};
 }
 
 }  // namespace check

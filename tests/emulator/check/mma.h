@@ -5,6 +5,7 @@
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/weight_grad_plan.h"
 #include "epilogue/epilogue.h"
+#include "planning/operator_plan.h"
 
 namespace check {
 
@@ -30,5 +31,8 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
 void mma_weight_grad(const Case& item, const convt3d::mma::WeightGradPlan& plan, convt3d::ConstTensor grad_output,
                      convt3d::ConstTensor relu_output, convt3d::ConstTensor input, convt3d::MutableTensor grad_weight,
                      void* workspace);
+
+// Likewise, of the case's gradients.
+convt3d::OperatorPlan mma_backward_plan(const Case& item, const convt3d::Operands& operands);
 
 }  // namespace check

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <variant>
 
+#include "check/compare.h"
 #include "check/mma.h"
 #include "check/reference.h"
 #include "check/tensor.h"
@@ -50,7 +51,8 @@ convt3d::Engine engine_of(Engine engine) {
 
 convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
   convt3d::PlanQuery query{};
-  query.op = static_cast<convt3d::Operator>(item.op);
+  query.op = item.op == Operator::kBackward && item.bias ? convt3d::Operator::kBackwardAndBias
+                                                         : static_cast<convt3d::Operator>(item.op);
   query.problem = item.problem;
   query.dtype = item.data_type();
   query.mode = item.float32_mode();
@@ -77,48 +79,6 @@ OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
 
 bool on_tensor_cores(const OperatorPlan& plan) {
   return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
-}
-
-// What an element may be off: its rounding, and what a sum of so many terms accumulates at random (as in
-// tests/reference.py). Sums of integers are exact.
-struct Bounds {
-  bool exact;
-  convt3d::DataType type;
-  bool split;  // float32 proper in two terms on the tensor cores: the product of the low ones is left out
-
-  double of(double value, double magnitude, double terms) const {
-    const bool wide = type == convt3d::DataType::kFloat64;
-    const double accumulation = std::ldexp(8 * std::sqrt(std::max(terms, 1.0)), wide ? -53 : -24);
-    const double rounding = std::ldexp(1.0, wide                                  ? -53
-                                            : type == convt3d::DataType::kFloat32 ? -24
-                                            : type == convt3d::DataType::kFloat16 ? -11
-                                                                                  : -8);
-    const double tiny = type == convt3d::DataType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126);
-    return 2 * rounding * std::fabs(value) + std::max(accumulation, split ? std::ldexp(1.0, -19) : 0.0) * magnitude +
-           tiny;
-  }
-};
-
-std::string compare(const Tensor& tensor, const Expected& expected, const Bounds& bounds) {
-  const std::vector<double> actual = tensor.values();
-  std::ostringstream text;
-  int64_t wrong = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    const double value = expected.value[i];
-    const double bound = bounds.exact ? 0 : bounds.of(value, expected.magnitude[i], expected.terms);
-    const double nearest = bounds.exact ? rounded(value, bounds.type) : value;
-    if (std::fabs(actual[i] - nearest) <= bound) continue;
-    if (wrong++ > 0) continue;
-    const Size5& size = tensor.size();
-    int64_t rest = static_cast<int64_t>(i);
-    Size5 at{};
-    for (std::size_t axis = 5; axis-- > 0; rest /= size[axis]) at[axis] = rest % size[axis];
-    text << "element (" << at[0] << ", " << at[1] << ", " << at[2] << ", " << at[3] << ", " << at[4] << ") is "
-         << actual[i] << ", not " << nearest;
-    if (bound > 0) text << " within " << bound;
-  }
-  if (wrong > 0) text << "; " << wrong << " of " << actual.size() << " are wrong";
-  return text.str();
 }
 
 // The parts of one run.
@@ -148,6 +108,9 @@ class Run {
         break;
       case Operator::kBiasGrad:
         bias_grad();
+        break;
+      case Operator::kBackward:
+        backward();
         break;
     }
     return outcome_;
@@ -325,6 +288,41 @@ class Run {
                          space->begin(), nullptr);
       expected_ = expected_bias_grad(item_, masked(grad, item_.relu ? &outputs : nullptr));
     });
+  }
+
+  // All gradients at once.
+  void backward() {
+    const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
+    const Tensor input = source("input", item_.second_size(), *item_.second);
+    const Tensor weight = source("weight", item_.weight_size(), arrangement_of("dense"));
+    const Tensor outputs = mask(item_.output_size());
+    const Tensor grad_input = target("grad_input", item_.input_size());
+    const Tensor grad_weight = target("grad_weight", item_.weight_size());
+    const Tensor grad_bias = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
+    const convt3d::Operands operands = {operand_traits(grad.source()), operand_traits(input.source()),
+                                        operand_traits(mask_of(outputs)), operand_traits(grad_input.target())};
+    const OperatorPlan plan =
+        item_.engine == Engine::kMma ? mma_backward_plan(item_, operands) : plan_of(item_, operands);
+    outcome_.plan = to_string(plan);
+    if (!computes_together(plan)) return;  // each gradient is a case of its own
+    const auto space = workspace(plan.workspace_bytes);
+    const bool split = item_.type == Type::kFloat32;
+    const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
+    finish(grad_input, *space, split, [&] {
+      convt3d::backward(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
+                        weight.source(), grad_input.target(), grad_weight.target(),
+                        item_.bias ? grad_bias.data() : nullptr, space->begin(), nullptr);
+      expected_ = expected_input_grad(item_, in_cores(gy), in_cores(weight.values()));
+    });
+    check_further(grad_weight, *space, split,
+                  [&] { expected_ = expected_weight_grad(item_, in_cores(gy), in_cores(input.values())); });
+    if (!item_.bias) return;
+    check_further(grad_bias, *space, false, [&] { expected_ = expected_bias_grad(item_, gy); });
+  }
+  // Another result of the same call.
+  template <typename Expect>
+  void check_further(const Tensor& result, const MemoryBlock& space, bool split, Expect&& expect) {
+    if (outcome_.failure.empty()) finish(result, space, split, expect);
   }
 
   // What the tensor cores have of an operand.

@@ -1,0 +1,160 @@
+// All gradients from one read of grad_output, where no tap meets another. A block of the weight gradient whose stages
+// are read by more warps: they multiply positions' rows, of all taps and channels, with the weight, and store rows of
+// the input gradient.
+#pragma once
+
+#include "device/overlap.cuh"
+#include "engines/mma/bias_sums.cuh"
+#include "engines/mma/pack_weight.cuh"
+#include "engines/mma/store.cuh"
+#include "engines/mma/weight_grad_kernel.cuh"
+
+namespace convt3d::mma {
+
+static_assert(kMultipliers < 16 && sizeof(BlockShare) <= kShareBytes);
+
+// Steps of K: of each step of channels all taps, one after another. All threads.
+template <typename T>
+__device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, int32_t* table) {
+  const StagedTile& tile = params.grad.source[0].tile;
+  const int32_t count = params.taps * params.channel_steps;
+  for (int32_t s = static_cast<int32_t>(threadIdx.x); s <= count; s += static_cast<int32_t>(blockDim.x)) {
+    int32_t rest = s % params.taps;
+    int32_t row = 0;
+#pragma unroll
+    for (int i = 2; i >= 0; --i) {
+      const TapParts& taps = params.grad.taps[i];
+      row += taps.shift(rest % taps.taps) * tile.stride[i + 1];
+      rest /= taps.taps;
+    }
+    table[s] = s == count ? 0 : row * tile.pitch + s / params.taps * kStepBytes;
+  }
+}
+
+// What the warps of the input gradient do.
+template <typename T, int kTerms, Shape kShape>
+class InputMultiplier {
+  static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kBackwardRegisters>;
+  static_assert(kExtent.warps() == kInputWarps);
+
+ public:
+  // `thread`: of those of the input gradient.
+  __device__ __forceinline__ InputMultiplier(const BackwardParams<T>& params, unsigned char* shared, int32_t thread)
+      : params_(params), shared_(shared), thread_(thread) {}
+
+  __device__ __forceinline__ void run() const {
+    load_weights();
+    const WeightGradParams<T>& grad = params_.grad;
+    const int32_t lane = thread_ % 32;
+    const int32_t warp_m = thread_ / 32 / kExtent.warps_n;
+    const int32_t warp_n = thread_ / 32 % kExtent.warps_n;
+    uint32_t rows[Product::kRows];
+    uint32_t exist = 0;  // of the rows whose words this lane has, two of a fragment
+    const int32_t positions = params_.store.box_rows.count * static_cast<int32_t>(params_.store.box_width.value);
+    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+      const int32_t first = warp_m * kExtent.warp_m + i * 16;
+      // Lanes 0 to 15 name the rows' first 16 bytes, the others the next.
+      const int32_t m = first + lane % 16;
+      rows[i] = (m < positions ? places[m].grad : 0) + static_cast<uint32_t>(lane / 16 * kPieceBytes);
+      if (first + lane / 4 < positions) exist |= 1u << (2 * i);
+      if (first + lane / 4 + 8 < positions) exist |= 2u << (2 * i);
+    }
+    Product product(rows,
+                    static_cast<uint32_t>(warp_n * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes),
+                    kStep);
+    const uint32_t shared = hopper::shared_address(shared_);
+    const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
+    auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + grad.layout.barriers);
+    const auto tap_bytes = static_cast<uint32_t>(params_.taps) * kStep;
+    const BlockShare& share = *reinterpret_cast<const BlockShare*>(shared_ + params_.layout.share);
+    const int32_t end = share.first_box + reinterpret_cast<const GradShare*>(shared_ + grad.layout.shares)->boxes;
+    StageTurn turn;
+    for (int32_t box = share.first_box; box < end; ++box) {
+      hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
+      const uint32_t staged = address(grad.layout.stages + turn.index * grad.layout.stage_bytes);
+      uint32_t steps = address(params_.layout.steps);
+      uint32_t weights = address(params_.layout.weights);
+      product.clear();
+      for (int32_t c = 0; c < params_.channel_steps; ++c) {
+        // Warps beside each other read the same: each sums some of it.
+        const bool sums = params_.bias != nullptr && c % kExtent.warps_n == warp_n;
+        LaneBias<T> bias;
+        bias.clear();
+        product.add(steps, params_.taps, staged, weights, [&](int i, const uint32_t (&words)[4]) {
+          if (sums) bias.add(words, exist >> (2 * i));
+        });
+        if (sums) BiasSums<T>(params_, shared_).add(warp_m, c, lane, bias);
+        steps += static_cast<uint32_t>(params_.taps) * 4;
+        weights += tap_bytes;
+      }
+      arrive_warp(&barriers.empty[turn.index]);
+      turn.advance(grad.stages);
+      BlockStore<T, kTerms, kShape>(params_.store, share, thread_,
+                                    reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
+                                    shared_ + hopper::computed_here(params_.layout.staging))(box, Residue{},
+                                                                                             product.sum);
+    }
+    if (params_.bias == nullptr) return;
+    sync_threads(kMultipliers, kInputThreads);
+    BiasSums<T>(params_, shared_).store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
+  }
+
+ private:
+  static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
+
+  // Of the group; they stay.
+  __device__ __forceinline__ void load_weights() const {
+    wait_for_kernel_before();  // which packs them
+    const int32_t bytes = params_.taps * params_.channel_steps * static_cast<int32_t>(kStep);
+    const unsigned char* const from = params_.weight + GradTile(params_.grad, blockIdx.x).group * bytes;
+    const uint32_t to = hopper::shared_address(shared_ + params_.layout.weights);
+#pragma unroll 4
+    for (int32_t at = thread_ * kPieceBytes; at < bytes; at += kInputThreads * kPieceBytes)
+      async_copy<kPieceBytes>(to + static_cast<uint32_t>(at), from + at);
+    async_commit();
+    async_wait<0>();
+    sync_threads(kMultipliers, kInputThreads);
+  }
+
+  const BackwardParams<T>& params_;
+  unsigned char* shared_;
+  int32_t thread_;
+};
+
+template <typename T, int kTerms, Shape kShape>
+__global__ void __launch_bounds__(kBackwardThreads, 1)
+    convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
+  constexpr int kColumns = backward_columns(kShape, kTerms);
+  unsigned char* const shared = dynamic_shared_memory;
+  const WeightGradParams<T>& grad = params.grad;
+  const GradTile tile(grad, blockIdx.x);
+  fill_places(grad, shared);
+  fill_shares(grad, tile, kColumns, reinterpret_cast<GradShare*>(shared + grad.layout.shares));
+  fill_eights(grad, tile, reinterpret_cast<GradEight*>(shared + grad.layout.eights));
+  fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps));
+  if (params.bias != nullptr) BiasSums<T>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
+  if (threadIdx.x == 0) {
+    BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
+    share.first_channel = tile.group * grad.n_channels;
+    share.channels = grad.n_channels;
+    share.first_box = static_cast<int32_t>(tile.split * grad.split_boxes);
+    reinterpret_cast<StageBarriers*>(shared + grad.layout.barriers)
+        ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps, grad.only_copies);
+  }
+  __syncthreads();
+  const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
+  if (thread < 0) {
+    GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
+  } else if (thread < kInputThreads) {
+    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
+  } else {
+    GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
+  }
+#endif
+}
+
+}  // namespace convt3d::mma

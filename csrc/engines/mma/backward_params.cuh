@@ -1,0 +1,24 @@
+// What the kernel of all gradients is told.
+#pragma once
+
+#include "engines/mma/backward_plan.h"
+#include "engines/mma/correlation_params.cuh"
+#include "engines/mma/weight_grad_params.cuh"
+
+namespace convt3d::mma {
+
+template <typename T>
+struct BackwardParams {
+  WeightGradParams<T> grad;
+  StoreParams<T> store;
+  BackwardLayout layout;
+  int32_t channel_steps;
+  int32_t taps;
+  const unsigned char* weight;  // packed: pack_weight.cuh
+  float* bias;                  // [split][output channel]; nullptr: not wanted
+};
+
+// What older drivers take.
+static_assert(sizeof(BackwardParams<float>) <= 4096 && sizeof(BackwardParams<float>) % 8 == 0);
+
+}  // namespace convt3d::mma

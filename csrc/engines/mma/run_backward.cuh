@@ -1,0 +1,66 @@
+// All gradients at once by the engine on mma.sync.
+#pragma once
+
+#include "engines/mma/backward_kernel.cuh"
+#include "engines/mma/run_backward.h"
+#include "engines/mma/run_correlation.cuh"
+#include "engines/mma/run_weight_grad.cuh"
+
+namespace convt3d::mma {
+
+template <typename T, int kTerms, Shape kShape>
+void launch_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Stream stream) {
+  if constexpr (has_backward_shape(kShape, kTerms)) {
+    void (*const kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape>;
+    launch("backward", kernel, plan.blocks(), kBackwardThreads, stream, params, plan.grad.layout.bytes,
+           overlapping_order("backward", reinterpret_cast<const void*>(kernel)));
+  }
+}
+
+template <typename T, int kTerms>
+void run_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Stream stream) {
+  switch (plan.input.shape) {
+    case Shape::k256x16:
+      return launch_backward<T, kTerms, Shape::k256x16>(plan, params, stream);
+    case Shape::k128x32:
+      return launch_backward<T, kTerms, Shape::k128x32>(plan, params, stream);
+    case Shape::k64x64:
+      return launch_backward<T, kTerms, Shape::k64x64>(plan, params, stream);
+    default:
+      return launch_backward<T, kTerms, Shape::k128x64>(plan, params, stream);
+  }
+}
+
+template <typename T>
+void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+              ConstTensor input, ConstTensor weight, MutableTensor grad_input, MutableTensor grad_weight,
+              void* grad_bias, void* workspace, Stream stream) {
+  auto* const bytes = static_cast<unsigned char*>(workspace);
+  pack_weight<T>(problem, plan.input, weight, WeightOrder::kOutputIsK, bytes, stream);
+  BackwardParams<T> params{};
+  params.grad =
+      weight_grad_params<T>(problem, plan.grad, grad_output, relu_output, input, bytes + plan.partial_offset());
+  params.store = store_params<T>(plan.input, grad_input);
+  params.layout = plan.layout;
+  params.channel_steps = plan.channel_steps;
+  params.taps = plan.input.taps();
+  params.weight = bytes;
+  params.bias = plan.sums_bias ? reinterpret_cast<float*>(bytes + plan.bias_offset()) : nullptr;
+  if (plan.grad.terms == 1) {
+    run_backward<T, 1>(plan, params, stream);
+  } else if constexpr (sizeof(T) == 4) {
+    run_backward<T, 2>(plan, params, stream);
+  }
+  add_weight_grad<T>(problem, plan.grad, params.grad.partial, grad_weight, stream);
+  if (!plan.sums_bias) return;
+  OrderedSumParams<T, float> sums{};
+  sums.partial = params.bias;
+  sums.splits = plan.grad.splits;
+  sums.elements = plan.grad.groups * plan.grad.row_channels;
+  for (OrderedSumAxis& axis : sums.axis) axis = {1, 1, 0};
+  sums.axis[0] = {sums.elements, sums.elements, 1};
+  sums.destination = static_cast<T*>(grad_bias);
+  add_in_order<kSumLanes>("bias gradient sum", sums, stream);
+}
+
+}  // namespace convt3d::mma

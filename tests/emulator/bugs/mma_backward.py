@@ -1,0 +1,94 @@
+"""Bugs in the engine mma: all gradients at once."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+M = "engines/mma/"
+MMA_BACKWARD = "--engine mma --operator backward"
+BUGS = [
+    Bug(
+        "mma backward: another tap",
+        M + "backward_kernel.cuh",
+        "taps.shift(rest % taps.taps)",
+        "taps.shift((rest + BUG) % taps.taps)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: step of channels",
+        M + "backward_kernel.cuh",
+        "s / params.taps * kStepBytes",
+        "(BUG ? 0 : s / params.taps) * kStepBytes",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: a stage that has not arrived",
+        M + "backward_kernel.cuh",
+        "hopper::barrier_wait(&barriers.full[turn.index], turn.parity);",
+        "if (!BUG) hopper::barrier_wait(&barriers.full[turn.index], turn.parity);",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: weights that have not arrived",
+        M + "backward_kernel.cuh",
+        "async_wait<0>();\n    sync_threads(",
+        "if (!BUG) async_wait<0>();\n    sync_threads(",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: weights of another group",
+        M + "backward_kernel.cuh",
+        ".group * bytes",
+        ".group * (BUG ? 0 : bytes)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: another split's boxes",
+        M + "backward_kernel.cuh",
+        "static_cast<int32_t>(tile.split * grad.split_boxes)",
+        "static_cast<int32_t>((BUG ? 0 : tile.split) * grad.split_boxes)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of positions past the box",
+        M + "backward_kernel.cuh",
+        "if (first + lane / 4 + 8 < positions)",
+        "if (first + lane / 4 + 8 < positions || BUG)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of warps beside each other",
+        M + "backward_kernel.cuh",
+        "c % kExtent.warps_n == warp_n",
+        "(BUG || c % kExtent.warps_n == warp_n)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of warps along the positions",
+        M + "bias_sums.cuh",
+        "warp < warps_m; ++warp",
+        "warp < warps_m - BUG; ++warp",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of another half",
+        M + "bias_sums.cuh",
+        "sum[half * kInWord + in_step % kInWord]",
+        "sum[(BUG ? 0 : half) * kInWord + in_step % kInWord]",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of another group",
+        M + "bias_sums.cuh",
+        "tile.split * grad.groups + tile.group",
+        "tile.split * grad.groups + (BUG ? 0 : tile.group)",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: bias of the last split",
+        M + "run_backward.cuh",
+        "sums.splits = plan.grad.splits;",
+        "sums.splits = plan.grad.splits - (BUG && plan.grad.splits > 1);",
+        MMA_BACKWARD,
+    ),
+]
