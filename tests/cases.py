@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Int5 = tuple[int, int, int, int, int]
 
-OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")
+OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad", "backward")
 DTYPES = {
     "fp32": torch.float32,
     "tf32": torch.float32,
@@ -122,9 +122,9 @@ def arrange(shape: tuple[int, ...], layout: str, kind: str) -> Memory:
 class Case:
     """One call. `first`, `second` and `mask`: the arrangements of its operands.
 
-    The first is the input or grad_output, the second the weight or, of the weight gradient, the input; the mask is the
-    ReLU's output, which the gradients take where `relu` is set. `wgmma` 0: planned for a device without Hopper's matrix
-    units.
+    The first is the input or grad_output, the second the weight or, of the weight gradient and of a backward, the
+    input; the mask is the ReLU's output, which the gradients take where `relu` is set. `bias` of a backward: that
+    gradient is wanted, too. `wgmma` 0: planned for a device without Hopper's matrix units.
     """
 
     op: str
@@ -250,10 +250,13 @@ class Case:
             "input_grad": ("output", "weight"),
             "weight_grad": ("output", "input"),
             "bias_grad": ("output", None),
+            "backward": ("output", "input"),
         }[self.op]
         memory = {"first": arrange(self.shapes[first], self.layout, self.first)}
         if second is not None:
             memory["second"] = arrange(self.shapes[second], self.layout, self.second)
+        if self.op == "backward":
+            memory["weight"] = arrange(self.shapes["weight"], self.layout, "dense")
         if self.relu and self.op != "forward":
             memory["mask"] = arrange(self.shapes["output"], self.layout, self.mask)
         return memory
@@ -279,7 +282,7 @@ class Case:
 
     def flat_call(self, device: Device | None = None) -> FlatCall:
         """The call as the library's planning takes it."""
-        result = self.shapes[{"forward": "output", "input_grad": "input"}.get(self.op, "weight")]
+        result = self.shapes[{"forward": "output", "input_grad": "input", "backward": "input"}.get(self.op, "weight")]
         bytes = DTYPES[self.type].itemsize
         operands = {
             name: Operand(memory.strides, memory.offset * bytes % _ALIGNMENT) for name, memory in self.operands.items()
@@ -288,7 +291,7 @@ class Case:
         sizes = (self.n, self.cin, self.cout, self.groups, *(value for triple in triples for value in triple))
         return flat_call(
             sizes,
-            self.op,
+            "backward_and_bias" if self.op == "backward" and self.bias else self.op,
             self.type,
             Operands(
                 operands["first"],

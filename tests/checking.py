@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,9 @@ from reference import ACCUMULATION, ROUNDING, poison
 from torch import Tensor
 
 import convt3d
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ops = torch.ops.convt3d
 
@@ -31,7 +35,9 @@ def _values(case: Case, name: str, generator: torch.Generator) -> Tensor:
     """Of an operand or the bias, on the CPU."""
     shape = (case.cout,) if name == "bias" else case.operands[name].shape
     values = torch.randn(shape, generator=generator, dtype=torch.float64)
-    if name == "second" and case.op in ("forward", "input_grad"):  # so that results are of order 1 in every dtype
+    if name == "weight" or (
+        name == "second" and case.op in ("forward", "input_grad")
+    ):  # so that results are of order 1 in every dtype
         values /= math.sqrt(values.numel() / (case.cout if case.op == "forward" else case.cin))
     return values
 
@@ -49,8 +55,13 @@ def operands(case: Case, device: str, seed: int) -> dict[str, Tensor]:
     return tensors
 
 
+def _joined(results: Iterable[Tensor | None]) -> Tensor:
+    """The elements of several results, one after another."""
+    return torch.cat([result.flatten() for result in results if result is not None])
+
+
 def run(case: Case, tensors: dict[str, Tensor]) -> Tensor:
-    """The result of the operator."""
+    """The result of the operator; the elements of all of them where it has several."""
     first, second, mask = (tensors.get(name) for name in ("first", "second", "mask"))
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=case.type == "tf32"):
         if case.op == "forward":
@@ -60,7 +71,20 @@ def run(case: Case, tensors: dict[str, Tensor]) -> Tensor:
             return ops.conv_transpose3d_input_grad(first, second, mask, **case.parameters)
         if case.op == "weight_grad":
             return ops.conv_transpose3d_weight_grad(first, second, case.kernel, mask, **case.parameters)
+        if case.op == "backward":
+            return _joined(
+                ops.conv_transpose3d_backward(
+                    first, second, tensors["weight"], mask, **case.parameters, output_mask=_output_mask(case)
+                )
+            )
         return ops.conv_transpose3d_bias_grad(first, mask)
+
+
+def _output_mask(case: Case) -> list[bool]:
+    """Of a gradient or a backward: those of input, weight and bias that it has."""
+    if case.op == "backward":
+        return [True, True, bool(case.bias)]
+    return [case.op == "input_grad", case.op == "weight_grad", case.op == "bias_grad"]
 
 
 def reference(case: Case, tensors: dict[str, Tensor], *, magnitude: bool = False) -> Tensor:
@@ -81,10 +105,9 @@ def reference(case: Case, tensors: dict[str, Tensor], *, magnitude: bool = False
             return F.conv_transpose3d(first, wide["second"], wide.get("bias"), **case.parameters).cpu()
     if case.op == "bias_grad":
         return first.sum((0, 2, 3, 4)).cpu()
-    by_weight = case.op == "weight_grad"
-    # Only the shape of the operand that is not read counts.
-    absent = torch.zeros(1, dtype=torch.float64, device=device).expand(case.shapes["weight" if by_weight else "input"])
-    input, weight = (wide["second"], absent) if by_weight else (absent, wide["second"])
+    absent = torch.zeros(1, dtype=torch.float64, device=device)  # only the shape counts of what is not read
+    input = absent.expand(case.shapes["input"]) if case.op == "input_grad" else wide["second"]
+    weight = wide.get("weight", absent.expand(case.shapes["weight"])) if case.op != "input_grad" else wide["second"]
     with torch.backends.cudnn.flags(enabled=False):
         gradients = torch.ops.aten.convolution_backward(
             first,
@@ -97,21 +120,34 @@ def reference(case: Case, tensors: dict[str, Tensor], *, magnitude: bool = False
             True,
             case.output_padding,
             case.groups,
-            [not by_weight, by_weight, False],
+            [*_output_mask(case)[:2], False],
         )
-    result: Tensor = gradients[1 if by_weight else 0]
+    if case.op == "backward":
+        bias = first.sum((0, 2, 3, 4)) if case.bias else None
+        return _joined((gradients[0], gradients[1], bias)).cpu()
+    result: Tensor = gradients[1 if case.op == "weight_grad" else 0]
     return result.cpu()
 
 
-def _terms(case: Case) -> int:
-    """Most products in an element of the result."""
+def _terms(case: Case) -> Tensor:
+    """Most products in an element of the result, or in each of several results' elements; at least one."""
     taps = math.prod(case.kernel)
-    return {
+    terms = {
         "forward": case.cin // case.groups * taps,
         "input_grad": case.cout // case.groups * taps,
         "weight_grad": case.n * math.prod(case.size),
         "bias_grad": case.n * math.prod(case.output_size),
-    }[case.op]
+    }
+    if case.op != "backward":
+        return torch.tensor(max(terms[case.op], 1), dtype=torch.float64)
+    shapes = {
+        "input_grad": case.shapes["input"],
+        "weight_grad": case.shapes["weight"],
+        "bias_grad": (case.cout * case.bias,),
+    }
+    return torch.cat(
+        [torch.full((math.prod(shape),), max(terms[op], 1), dtype=torch.float64) for op, shape in shapes.items()]
+    )
 
 
 def _guarded(case: Case, tensors: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
@@ -129,7 +165,7 @@ def _guarded(case: Case, tensors: dict[str, Tensor], shape: tuple[int, ...]) -> 
 def check(case: Case, device: str, seed: int = 0) -> None:
     """Raises `WrongResultError` where the result is not right to what the type allows, or is not the same twice."""
     tensors = operands(case, device, seed)
-    result = {"forward": "output", "input_grad": "input"}.get(case.op, "weight")
+    result = {"forward": "output", "input_grad": "input", "backward": "input"}.get(case.op, "weight")
     shape = case.shapes[result] if case.op != "bias_grad" else (case.cout,)
     first = _guarded(case, tensors, shape)
     again = _guarded(case, tensors, shape)
@@ -142,10 +178,10 @@ def check(case: Case, device: str, seed: int = 0) -> None:
         raise WrongResultError(
             f"the result is {first.dtype} of shape {tuple(first.shape)}, not {tuple(expected.shape)}"
         )
-    terms = max(_terms(case), 1)
+    terms = _terms(case)
     # Products that are all alike are rounded alike: their errors add up.
     alike = any(memory.expanded for name, memory in case.operands.items() if name != "mask")
-    accumulation = (terms if alike else 8 * math.sqrt(terms)) * ACCUMULATION[dtype] + _OPERANDS[case.type]
+    accumulation = (terms if alike else 8 * terms.sqrt()) * ACCUMULATION[dtype] + _OPERANDS[case.type]
     bound = 2 * ROUNDING[dtype] * expected.abs() + accumulation * magnitude + torch.finfo(dtype).tiny
     excess = (first.double() - expected).abs() / bound
     largest = torch.finfo(dtype).max

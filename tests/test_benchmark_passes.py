@@ -231,6 +231,20 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
     assert records.engines({**record("backward"), "engine": backward.name}) == names[1:]
 
 
+def test_engine_of_gradients_that_are_computed_at_once() -> None:
+    layer = Layer("", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True)
+    for pass_, name in (("backward", "mma_together"), ("training_step", "halo_wgmma+mma_together")):
+        assert engine(layer, pass_, "fp16", "NDHWC", wgmma=True).name == name
+    hashes: Hashes = {(name, "__half"): (name,) for kernels in KERNELS.values() for name in kernels}
+    before = fingerprint(hashes, "mma_together", "backward", "fp16")
+    changing = {
+        name
+        for (name, type_) in hashes
+        if fingerprint({**hashes, (name, type_): ("changed",)}, "mma_together", "backward", "fp16") != before
+    }
+    assert changing == {"convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"}
+
+
 @pytest.mark.parametrize("pass_", ["backward", "backward_of_slice"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_plans_are_of_the_strides_that_are_measured(pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +259,7 @@ def test_plans_are_of_the_strides_that_are_measured(pass_: str, layout: str, mon
     monkeypatch.setattr(planning, "operator_plan", seen)
     engine(ASYMMETRIC, pass_, "fp16", layout, wgmma=False)
     grad = calls.random_operands(ASYMMETRIC, "fp16", CPU, pass_).in_layout(layout).grad_output
-    assert [operands.first.strides for operands in planned] == [grad.stride()] * 3
+    assert [operands.first.strides for operands in planned] == [grad.stride()] * 4  # of all at once, and of each
 
 
 def test_fingerprint_of_a_joint_pass_is_of_all_its_kernels() -> None:

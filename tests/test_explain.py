@@ -163,6 +163,33 @@ def test_gradients_have_a_plan(operator: Any, relu: bool) -> None:
     assert explained.expected_ms >= explained.limit_ms > 0
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_all_gradients_have_a_plan(has_bias: bool) -> None:
+    input, weight = (
+        torch.empty(*shape, dtype=torch.float16, device="meta", memory_format=torch.channels_last_3d)
+        for shape in ((2, 32, 40, 48, 56), (32, 16, 2, 2, 2))
+    )
+    bias = input.new_empty(16) if has_bias else None
+    explained = convt3d.explain(input, weight, bias, stride=2, operator="backward", relu=True)
+    assert explained.engine == "mma"
+    assert explained.plan.startswith("backward ")
+    assert " masked" in explained.plan
+    assert explained.plan.endswith(" bias") == has_bias
+    assert str(explained).startswith("conv_transpose3d_backward: grad_output (2, 16, 80, 96, 112), input ")
+    forward = convt3d.explain(input, weight, bias, stride=2)
+    assert explained.flops == 2 * forward.flops
+    assert explained.bytes == forward.bytes + 2 * (input.numel() + weight.numel() + 16 * has_bias)
+    assert explained.expected_ms >= explained.limit_ms > 0
+
+
+def test_gradients_one_by_one() -> None:
+    explained = convt3d.explain(*tensors(), None, **PARAMETERS, operator="backward")
+    assert explained.engine == "separate"
+    assert explained.plan == "input_grad=mma weight_grad=mma"
+    one_by_one = [convt3d.explain(*tensors(), None, **PARAMETERS, operator=operator) for operator in GRADIENTS[:2]]
+    assert explained.expected_ms == pytest.approx(sum(one.expected_ms for one in one_by_one), rel=1e-3)
+
+
 def test_strides_of_the_outputs_gradient_count() -> None:
     input, weight = (tensor.to(memory_format=torch.channels_last_3d) for tensor in tensors())
     shape = convt3d.explain(input, weight, **PARAMETERS).output_shape
@@ -224,9 +251,10 @@ def test_slower_gpus_are_expected_to_take_longer() -> None:
     assert h200 < a100 < rtx_3090
 
 
-@pytest.mark.parametrize("operator", ["backward", "", None, 1])
+@pytest.mark.parametrize("operator", ["backward_and_bias", "", None, 1])
 def test_unknown_operator_is_refused(operator: Any) -> None:
-    message = "operator must be one of forward, input_grad, weight_grad, bias_grad, got " + re.escape(repr(operator))
+    known = "forward, input_grad, weight_grad, bias_grad, backward"
+    message = f"operator must be one of {known}, got " + re.escape(repr(operator))
     with pytest.raises(RuntimeError, match=message):
         convt3d.explain(*tensors(), operator=operator)
 

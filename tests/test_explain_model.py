@@ -160,6 +160,18 @@ def test_backward_is_what_explain_shows_for_its_gradients() -> None:
     assert fused.backward_ms == pytest.approx(sum(one.expected_ms for one in fused.backward))
 
 
+def test_gradients_that_are_computed_at_once_have_one_explanation() -> None:
+    model = nn.ConvTranspose3d(32, 16, 2, 2, dtype=torch.float16, device="meta").to(
+        memory_format=torch.channels_last_3d
+    )
+    x = torch.empty(2, 32, 40, 48, 56, dtype=torch.float16, device="meta", memory_format=torch.channels_last_3d)
+    (call,) = explained(model, x, device_capability=(9, 0)).calls
+    assert [one.operator for one in call.backward] == ["backward"]
+    arguments = (x, model.weight, model.bias)
+    expected = convt3d.explain(*arguments, stride=2, operator="backward", device_capability=(9, 0))
+    assert call.backward == (expected,)
+
+
 def test_another_gpu_s_times_are_said_to_be_a_model_s() -> None:
     model, x = nn.ConvTranspose3d(64, 64, 3, bias=False), torch.randn(1, 64, 4, 4, 4)
     said = "expected by a model, not measured on this GPU: forward (mma), input_grad (mma), weight_grad (mma)"

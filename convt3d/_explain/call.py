@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from convt3d._explain.plan import (
-    OPERATORS,
     Device,
     Operand,
     Operands,
@@ -20,13 +19,14 @@ from convt3d._explain.plan import (
     known_device,
     operator_plan,
 )
-from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, Layer
+from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, PEAK_FLOPS_PER_SECOND, Layer
 from convt3d._library import MINIMUM_CAPABILITY, build_info, image_for
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
 from convt3d.functional import Ints, _integer, _ints, _triple
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
+EXPLAINED = ("forward", "input_grad", "weight_grad", "bias_grad", "backward")
 _ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
 
 
@@ -42,15 +42,18 @@ class Explanation:
         layout: of what is written, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
         device: the GPU that the engine is chosen for, and whether this build has no kernels for it.
         engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"mma"`` (tensor cores of any GPU),
-            ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch.
+            ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch;
+            ``"separate"`` for a backward whose gradients are computed one after another, of which `plan` says by whom.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).
-        bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's.
-        flops: two for each multiply-add whose output position is in range; of the bias gradient one for each output.
+        bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's;
+            of a backward those of the gradients, too.
+        flops: two for each multiply-add whose output position is in range, of a backward four; of the bias gradient one
+            for each output.
         limit_ms: time at best on an H200: `bytes` at the speed of a copy, or `flops` at the precision's peak.
         expected_ms: estimate of the kernels' time on the device, from the plan's cost; it ranks plans better than it
             tells the time.
-        operator: ``"forward"``, ``"input_grad"``, ``"weight_grad"`` or ``"bias_grad"``.
+        operator: ``"forward"``, ``"input_grad"``, ``"weight_grad"``, ``"bias_grad"`` or ``"backward"``.
         measured: whether such times were measured on that GPU; else `expected_ms` is a model's alone.
     """
 
@@ -81,6 +84,7 @@ class Explanation:
             "input_grad": f"grad_output {output}, weight {weight} -> grad_input {input}",
             "weight_grad": f"grad_output {output}, input {input} -> grad_weight {weight}",
             "bias_grad": f"grad_output {output} -> grad_bias {output[1:2]}",
+            "backward": f"grad_output {output}, input {input}, weight {weight} -> gradients",
         }
         return "\n".join(
             [
@@ -114,8 +118,8 @@ def explain_call(
     precision: str | None = None,
 ) -> Explanation:
     """What :func:`convt3d.explain` says about a call; `device` and `precision`: those of a call recorded earlier."""
-    if operator not in OPERATORS:
-        raise RuntimeError(f"convt3d.explain: operator must be one of {', '.join(OPERATORS)}, got {operator!r}")
+    if operator not in EXPLAINED:
+        raise RuntimeError(f"convt3d.explain: operator must be one of {', '.join(EXPLAINED)}, got {operator!r}")
     if grad_output is not None and operator == "forward":
         raise RuntimeError("convt3d.explain: grad_output goes with the operator of a gradient, got operator='forward'")
     for name, value in (("weight", weight), ("bias", bias), ("grad_output", grad_output)):
@@ -155,7 +159,8 @@ def explain_call(
     gpu = _device(device or input.device, device_capability)
     plan = OperatorPlan("none", "an empty batch: nothing runs", 0, 0.0)
     if layer.batch > 0:
-        plan = operator_plan(layer, operator, precision, operands, gpu)
+        planned = "backward_and_bias" if operator == "backward" and layer.bias else operator
+        plan = operator_plan(layer, planned, precision, operands, gpu)
     bytes, flops, limit_ms = _work(layer, operator, precision)
     least_ms = limit_ms if gpu.measured else bytes / gpu.bytes_per_ms
     return Explanation(
@@ -193,12 +198,21 @@ def _gradient(
     if operator == "weight_grad":
         result = ops.conv_transpose3d_weight_grad(grad_output, input, weight.shape[2:], mask, *parameters)
         return _layout(grad_output, input), Operands(first, _operand(input), relu_output, _operand(result))
+    if operator == "backward":
+        result = ops.conv_transpose3d_backward(grad_output, input, weight, mask, *parameters)[0]
+        layout = _layout(grad_output, input, weight)
+        return layout, Operands(first, _operand(input), relu_output, _operand(result))
     ops.conv_transpose3d_bias_grad(grad_output, mask)
     return _layout(grad_output, grad_output), Operands(first, None, relu_output, Operand((0, 1, 0, 0, 0)))
 
 
 def _work(layer: Layer, operator: str, precision: str) -> tuple[int, int, float]:
     """Bytes, flops and the time at best in milliseconds."""
+    if operator == "backward":
+        gradients = math.prod(layer.input_shape) + math.prod(layer.weight_shape) + layer.out_channels * layer.bias
+        bytes = layer.bytes(precision) + gradients * ELEMENT_BYTES[precision]
+        flops = 4 * layer.multiply_adds
+        return bytes, flops, 1e3 * max(bytes / COPY_BYTES_PER_SECOND, flops / PEAK_FLOPS_PER_SECOND[precision])
     if operator != "bias_grad":
         return layer.bytes(precision), 2 * layer.multiply_adds, layer.limit_ms(precision)
     outputs = math.prod(layer.output_shape)
@@ -206,8 +220,8 @@ def _work(layer: Layer, operator: str, precision: str) -> tuple[int, int, float]
     return bytes, outputs, 1e3 * bytes / COPY_BYTES_PER_SECOND
 
 
-def _layout(first: Tensor, second: Tensor) -> str:
-    return "NDHWC" if result_memory_format(first, second) == torch.channels_last_3d else "NCDHW"
+def _layout(*operands: Tensor) -> str:
+    return "NDHWC" if result_memory_format(*operands) == torch.channels_last_3d else "NCDHW"
 
 
 def _operand(tensor: Tensor) -> Operand:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from convt3d._explain.report import ModelExplanation
     from convt3d.functional import Ints
 
-Operator = Literal["forward", "input_grad", "weight_grad", "bias_grad"]
+Operator = Literal["forward", "input_grad", "weight_grad", "bias_grad", "backward"]
 
 
 @overload
@@ -90,7 +90,8 @@ def explain(
             tensors' CUDA device, or an H200 for tensors elsewhere.
         measure: only for a model: whether to measure its calls. Default: where they run on a GPU and
             `device_capability` is not given.
-        operator: of a call: ``"forward"``, or ``"input_grad"``, ``"weight_grad"`` or ``"bias_grad"`` for a gradient.
+        operator: of a call: ``"forward"``, ``"input_grad"``, ``"weight_grad"`` or ``"bias_grad"`` for a gradient, or
+            ``"backward"`` for all of them, of the bias where there is one.
         relu: of a call: whether it is one of :func:`convt3d.conv_transpose3d_relu`, so that its gradients are masked.
         grad_output: of a gradient: the output's gradient, of which shape, strides and alignment count. Default: as the
             output.

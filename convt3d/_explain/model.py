@@ -9,7 +9,6 @@ from torch import Tensor
 
 from convt3d._explain.call import DTYPES, Explanation, check_capability, explain_call
 from convt3d._explain.measuring import Measurements
-from convt3d._explain.plan import OPERATORS
 from convt3d._explain.recording import RecordedCall, record
 from convt3d._explain.report import ExplainedCall, ModelExplanation
 
@@ -38,6 +37,29 @@ def explain_model(
         return ModelExplanation(tuple(_explained(call, device_capability, measurements) for call in recorded))
 
 
+def _backward(call: RecordedCall, device_capability: tuple[int, int] | None) -> tuple[Explanation, ...]:
+    """All gradients at once or, where each is computed by itself, one by one."""
+
+    def explained(operator: str) -> Explanation:
+        return explain_call(
+            call.input,
+            call.weight,
+            call.bias,
+            *call.parameters,
+            device_capability=device_capability,
+            operator=operator,
+            relu=call.relu and call.norm_groups is None,  # else the norm's gradient has the mask
+            device=call.device,
+            precision=call.precision,
+        )
+
+    together = explained("backward")
+    if together.engine != "separate":
+        return (together,)
+    gradients = ("input_grad", "weight_grad", *(("bias_grad",) if call.bias is not None else ()))
+    return tuple(explained(operator) for operator in gradients)
+
+
 def _explained(
     call: RecordedCall, device_capability: tuple[int, int] | None, measurements: Measurements | None
 ) -> ExplainedCall:
@@ -58,21 +80,7 @@ def _explained(
                 device=call.device,
                 precision=call.precision,
             )
-            backward = tuple(
-                explain_call(
-                    call.input,
-                    call.weight,
-                    call.bias,
-                    *call.parameters,
-                    device_capability=device_capability,
-                    operator=operator,
-                    relu=call.relu and call.norm_groups is None,  # else the norm's gradient has the mask
-                    device=call.device,
-                    precision=call.precision,
-                )
-                for operator in OPERATORS[1:]
-                if operator != "bias_grad" or call.bias is not None
-            )
+            backward = _backward(call, device_capability)
             note = ""
         except RuntimeError as error:  # PyTorch accepted these arguments, and convt3d does not
             note = str(error).partition("\n")[0]

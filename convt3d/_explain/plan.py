@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
     from convt3d._layer import Layer
 
-OPERATORS = ("forward", "input_grad", "weight_grad", "bias_grad")  # csrc/core/operator.h
+OPERATORS = (
+    "forward",
+    "input_grad",
+    "weight_grad",
+    "bias_grad",
+    "backward",
+    "backward_and_bias",
+)  # csrc/core/operator.h
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 11
@@ -64,9 +71,9 @@ class Operands:
 
     Attributes:
         first: the input, or grad_output.
-        second: the weight or, of the weight gradient, the input; None of the bias gradient.
+        second: the weight or, of the weight gradient and of a backward, the input; None of the bias gradient.
         mask: of gradients: the output of the forward with ReLU, where there is one.
-        result: what is written.
+        result: what is written; of a backward, grad_input.
     """
 
     first: Operand
@@ -80,7 +87,8 @@ class OperatorPlan:
     """What csrc/planning/choose.cpp chooses for one call.
 
     Attributes:
-        engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``.
+        engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``; ``"separate"`` of a backward whose gradients
+            are computed one by one, of which the plan says by whom.
         plan: its tile and launch, as text.
         workspace_bytes: of the scratch memory that a call allocates.
         expected_ms: estimate of the plan's time on the device.
@@ -250,6 +258,8 @@ def dense_operands(layer: Layer, operator: str, layout: str, *, masked: bool = F
         return Operands(output, weight, mask, input)
     if operator == "weight_grad":
         return Operands(output, input, mask, dense(layer.weight_shape, layout))
+    if operator != "bias_grad":
+        return Operands(output, input, mask, input)
     return Operands(output, None, mask, Operand((0, 1, 0, 0, 0)))
 
 

@@ -28,7 +28,8 @@ class ExplainedCall:
         note: why there is no explanation, or no time where times were wanted; else empty.
         norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. All numbers
             are those of the convolution: the norm's statistics are gathered by a pass of its own.
-        backward: of the gradients that a training step would compute: of input, weight and, where there is one, bias.
+        backward: of the gradients that a training step would compute, of input, weight and, where there is one, bias:
+            one for all of them, or one for each.
     """
 
     name: str

@@ -14,7 +14,7 @@ from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operand
 from convt3d._library import image_for
 
 from .fingerprint import FingerprintError, fingerprint, fingerprints, kernel_hashes
-from .passes import OF_SLICE, parts
+from .passes import JOINT_PASSES, OF_SLICE, parts
 
 if TYPE_CHECKING:
     from convt3d._explain.plan import Device, OperatorPlan
@@ -30,7 +30,8 @@ class Engine:
     """An engine and its plan.
 
     Attributes:
-        name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``.
+        name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``, of
+            which one that computes all gradients at once is named with ``_together``.
         plan: a hash of the plans in words, without its cost and without how operands are read and written.
     """
 
@@ -38,6 +39,7 @@ class Engine:
     plan: str
 
 
+_TOGETHER = "_together"  # all gradients, by the engine that is named
 _OPERATORS = {
     "forward": "forward",
     "backward_input": "input_grad",
@@ -97,19 +99,30 @@ def engine(
         NoPlanError: the engine that is asked alone has no plan.
     """
     device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
-    found = [_plan(layer, pass_, part, precision, layout, device, only) for part in parts(layer, pass_)]
+    found = _plans(layer, pass_, precision, layout, device, only)
     words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found)
     return Engine("+".join(plan.engine for plan in found), hashlib.sha256(words.encode()).hexdigest()[:12])
 
 
-def _plan(
-    layer: Layer, pass_: str, part: str, precision: str, layout: str, device: Device, only: str | None
-) -> OperatorPlan:
-    operands = dense_operands(layer, _OPERATORS[part], layout)
-    if pass_ == OF_SLICE:
-        batch, channels, *size = layer.output_shape
-        operands = replace(operands, first=dense((batch, 2 * channels, *size), layout))
-    return operator_plan(layer, _OPERATORS[part], precision, operands, device, only)
+def _plans(
+    layer: Layer, pass_: str, precision: str, layout: str, device: Device, only: str | None
+) -> list[OperatorPlan]:
+    """Of the parts of a pass; one for all gradients where they are computed at once."""
+
+    def plan(operator: str) -> OperatorPlan:
+        operands = dense_operands(layer, operator, layout)
+        if pass_ == OF_SLICE:
+            batch, channels, *size = layer.output_shape
+            operands = replace(operands, first=dense((batch, 2 * channels, *size), layout))
+        return operator_plan(layer, operator, precision, operands, device, only)
+
+    of_pass = parts(layer, pass_)
+    if pass_ in JOINT_PASSES:
+        together = plan("backward_and_bias" if layer.bias else "backward")
+        if together.engine != "separate":
+            forward = [plan("forward")] if "forward" in of_pass else []
+            return [*forward, replace(together, engine=together.engine + _TOGETHER)]
+    return [plan(_OPERATORS[part]) for part in of_pass]
 
 
 def _current_device() -> Device:

@@ -40,6 +40,8 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_ordered_sum"),
+    # All gradients at once: of a joint pass whose parts' engines it takes the place of.
+    ("mma_together", "backward_input"): ("convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"),
     ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
     ("group_norm", "forward"): ("convt3d_norm_reduce", "convt3d_norm_statistics", "convt3d_norm_map"),
     ("group_norm", "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),
