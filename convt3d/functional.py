@@ -57,6 +57,19 @@ def _raise_not_tensor(op: Any, arguments: dict[str, Any]) -> NoReturn:
     raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(arguments[name]).__name__}")
 
 
+def _smallest_output(
+    input: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> tuple[int, ...]:
+    """The size of the output with an output_padding of 0."""
+    steps, pads, spreads = _triple("stride", stride), _triple("padding", padding), _triple("dilation", dilation)
+    return tuple(
+        (size - 1) * step - 2 * pad + spread * (kernel - 1) + 1
+        for size, step, pad, spread, kernel in zip(
+            input.shape[-3:], steps, pads, spreads, weight.shape[2:], strict=True
+        )
+    )
+
+
 def _output_padding_for(
     output_size: Sequence[int],
     input: Tensor,
@@ -72,14 +85,8 @@ def _output_padding_for(
         raise ValueError(
             f"output_size must have 3 or {leading + 3} elements for {input.dim()}-D input, got {len(output_size)}"
         )
-    steps, pads, spreads = _triple("stride", stride), _triple("padding", padding), _triple("dilation", dilation)
-    smallest = tuple(
-        (size - 1) * step - 2 * pad + spread * (kernel - 1) + 1
-        for size, step, pad, spread, kernel in zip(
-            input.shape[leading:], steps, pads, spreads, weight.shape[2:], strict=True
-        )
-    )
-    largest = tuple(size + step - 1 for size, step in zip(smallest, steps, strict=True))
+    smallest = _smallest_output(input, weight, stride, padding, dilation)
+    largest = tuple(size + step - 1 for size, step in zip(smallest, _triple("stride", stride), strict=True))
     for size, low, high in zip(wanted, smallest, largest, strict=True):
         if size < low or size > high:
             raise ValueError(
@@ -87,6 +94,14 @@ def _output_padding_for(
                 f"{tuple(input.shape[leading:])}, got {wanted}"
             )
     return tuple(size - low for size, low in zip(wanted, smallest, strict=True))
+
+
+def _raise_one_value(num_groups: int) -> NoReturn:
+    """PyTorch's error of a norm of one element, whose result would be the bias whatever the input is."""
+    raise ValueError(
+        f"Expected more than 1 value per channel when training, got input size {[1, num_groups, 1, 1, 1]}: there must "
+        f"be more elements to normalise than num_groups, {num_groups}"
+    )
 
 
 def _call(
@@ -152,6 +167,11 @@ def _call(
         output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
     if rank == 4:
         input = input.unsqueeze(0)
+    if norm is not None and input.shape[0] == 1 and weight.dim() == 5 and weight.shape[1] * groups == behind[0]:
+        smallest = _smallest_output(input, weight, stride, padding, dilation)
+        size = [low + more for low, more in zip(smallest, _triple("output_padding", output_padding), strict=True)]
+        if size == [1, 1, 1]:
+            _raise_one_value(behind[0])
     try:
         args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
         output = autocast.call(op, args) if norm is None else op(*args, *behind)
@@ -292,7 +312,8 @@ def conv_transpose3d_relu_group_norm(
 
     Raises:
         RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
-        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`; or each norm group has a
+            single element, of one image, as in PyTorch.
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
     return _call(
@@ -357,7 +378,8 @@ def conv_transpose3d_group_norm(
 
     Raises:
         RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
-        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`; or each norm group has a
+            single element, of one image, as in PyTorch.
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
     return _call(

@@ -43,7 +43,8 @@ STABLE_TORCH_LIBRARY(convt3d, m) {
       "-> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "group_norm_backward(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, "
-      "int num_groups, bool relu=False, float negative_slope=1.0) -> (Tensor, Tensor, Tensor)");
+      "int num_groups, bool relu=False, float negative_slope=1.0, bool[3] output_mask=[True, True, True]) "
+      "-> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
