@@ -57,6 +57,21 @@ def _raise_not_tensor(op: Any, arguments: dict[str, Any]) -> NoReturn:
     raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(arguments[name]).__name__}")
 
 
+def output_size_of(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+    dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """D', H', W' of a call with these arguments."""
+    smallest = _smallest_output(input, weight, stride, padding, dilation)
+    return tuple(low + more for low, more in zip(smallest, _triple("output_padding", output_padding), strict=True))
+
+
 def _smallest_output(
     input: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> tuple[int, ...]:
@@ -96,12 +111,13 @@ def _output_padding_for(
     return tuple(size - low for size, low in zip(wanted, smallest, strict=True))
 
 
-def _raise_one_value(num_groups: int) -> NoReturn:
-    """PyTorch's error of a norm of one element, whose result would be the bias whatever the input is."""
-    raise ValueError(
-        f"Expected more than 1 value per channel when training, got input size {[1, num_groups, 1, 1, 1]}: there must "
-        f"be more elements to normalise than num_groups, {num_groups}"
-    )
+def _check_several_values(size: tuple[int, ...], num_groups: int) -> None:
+    """PyTorch's error of a norm of one element, of one image: its result is the bias, whatever the input is."""
+    if size == (1, 1, 1):
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {[1, num_groups, *size]}: there "
+            f"must be more elements to normalise than num_groups, {num_groups}"
+        )
 
 
 def _call(
@@ -167,13 +183,10 @@ def _call(
         output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
     if rank == 4:
         input = input.unsqueeze(0)
+    args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
     if norm is not None and input.shape[0] == 1 and weight.dim() == 5 and weight.shape[1] * groups == behind[0]:
-        smallest = _smallest_output(input, weight, stride, padding, dilation)
-        size = [low + more for low, more in zip(smallest, _triple("output_padding", output_padding), strict=True)]
-        if size == [1, 1, 1]:
-            _raise_one_value(behind[0])
+        _check_several_values(output_size_of(*args), behind[0])
     try:
-        args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
         output = autocast.call(op, args) if norm is None else op(*args, *behind)
     except RuntimeError as error:
         raise_if_out_of_memory(error)
