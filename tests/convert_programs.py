@@ -102,6 +102,13 @@ FUSED_BELOW = {
         "list.1.c",
         "list.1.r",
     ),
+    "strict zip": (
+        """
+        def forward(self, x):
+            return tuple(m(y) * i for (i, m), y in zip(enumerate(self.list, start=1), (x, -x), strict=True))""",
+        "list.1.c",
+        "list.1.r",
+    ),
     "items": ("def forward(self, x): return self.loose[1](self.loose[0](x))", "loose.0", "loose.1"),
     "keys": ('def forward(self, x): return self.names["r"](self.names["c"](x))', "names.c", "names.r"),
     "namespace": ("def forward(self, x): return self.space.r(self.space.c(x))", "space.c", "space.r"),

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from convt3d._registrations import fake_norm, torch_internals
 from convt3d._registrations.autocast import cast_to_lower_precision
-from convt3d._registrations.derivatives import Gradients, completed
-from convt3d._registrations.norm_derivatives import CONVOLUTION_ARGUMENTS, RULES, norm_gradients
+from convt3d._registrations.derivatives import Gradients, completed, masked
+from convt3d._registrations.norm_derivatives import CONVOLUTION_ARGUMENTS, RULES
 from convt3d._registrations.registry import library, ops
 
 _norm_backward = ops.group_norm_backward.default
@@ -17,12 +17,43 @@ _BACKWARD_ARGUMENTS = len(_norm_backward._schema.arguments)
 
 
 def _cpu_backward(grad_output: Tensor, input: Tensor, *others: Any) -> Gradients:
-    expected, *_ = fake_norm.group_norm_backward(grad_output, input, *others, device="meta")
+    """By ATen's kernel, of deviations from the mean: of x itself it loses what a large mean leaves of them."""
+    expected = fake_norm.group_norm_backward(grad_output, input, *others, device="meta")
+    results = [
+        None if one is None else torch.empty_strided(one.shape, one.stride(), dtype=one.dtype) for one in expected
+    ]
+    if input.numel() == 0:
+        return tuple(None if result is None else result.zero_() for result in results)
     args = completed(RULES["group_norm_backward"], _BACKWARD_ARGUMENTS, (grad_output, input, *others))
-    grad_input, *of_affine = norm_gradients(*args, differentiable=False)
-    if grad_input is not None and expected is not None:
-        grad_input = torch.empty_strided(input.shape, expected.stride(), dtype=input.dtype).copy_(grad_input)
-    return grad_input, *of_affine
+    _, _, mean, rstd, weight, bias, num_groups, relu, negative_slope, output_mask = args
+    wide = torch.float64 if input.dtype == torch.float64 else torch.float32
+    batch, channels = input.shape[:2]
+    groups = (batch, num_groups, input.numel() // (batch * num_groups))
+    scale = torch.ones(channels, dtype=wide) if weight is None else weight.to(wide)
+    deviations = input.to(wide).contiguous().view(groups) - mean.to(wide)[:, :, None]
+    grad = grad_output.to(wide).contiguous()
+    if negative_slope != 1:
+        value = (deviations * rstd.to(wide)[:, :, None]).view(input.shape) * scale.view(1, channels, 1, 1, 1)
+        if bias is not None:
+            value += bias.to(wide).view(1, channels, 1, 1, 1)
+        grad = torch.where(value <= 0, 0 if negative_slope == 0 else grad * negative_slope, grad)
+    gradients = torch.ops.aten.native_group_norm_backward(
+        grad,
+        deviations.view(input.shape),
+        torch.zeros_like(mean, dtype=wide),
+        rstd.to(wide),
+        scale,
+        batch,
+        channels,
+        input[0, 0].numel(),
+        num_groups,
+        [*output_mask],
+    )
+    grad_input = masked(gradients[0] if output_mask[0] else None, input if relu else None)
+    return tuple(
+        None if result is None else result.copy_(gradient)
+        for result, gradient in zip(results, (grad_input, *gradients[1:]), strict=True)
+    )
 
 
 # ---- autocast ----

@@ -41,13 +41,10 @@ class _Norm:
     def __init__(
         self,
         x: Tensor,
-        mean: Tensor,
         rstd: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
         num_groups: Any,
-        *,
-        differentiable: bool,
     ) -> None:
         self.shape = x.shape
         batch, channels = x.shape[:2]
@@ -55,15 +52,11 @@ class _Norm:
         depth, height, width = x.shape[2:]
         self.split = (batch, num_groups, channels // num_groups, depth * height * width)
         values = self.grouped(x)
-        if differentiable:  # the same numbers as functions of x
-            center = values.mean((2, 3), keepdim=True)
-            deviations = values - center
-            variance = deviations.square().mean((2, 3), keepdim=True)
-            known = rstd.detach().to(self.dtype)[:, :, None, None].pow(-2)  # variance + eps
-            self.rstd = (variance + (known - variance.detach())).rsqrt()
-        else:
-            deviations = values - mean.to(self.dtype)[:, :, None, None]
-            self.rstd = rstd.to(self.dtype)[:, :, None, None]
+        # The statistics as functions of x.
+        deviations = values - values.mean((2, 3), keepdim=True)
+        variance = deviations.square().mean((2, 3), keepdim=True)
+        known = rstd.detach().to(self.dtype)[:, :, None, None].pow(-2)  # variance + eps
+        self.rstd = (variance + (known - variance.detach())).rsqrt()
         self.normalised = deviations * self.rstd
         self.weight = None if weight is None else self.of_channels(weight)
         self.bias = None if bias is None else self.of_channels(bias)
@@ -105,11 +98,9 @@ def norm_gradients(
     relu: bool,
     negative_slope: float,
     output_mask: Any,
-    *,
-    differentiable: bool = True,
 ) -> Gradients:
     """`group_norm_backward` as PyTorch's operations."""
-    norm = _Norm(input, mean, rstd, weight, bias, num_groups, differentiable=differentiable)
+    norm = _Norm(input, rstd, weight, bias, num_groups)
     grad = norm.past_activation(norm.grouped(grad_output), negative_slope)
     affine = weight if weight is not None else bias
     dtype = norm.dtype if affine is None else affine.dtype
@@ -167,12 +158,12 @@ class _ForwardDerivatives:
         return *gradients, *(None,) * (CONVOLUTION_ARGUMENTS - 2), by_weight, by_bias
 
     def jvp(self, ctx: Any, saved: Saved, tangents: Saved) -> Any:
-        input, weight, norm_weight, norm_bias, x, mean, rstd = saved
+        input, weight, norm_weight, norm_bias, x, _, rstd = saved
         num_groups, relu, negative_slope = ctx.norm
         of_x = masked(
             convolution_tangent(input, weight, tangents[:3], ctx.geometry, x.shape), x.detach() if relu else None
         )
-        values = _Norm(x, mean, rstd, norm_weight, norm_bias, num_groups, differentiable=True)
+        values = _Norm(x, rstd, norm_weight, norm_bias, num_groups)
         of_weight, of_bias = tangents[CONVOLUTION_ARGUMENTS + 1 : CONVOLUTION_ARGUMENTS + 3]
         terms = []
         if of_x is not None:
