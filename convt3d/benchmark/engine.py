@@ -13,8 +13,8 @@ from convt3d._explain import layer_plan
 from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
 from convt3d._library import image_for
 
-from .fingerprint import FingerprintError, fingerprint, fingerprints, kernel_hashes
-from .passes import OF_SLICE, parts
+from .fingerprint import NORM_ENGINE, FingerprintError, fingerprint, fingerprints, kernel_hashes
+from .passes import OF_SLICE, runs
 
 if TYPE_CHECKING:
     from convt3d._explain.plan import Device, OperatorPlan
@@ -30,7 +30,8 @@ class Engine:
     """An engine and its plan.
 
     Attributes:
-        name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``.
+        name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``;
+            a norm's kernels are `NORM_ENGINE`.
         plan: a hash of the plans in words, without its cost and without how operands are read and written.
     """
 
@@ -97,9 +98,15 @@ def engine(
         NoPlanError: the engine that is asked alone has no plan.
     """
     device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
-    found = [_plan(layer, pass_, part, precision, layout, device, only) for part in parts(layer, pass_)]
-    words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found)
-    return Engine("+".join(plan.engine for plan in found), hashlib.sha256(words.encode()).hexdigest()[:12])
+    names, words = [], []
+    for part, of_norm in runs(layer, pass_):
+        if of_norm:
+            names.append(NORM_ENGINE)  # its plan follows from sizes alone
+            continue
+        plan = _plan(layer, pass_, part, precision, layout, device, only)
+        names.append(plan.engine)
+        words.append(re.sub(r" (clocks|load|store)=\S+", "", plan.plan))
+    return Engine("+".join(names), hashlib.sha256("\n".join(words).encode()).hexdigest()[:12])
 
 
 def _plan(
