@@ -177,6 +177,19 @@ def explain_call(
     )
 
 
+def expected_norm_ms(
+    output_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    result_dtype: torch.dtype | None,
+    device: torch.device,
+    device_capability: tuple[int, int] | None,
+) -> float:
+    """Of the passes of a group norm behind a call: two reads of the convolution's result, and one write."""
+    gpu = _device(device, device_capability)
+    bytes = math.prod(output_shape) * (2 * dtype.itemsize + (result_dtype or dtype).itemsize)
+    return 1e3 * bytes / COPY_BYTES_PER_SECOND if gpu.measured else bytes / gpu.bytes_per_ms
+
+
 def _gradient(
     operator: str,
     input: Tensor,
