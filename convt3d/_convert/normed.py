@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from convt3d import functional
+from convt3d._arguments import output_size_of
 from convt3d._convert.layers import PARTNERS, Carried, Carrier
 from convt3d.nn import ConvTranspose3d
 
@@ -66,7 +67,7 @@ class NormedConvTranspose3d(Carrier, ConvTranspose3d):
             for module in behind:
                 output = module.original_class.forward(module, output)
             return output
-        if known and not is_group_norm and functional.output_size_of(*arguments) == (1, 1, 1):
+        if known and not is_group_norm and output_size_of(*arguments) == (1, 1, 1):
             raise ValueError(
                 "Expected more than 1 spatial element when training, got input size "
                 f"{[*input.shape[:-4], self.out_channels, 1, 1, 1]}"

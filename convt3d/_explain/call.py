@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from convt3d._arguments import Ints, integer, ints, triple
 from convt3d._explain.plan import (
     OPERATORS,
     Device,
@@ -24,7 +25,6 @@ from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, Layer
 from convt3d._library import MINIMUM_CAPABILITY, build_info, image_for
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
-from convt3d.functional import Ints, _integer, _ints, _triple
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _ALIGNMENT = 16  # bytes; kAddressModulus in csrc/core/operands.h
@@ -121,8 +121,8 @@ def explain_call(
     for name, value in (("weight", weight), ("bias", bias), ("grad_output", grad_output)):
         if not isinstance(value, Tensor) and (value is not None or name == "weight"):
             raise TypeError(f"convt3d.explain: {name} must be a Tensor, got {type(value).__name__}")
-    stride, padding, groups = _ints("stride", stride), _ints("padding", padding), _integer("groups", "an int", groups)
-    output_padding, dilation = _ints("output_padding", output_padding), _ints("dilation", dilation)
+    stride, padding, groups = ints("stride", stride), ints("padding", padding), integer("groups", "an int", groups)
+    output_padding, dilation = ints("output_padding", output_padding), ints("dilation", dilation)
     parameters = (stride, padding, output_padding, groups, dilation)
     batched = without_data(input.unsqueeze(0) if input.dim() == 4 else input)
     filters = without_data(weight)
@@ -137,10 +137,10 @@ def explain_call(
         out_channels=output.shape[1],
         input_size=(depth, height, width),
         kernel_size=(k_depth, k_height, k_width),
-        stride=_triple("stride", stride),
-        padding=_triple("padding", padding),
-        output_padding=_triple("output_padding", output_padding),
-        dilation=_triple("dilation", dilation),
+        stride=triple("stride", stride),
+        padding=triple("padding", padding),
+        output_padding=triple("output_padding", output_padding),
+        dilation=triple("dilation", dilation),
         groups=groups,
         bias=bias is not None,
     )

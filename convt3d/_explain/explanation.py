@@ -10,8 +10,8 @@ from convt3d._explain.call import Explanation, explain_call
 from convt3d._explain.model import explain_model
 
 if TYPE_CHECKING:
+    from convt3d._arguments import Ints
     from convt3d._explain.report import ModelExplanation
-    from convt3d.functional import Ints
 
 Operator = Literal["forward", "input_grad", "weight_grad", "bias_grad"]
 

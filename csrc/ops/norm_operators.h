@@ -61,10 +61,12 @@ struct NormOperators {
   }
 
   // What is not asked for comes as an undefined tensor, which Python sees as None.
-  static std::tuple<Tensor, Tensor, Tensor> group_norm_backward(
-      const Tensor& grad_output, const Tensor& input, const Tensor& mean, const Tensor& rstd,
-      const OptionalTensor& weight, const OptionalTensor& bias, int64_t num_groups, bool relu, double negative_slope,
-      const std::vector<bool>& output_mask) {
+  static std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad_output, const Tensor& input,
+                                                                const Tensor& mean, const Tensor& rstd,
+                                                                const OptionalTensor& weight,
+                                                                const OptionalTensor& bias, int64_t num_groups,
+                                                                bool relu, double negative_slope,
+                                                                const std::vector<bool>& output_mask) {
     constexpr const char* op = "group_norm_backward";
     const NormArguments norm =
         check_norm_backward(op, grad_output, input, mean, rstd, weight, bias, num_groups, negative_slope);
