@@ -9,7 +9,7 @@ from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from convt3d._arguments import THREE, Ints, integer, ints, output_padding_for, output_size_of, triple
 from convt3d._errors import raise_if_out_of_memory
-from convt3d._registrations import autocast
+from convt3d._registrations import autocast, torch_internals
 from convt3d._registrations.registry import ops
 
 __all__ = [
@@ -101,7 +101,7 @@ def _call(
     if norm is not None and input.shape[0] == 1 and weight.dim() == 5 and weight.shape[1] * groups == behind[0]:
         _check_several_values(output_size_of(*args), behind[0])
     try:
-        output = autocast.call(op, args) if norm is None else op(*args, *behind)
+        output = autocast.call(op, args) if norm is None else torch_internals.call(op, (*args, *behind))
     except RuntimeError as error:
         raise_if_out_of_memory(error)
         # The dispatcher's error for an element of the wrong type is a RuntimeError.

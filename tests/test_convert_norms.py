@@ -404,7 +404,25 @@ def test_lazy_layers_keep_their_norm() -> None:
     assert model(_input().float()).shape == (2, 6, 4, 5, 4)
 
 
-def test_modules_of_the_package_are_kept() -> None:
-    model = nn.Sequential(convt3d.nn.ConvTranspose3dReLUGroupNorm(4, 6, 2, num_groups=3))
-    (layer,) = convt3d.convert(model).layers
-    assert (layer.action, layer.note) == ("kept", "it is a module of convt3d already")
+class _NormedSubclass(convt3d.nn.ConvTranspose3dGroupNorm):
+    """Without a forward of its own."""
+
+
+def test_modules_of_the_package_are_kept_and_reverted() -> None:
+    modules = [
+        convt3d.nn.ConvTranspose3dReLUGroupNorm(4, 6, 2, num_groups=3),
+        convt3d.nn.ConvTranspose3dGroupNorm(6, 4, 2, num_groups=2, negative_slope=0.2, affine=False),
+        _NormedSubclass(4, 4, 2, num_groups=2, eps=0.1),
+    ]
+    model = nn.Sequential(*modules).double()
+    report = convt3d.convert(model)
+    assert {(layer.action, layer.note) for layer in report.layers} == {("kept", "it is a module of convt3d already")}
+    original = copy.deepcopy(model)
+    assert len(convt3d.revert(model).names("reverted")) == 3
+    assert not any(type(module).forward.__module__ == "convt3d.nn" for module in model)
+    assert list(model.state_dict()) == list(original.state_dict())
+    _assert_same_in_both_modes(model, original)
+    unbatched = _input()[0]
+    torch.testing.assert_close(model(unbatched), original(unbatched))
+    assert len(convt3d.convert(model).names("converted")) == 3
+    assert [type(module) for module in model] == [type(module) for module in original]

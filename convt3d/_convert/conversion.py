@@ -92,7 +92,7 @@ def revert(model: nn.Module) -> Report:
     """Undo :func:`convert`, in place: all modules are PyTorch's again, and every fused module works again.
 
     A :class:`convt3d.nn.ConvTranspose3dReLU` that was not made by `convert` has no ReLU module to give the ReLU back
-    to; it becomes a module that calls PyTorch's two functions, with the same state_dict.
+    to; it becomes a module that calls PyTorch's two functions, with the same state_dict. So do those with a norm.
     """
     check_model(model, "convt3d.revert")
     model, prefix = unwrapped(model)
@@ -113,7 +113,7 @@ def revert(model: nn.Module) -> Report:
 
 def _convert_layer(name: str, module: nn.ConvTranspose3d, times: dict[str, LayerTimes] | None) -> Layer:
     core = core_class(module)
-    if isinstance(module, (normed.NormedConvTranspose3d, convt3d.nn.ConvTranspose3dGroupNorm)):
+    if isinstance(module, normed.NormedConvTranspose3d):
         return Layer(name, "kept", note="it is a module of convt3d already")
     if core is None:
         return _with_own_forward(name, module)
