@@ -96,16 +96,9 @@ FUSED_BELOW = {
     "loop over a list": (
         """
         def forward(self, x):
-            for m, n in zip(self.list, reversed(self.list)):
-                x = m(x) + n(x) * len(self.list)
+            for i, (m, n) in enumerate(zip(self.list, reversed(self.list), strict=True), start=1):
+                x = m(x) + n(x) * len(self.list) * i
             return x""",
-        "list.1.c",
-        "list.1.r",
-    ),
-    "strict zip": (
-        """
-        def forward(self, x):
-            return tuple(m(y) * i for (i, m), y in zip(enumerate(self.list, start=1), (x, -x), strict=True))""",
         "list.1.c",
         "list.1.r",
     ),
