@@ -1,6 +1,5 @@
 """Functions of the package: `torch.nn.functional.conv_transpose3d`, and the same with ReLU and a group norm."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -8,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
+from convt3d._arguments import THREE, Ints, integer, ints, output_padding_for, output_size_of, triple
 from convt3d._errors import raise_if_out_of_memory
-from convt3d._registrations import autocast
+from convt3d._registrations import autocast, torch_internals
 from convt3d._registrations.registry import ops
 
 __all__ = [
@@ -19,74 +19,19 @@ __all__ = [
     "conv_transpose3d_relu_group_norm",
 ]
 
-Ints = int | Sequence[int]
-
-
-_THREE = "an int or 3 ints (depth, height, width)"
-
-
-def _integer(name: str, valid: str, value: Any) -> int:
-    """`value` as an int: also NumPy's integers and tensors of one integer, but nothing that is not a whole number."""
-    if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-        return value  # type: ignore[return-value]
-    if type(value).__name__ != "bool":  # Python's, and NumPy's
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise TypeError(f"{name} must be {valid}, got {value!r} of type {type(value).__name__}")
-
-
-def _ints(name: str, value: Any) -> Sequence[int]:
-    """`value` as the dispatcher takes it, which checks the elements of a sequence itself."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return value
-    size = _integer(name, _THREE, value)
-    return size, size, size
-
-
-def _triple(name: str, value: Sequence[int]) -> tuple[int, int, int]:
-    if len(value) not in (1, 3):
-        raise TypeError(f"{name} must be {_THREE}, got {value!r}")
-    first, *others = value
-    return (first, *others) if others else (first, first, first)  # type: ignore[return-value]
-
 
 def _raise_not_tensor(op: Any, arguments: dict[str, Any]) -> NoReturn:
     name = next(name for name, value in arguments.items() if not isinstance(value, Tensor))
     raise TypeError(f"{op.__name__}: {name} must be a Tensor, got {type(arguments[name]).__name__}")
 
 
-def _output_padding_for(
-    output_size: Sequence[int],
-    input: Tensor,
-    weight: Tensor,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> tuple[int, ...]:
-    """The output_padding that gives `output_size`; the checks of torch.nn.ConvTranspose3d."""
-    leading = input.dim() - 3
-    wanted = tuple(output_size[leading:]) if len(output_size) == leading + 3 else tuple(output_size)
-    if len(wanted) != 3:
+def _check_several_values(size: tuple[int, ...], num_groups: int) -> None:
+    """PyTorch's error of a norm of one element, of one image: its result is the bias, whatever the input is."""
+    if size == (1, 1, 1):
         raise ValueError(
-            f"output_size must have 3 or {leading + 3} elements for {input.dim()}-D input, got {len(output_size)}"
+            f"Expected more than 1 value per channel when training, got input size {[1, num_groups, *size]}: there "
+            f"must be more elements to normalise than num_groups, {num_groups}"
         )
-    steps, pads, spreads = _triple("stride", stride), _triple("padding", padding), _triple("dilation", dilation)
-    smallest = tuple(
-        (size - 1) * step - 2 * pad + spread * (kernel - 1) + 1
-        for size, step, pad, spread, kernel in zip(
-            input.shape[leading:], steps, pads, spreads, weight.shape[2:], strict=True
-        )
-    )
-    largest = tuple(size + step - 1 for size, step in zip(smallest, steps, strict=True))
-    for size, low, high in zip(wanted, smallest, largest, strict=True):
-        if size < low or size > high:
-            raise ValueError(
-                f"output_size must be between {smallest} and {largest} for input of size "
-                f"{tuple(input.shape[leading:])}, got {wanted}"
-            )
-    return tuple(size - low for size, low in zip(wanted, smallest, strict=True))
 
 
 def _call(
@@ -128,7 +73,7 @@ def _call(
         given = {name: norm[name] for name in ("norm_weight", "norm_bias") if norm[name] is not None}
         if not all(isinstance(value, Tensor) for value in given.values()):
             _raise_not_tensor(op, given)
-        behind = (_integer("num_groups", "an int", norm["num_groups"]), *list(norm.values())[1:])
+        behind = (integer("num_groups", "an int", norm["num_groups"]), *list(norm.values())[1:])
     rank = input.dim()
     if rank != 5 and rank != 4:
         raise RuntimeError(
@@ -136,32 +81,34 @@ def _call(
             f"got {rank}-D of shape {tuple(input.shape)}"
         )
     if type(stride) is not tuple:
-        stride = _ints("stride", stride)
+        stride = ints("stride", stride)
     if type(padding) is not tuple:
-        padding = _ints("padding", padding)
+        padding = ints("padding", padding)
     given_output_padding = output_padding
     if type(output_padding) is not tuple:
-        output_padding = _ints("output_padding", output_padding)
+        output_padding = ints("output_padding", output_padding)
     if type(dilation) is not tuple:
-        dilation = _ints("dilation", dilation)
+        dilation = ints("dilation", dilation)
     if type(groups) is not int:
-        groups = _integer("groups", "an int", groups)
+        groups = integer("groups", "an int", groups)
     if output_size is not None:
-        if any(_triple("output_padding", output_padding)):
+        if any(triple("output_padding", output_padding)):
             raise ValueError(f"output_padding must be 0 where output_size is given, got {given_output_padding}")
-        output_padding = _output_padding_for(output_size, input, weight, stride, padding, dilation)
+        output_padding = output_padding_for(output_size, input, weight, stride, padding, dilation)
     if rank == 4:
         input = input.unsqueeze(0)
+    args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
+    if norm is not None and input.shape[0] == 1 and weight.dim() == 5 and weight.shape[1] * groups == behind[0]:
+        _check_several_values(output_size_of(*args), behind[0])
     try:
-        args = (input, weight, bias, stride, padding, output_padding, groups, dilation)
-        output = autocast.call(op, args) if norm is None else op(*args, *behind)
+        output = autocast.call(op, args) if norm is None else torch_internals.call(op, (*args, *behind))
     except RuntimeError as error:
         raise_if_out_of_memory(error)
         # The dispatcher's error for an element of the wrong type is a RuntimeError.
         values = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
-        for name, triple in values.items():
-            for value in triple:
-                _integer(name, _THREE, value)
+        for name, three in values.items():
+            for value in three:
+                integer(name, THREE, value)
         raise
     return output.squeeze(0) if rank == 4 else output
 
@@ -292,7 +239,8 @@ def conv_transpose3d_relu_group_norm(
 
     Raises:
         RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
-        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`; or each norm group has a
+            single element, of one image, as in PyTorch.
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
     return _call(
@@ -357,7 +305,8 @@ def conv_transpose3d_group_norm(
 
     Raises:
         RuntimeError: an argument is invalid; the text names it, its value and what would be valid.
-        ValueError: `output_size` is out of range, or given together with an `output_padding`.
+        ValueError: `output_size` is out of range, or given together with an `output_padding`; or each norm group has a
+            single element, of one image, as in PyTorch.
         torch.OutOfMemoryError: the GPU's memory does not suffice.
     """
     return _call(

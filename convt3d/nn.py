@@ -205,6 +205,8 @@ class ConvTranspose3dGroupNorm(ConvTranspose3d):
             self.relu,
             self.negative_slope,
         )
+        if output.numel() == self.num_groups:
+            raise ValueError(f"Expected more than 1 value per channel when training, got output size {output.shape}")
         return output.squeeze(0) if input.dim() == 4 else output
 
 

@@ -270,7 +270,8 @@ def group_norm_backward(
     num_groups: int,
     relu: bool = False,
     negative_slope: float = 1.0,
-) -> tuple[Tensor, Tensor, Tensor]:
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of a group norm with an activation behind it.
 
     Args:
@@ -283,7 +284,9 @@ def group_norm_backward(
         num_groups: of the norm.
         relu: whether the input is a ReLU's output, whose argument's gradient is wanted in place of the input's.
         negative_slope: of the activation behind the norm.
+        output_mask: which of the gradients of input, weight and bias are computed.
 
     Returns:
-        the gradients of input, weight and bias; the last two also where there is no weight or bias.
+        the gradients of input, weight and bias, None for those that are not asked for; the last two also where there is
+        no weight or bias.
     """

@@ -43,7 +43,8 @@ STABLE_TORCH_LIBRARY(convt3d, m) {
       "-> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "group_norm_backward(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, "
-      "int num_groups, bool relu=False, float negative_slope=1.0) -> (Tensor, Tensor, Tensor)");
+      "int num_groups, bool relu=False, float negative_slope=1.0, bool[3] output_mask=[True, True, True]) "
+      "-> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
@@ -61,7 +62,7 @@ void register_backend(torch::stable::detail::StableLibrary& m) {
   m.impl("conv_transpose3d_relu_group_norm", TORCH_BOX(&NormOps::conv_transpose3d_relu_group_norm));
   m.impl("conv_transpose3d_group_norm", TORCH_BOX(&NormOps::conv_transpose3d_group_norm));
   m.impl("conv_transpose3d_group_norm_forward", TORCH_BOX(&NormOps::conv_transpose3d_group_norm_forward));
-  // On the CPU its kernel is a formula in Python.
+  // On the CPU its kernel is one in Python.
   if constexpr (std::is_same_v<Norm, convt3d::CudaNorm>) {
     m.impl("group_norm_backward", TORCH_BOX(&NormOps::group_norm_backward));
   }

@@ -35,6 +35,8 @@ PASSES = {
     "backward_of_slice": "all gradients, grad_output a slice",
     "training_step": "training step",
     "training_step_compiled": "training step, compiled",
+    "relu_group_norm": "forward with ReLU and group norm",
+    "relu_group_norm_training_step": "training step with ReLU and group norm",
 }
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")
 WORKSPACE_PASSES = ("forward", "backward_input", "backward_weight", "backward")

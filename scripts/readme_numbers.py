@@ -18,7 +18,7 @@ import marked
 
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import GIVEN, PRECISIONS, group_of
-from convt3d.benchmark.passes import JOINT_PASSES
+from convt3d.benchmark.passes import JOINT_PASSES, NORM_PASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,8 @@ TITLES = {
     "backward_of_slice": "all gradients, slice",
     "training_step": "training step",
     "training_step_compiled": "training step, compiled",
+    "relu_group_norm": "with ReLU and group norm",
+    "relu_group_norm_training_step": "training step, ReLU and group norm",
     "inference": "networks, inference",
     "training": "networks, training step",
 }
@@ -93,7 +95,7 @@ def titles(results: Sequence[Measured]) -> list[str]:
     rows = []
     for pass_, title in TITLES.items():
         others = [f"{title}, {group}" for group in OTHER_GROUPS.values()]
-        always = [title] if title in found or pass_ not in JOINT_PASSES else []
+        always = [title] if title in found or pass_ not in (*JOINT_PASSES, *NORM_PASSES) else []
         rows += [*always, *(other for other in others if other in found)]
     return rows
 
@@ -114,7 +116,8 @@ def section(results: Sequence[Measured]) -> str:
         cells = [_cell([one.speedup for one in of_row if one.precision == precision]) for precision in PRECISIONS]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     joint = [pass_ for pass_ in JOINT_PASSES if any(result.pass_ == pass_ for result in results)]
-    of_layers = [["forward"], GRADIENT_PASSES, *([joint] if joint else [])]
+    norms = [pass_ for pass_ in NORM_PASSES if any(result.pass_ == pass_ for result in results)]
+    of_layers = [["forward"], GRADIENT_PASSES, *(passes for passes in (joint, norms) if passes)]
     joint_peers = "; of several gradients also the strongest for each of them, added up" if joint else ""
     where = "; ".join(_where(results, passes, newest, "layers") for passes in of_layers)
     origin = (

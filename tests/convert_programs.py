@@ -96,8 +96,8 @@ FUSED_BELOW = {
     "loop over a list": (
         """
         def forward(self, x):
-            for m, n in zip(self.list, reversed(self.list)):
-                x = m(x) + n(x) * len(self.list)
+            for i, (m, n) in enumerate(zip(self.list, reversed(self.list), strict=True), start=1):
+                x = m(x) + n(x) * len(self.list) * i
             return x""",
         "list.1.c",
         "list.1.r",

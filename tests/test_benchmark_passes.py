@@ -26,7 +26,16 @@ from convt3d.benchmark.engine import Kernels, engine
 from convt3d.benchmark.fingerprint import KERNELS, Hashes, fingerprint
 from convt3d.benchmark.layers import LAYOUTS, PRECISIONS
 from convt3d.benchmark.measure import Options, measure
-from convt3d.benchmark.passes import BACKWARD_PASSES, JOINT_PASSES, PASSES, SINGLE_PASSES, TRAINING_PASSES, limit_ms
+from convt3d.benchmark.passes import (
+    BACKWARD_PASSES,
+    JOINT_PASSES,
+    NORM_FORWARD,
+    NORM_TRAINING_STEP,
+    PASSES,
+    SINGLE_PASSES,
+    TRAINING_PASSES,
+    limit_ms,
+)
 from convt3d.benchmark.peers import peers
 
 if TYPE_CHECKING:
@@ -209,6 +218,8 @@ def test_limits_are_the_bytes_or_the_arithmetic(layer: Layer, precision: str) ->
         **dict.fromkeys(SINGLE_PASSES, forward),
         **dict.fromkeys(BACKWARD_PASSES, backward),
         **dict.fromkeys(TRAINING_PASSES, forward + backward),
+        NORM_FORWARD: forward + 1e3 * 2 * size * y / 4.25e12,
+        NORM_TRAINING_STEP: forward + backward + 1e3 * 5 * size * y / 4.25e12,
     }
     assert {pass_: limit_ms(layer, pass_, precision) for pass_ in PASSES} == pytest.approx(expected)
     computing = 1e3 * (4 * layer.multiply_adds / peak)
@@ -303,12 +314,21 @@ def test_tables_of_the_scripts_have_the_joint_passes(tmp_path: Path) -> None:
             "all gradients, grad_output a slice",
             "training step",
             "training step, compiled",
+            "forward with ReLU and group norm",
+            "training step with ReLU and group norm",
         )
     ]
     results = readme_numbers.measured(tmp_path)
     after = readme_numbers.section(results)
     assert "added up" in after
-    for title in ("all gradients", "all gradients, slice", "training step", "training step, compiled"):
+    for title in (
+        "all gradients",
+        "all gradients, slice",
+        "training step",
+        "training step, compiled",
+        "with ReLU and group norm",
+        "training step, ReLU and group norm",
+    ):
         assert f"| {title} | **5.00** (one case) |" in after
         assert f">{title}<" in readme_numbers.figure(results)
 

@@ -16,10 +16,10 @@ from torch import nn
 import convt3d
 
 
-def _program(body: str, directory: Path) -> type[nn.Module]:
+def program_of(body: str, directory: Path, program: str = PROGRAM) -> type[nn.Module]:
     """The class Model with these methods, from a file, as `convert` reads sources."""
     path = directory / "program.py"
-    path.write_text(PROGRAM + textwrap.indent(textwrap.dedent(body), "    "))
+    path.write_text(program + textwrap.indent(textwrap.dedent(body), "    "))
     spec = importlib.util.spec_from_file_location("program", path)
     assert spec is not None
     assert spec.loader is not None
@@ -49,52 +49,52 @@ def _outputs(model: nn.Module) -> list[object]:
     return outputs
 
 
-def _assert_same(model: nn.Module, original: nn.Module) -> None:
+def assert_same(model: nn.Module, original: nn.Module) -> None:
     for mine, expected in zip(_outputs(model), _outputs(original), strict=True):
         assert (mine is None) == (expected is None)
         if expected is not None:
             torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-6)
 
 
-def _layers(model: nn.Module) -> dict[str, convt3d.Layer]:
+def layers_of(model: nn.Module) -> dict[str, convt3d.Layer]:
     return {layer.name: layer for layer in convt3d.convert(model).layers}
 
 
 @pytest.mark.parametrize("body", FUSED.values(), ids=FUSED)
 def test_fused(body: str, tmp_path: Path) -> None:
-    original = _program(body, tmp_path)()
+    original = program_of(body, tmp_path)()
     model = copy.deepcopy(original)
-    layer = _layers(model)["c"]
+    layer = layers_of(model)["c"]
     assert (layer.action, layer.partners, layer.note) == ("fused", ("r",), "")
-    _assert_same(model, original)
+    assert_same(model, original)
 
 
 @pytest.mark.parametrize(("body", "name", "relu"), FUSED_BELOW.values(), ids=FUSED_BELOW)
 def test_fused_below(body: str, name: str, relu: str, tmp_path: Path) -> None:
-    original = _program(body, tmp_path)()
+    original = program_of(body, tmp_path)()
     model = copy.deepcopy(original)
-    layer = _layers(model)[name]
+    layer = layers_of(model)[name]
     assert (layer.action, layer.partners) == ("fused", (relu,)), layer.note
-    _assert_same(model, original)
+    assert_same(model, original)
 
 
 @pytest.mark.parametrize(("body", "note"), NOT_FUSED.values(), ids=NOT_FUSED)
 def test_not_fused(body: str, note: str, tmp_path: Path) -> None:
-    original = _program(body, tmp_path)()
+    original = program_of(body, tmp_path)()
     model = copy.deepcopy(original)
     model.setup()
-    layer = _layers(model)["c"]
+    layer = layers_of(model)["c"]
     assert layer.action == "converted"
     assert note in layer.note
     assert bool(note) == bool(layer.note)
-    _assert_same(model, original)
+    assert_same(model, original)
 
 
 @pytest.mark.parametrize(("expression", "name", "note"), NOT_FUSED_BELOW.values(), ids=NOT_FUSED_BELOW)
 def test_not_fused_below(expression: str, name: str, note: str, tmp_path: Path) -> None:
-    original = _program(f"def forward(self, x): return {expression}", tmp_path)()
+    original = program_of(f"def forward(self, x): return {expression}", tmp_path)()
     model = copy.deepcopy(original)
-    layer = _layers(model)[name]
+    layer = layers_of(model)[name]
     assert layer.action == "converted"
     assert note in layer.note
-    _assert_same(model, original)
+    assert_same(model, original)

@@ -25,7 +25,9 @@ STEPS = 3
 class Network(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Sequential(nn.ConvTranspose3d(3, 4, (3, 2, 4), (2, 1, 3), (1, 0, 2)), nn.ReLU())
+        self.first = nn.Sequential(
+            nn.ConvTranspose3d(3, 4, (3, 2, 4), (2, 1, 3), (1, 0, 2), bias=False), nn.ReLU(), nn.GroupNorm(2, 4)
+        )
         self.second = nn.ConvTranspose3d(4, 6, (2, 3, 1), (1, 2, 1), groups=2, bias=False)
         self.last = nn.Conv3d(6, 2, 1)
 
@@ -88,6 +90,8 @@ def train(device: str) -> dict[str, dict[str, Tensor]]:
         else:
             model = WRAPPERS[wrapper](model)
             convt3d.convert(model)
+        if wrapper == "ddp" or order == "converted first":
+            assert type(next(m for m in model.modules() if isinstance(m, nn.GroupNorm))) is not nn.GroupNorm
         layers = [m for m in model.modules() if isinstance(m, nn.ConvTranspose3d)]
         assert len(layers) == 2
         assert all(isinstance(layer, convt3d.nn.ConvTranspose3d) for layer in layers)

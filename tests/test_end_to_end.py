@@ -48,6 +48,13 @@ def test_surroundocc_decoder_is_that_of_the_configuration() -> None:
     assert [repr(layer) for layer in _transposed(upsampling)] == [repr(layer) for layer in _transposed(decoder)]
 
 
+@pytest.mark.parametrize("name", ["surroundocc", "surroundocc-upsampling"])
+def test_surroundocc_runs_its_norms_with_the_convolutions(name: str) -> None:
+    network = workloads(tiny=True)[name].make(training=True)
+    report = convt3d.convert(network)
+    assert [(layer.action, len(layer.partners), layer.note) for layer in report.layers] == [("fused", 2, "")] * 3
+
+
 def test_surroundocc_decoder_adds_the_finer_volumes() -> None:
     workload = workloads(tiny=True)["surroundocc"]
     network = workload.make(training=False)
@@ -199,7 +206,7 @@ def test_compiled(monkeypatch: pytest.MonkeyPatch, fresh_compiler: None, capsys:
     assert end_to_end.main([*TINY, "--run", "compiled", "--pass", "training"]) == 0
     assert [type(_transposed(network)[0]).__module__ for network in compiled] == [
         "torch.nn.modules.conv",
-        "convt3d.nn",
+        "convt3d._convert.normed",
     ]
     assert " compiled | fp32 | NCDHW | " in capsys.readouterr().out
 

@@ -180,6 +180,33 @@ def test_groups_of_one_element(device: str) -> None:
     assert torch.equal(bias.grad, torch.full_like(bias, 2))
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("num_groups", [2, 4])
+@pytest.mark.parametrize("size", [(1, 1, 1), (1, 2, 1)], ids=str)
+@pytest.mark.parametrize("name", ["conv_transpose3d_group_norm", "conv_transpose3d_relu_group_norm"])
+def test_refuses_one_element_where_pytorch_does(
+    name: str, size: tuple[int, int, int], num_groups: int, batch: int
+) -> None:
+    input, weight = torch.randn(batch, 3, *size), torch.randn(3, 4, 3, 3, 2)
+    parameters: dict[str, Any] = {"stride": 2, "padding": (1, 1, 1), "output_padding": (0, 0, 1)}
+
+    def outcome(function: Any) -> str:
+        try:
+            function()
+        except ValueError as error:
+            return str(error).partition(":")[0]
+        return "computed"
+
+    expected = outcome(lambda: F.group_norm(F.conv_transpose3d(input, weight, **parameters), num_groups))
+    assert outcome(lambda: getattr(convt3d, name)(input, weight, **parameters, num_groups=num_groups)) == expected
+    assert (expected == "computed") == (batch > 1 or num_groups == 2 or size != (1, 1, 1))
+    layer = convt3d.nn.ConvTranspose3dGroupNorm(3, 4, (3, 3, 2), **parameters, num_groups=num_groups)
+    assert outcome(lambda: layer(input)) == expected
+    if expected != "computed":
+        with pytest.raises(torch.jit.Error, match="Expected more than 1 value per channel"):
+            torch.jit.script(layer)(input)
+
+
 def test_empty_batch(device: str) -> None:
     input, weight = torch.empty(0, 3, 2, 2, 2, device=device), torch.randn(3, 4, 1, 1, 1, device=device)
     input.requires_grad_()

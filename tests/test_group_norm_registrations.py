@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import convt3d
+from convt3d._explain import measuring
+from convt3d._explain.plan import known_device
+from convt3d._explain.recording import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -298,5 +301,38 @@ def test_explain_of_a_model() -> None:
     text = str(explanation)
     assert "convt3d + ReLU + group norm" in text
     assert "group norm: a pass of its own gathers the statistics" in text
+    assert call.explanation.output_shape == (2, 6, 5, 5, 5)
+    assert call.norm_ms == pytest.approx(1e3 * 3 * 4 * 2 * 6 * 5**3 / 4.25e12)
+    assert f"{call.norm_ms:.3g} ms expected, in no number above but the measured times" in text
     (call,) = convt3d.explain(without, torch.randn(2, 4, 3, 4, 5)).calls
     assert (call.relu, call.norm_groups) == (False, 3)
+
+
+def test_explain_of_a_result_in_float32_on_another_gpu() -> None:
+    class Network(nn.Module):
+        def forward(self, x: Tensor, w: Tensor) -> Tensor:
+            return convt3d.conv_transpose3d_group_norm(x, w, num_groups=2, dtype=torch.float32)
+
+    tensors = torch.randn(2, 3, 4, 5, 6).bfloat16(), torch.randn(3, 4, 1, 1, 1).bfloat16()
+    (call,) = convt3d.explain(Network(), tensors, device_capability=(8, 0)).calls
+    assert call.norm_ms == pytest.approx((2 * 2 + 4) * 2 * 4 * 4 * 5 * 6 / known_device((8, 0)).bytes_per_ms)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_measured_calls_are_those_of_the_model(dtype: torch.dtype) -> None:
+    """What explain measures on a GPU, on the CPU: convt3d's operator and PyTorch's chain of the same arguments."""
+    for ours, _ in modules():
+        input = torch.randn(2, 4, 3, 4, 5).to(dtype)
+        (call,) = record(ours.to(dtype), input)
+        torch.manual_seed(0)
+        operands = [None if t is None else measuring._random(t, input.device) for t in measuring._tensors(call)]
+        results = []
+        for prepare in (measuring._convt3d, measuring._torch):
+            torch.manual_seed(1)
+            results.append(prepare(call, operands)().double())
+        assert (results[0] - results[1]).norm() <= {torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype] * results[
+            1
+        ].norm()
+        times = measuring.Measurements(on_host=True).times(call)
+        assert times[0] is not None
+        assert times[1] is not None

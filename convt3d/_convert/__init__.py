@@ -2,7 +2,8 @@
 
 `layers` changes the class of a module; `graph` proves what may be fused, with `calls` (what a `forward` does with its
 children), `source` (which functions can be read) and `references` (what else holds a module); `folded` holds the
-modules that carry a BatchNorm, `report` tells what was done; `conversion` puts them together.
+modules that carry a BatchNorm, `normed` those that compute a norm; `report` tells what was done; `conversion` puts them
+together.
 """
 
 from convt3d._convert.conversion import convert, revert

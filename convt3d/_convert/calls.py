@@ -57,6 +57,7 @@ _FORBIDDEN_NAMES = {
     "inspect",
     "sys",
 }
+_ITERATORS = ((enumerate, ("start",)), (zip, ("strict",)), (reversed, ()))  # and keywords that do not matter
 _PARAMETERS_ONLY = {"parameters", "named_parameters", "buffers", "named_buffers"}
 _CALLS = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward")
 _PLAIN_VALUES = (bool, int, float, complex, str, type(None), Tensor, torch.dtype, torch.device, torch.memory_format)
@@ -269,9 +270,10 @@ class _Function:
         if any(type(module) is not nn.ModuleList for module in modules):
             return False
         path: list[tuple[Any, int]] = []
-        while isinstance(parent, ast.Call) and not parent.keywords:
+        while isinstance(parent, ast.Call):
             function = self._global(parent.func)
-            if not any(function is known for known in (enumerate, zip, reversed)) or node not in parent.args:
+            keywords = next((names for known, names in _ITERATORS if function is known), None)
+            if keywords is None or node not in parent.args or any(word.arg not in keywords for word in parent.keywords):
                 return False
             path.append((function, parent.args.index(node)))
             node, parent = parent, self._parents[parent]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import convt3d.nn
-from convt3d._convert import folded
+from convt3d._convert import folded, normed
 from convt3d._convert.graph import ModelGraph, NotProvedError
 from convt3d._convert.layers import (
     OURS,
@@ -43,14 +43,16 @@ def convert(
     weights, parametrizations and the state of optimizers stay valid. A lazy module gets the package's class at its
     first call. Subclasses with their own `forward` are left alone. :func:`revert` is the way back.
 
-    A ReLU module is fused where the structure of the model and the source of its `forward` methods prove, for every
-    branch, that it directly follows and that nothing else reads the values in between; an `nn.Identity` takes its
-    place. Code that calls parts of the model other than through its `forward` is not seen: use ``fuse=False`` where
-    there is such code. A hook added to a fused module later separates the two again, with a warning.
+    Modules that directly follow are fused: a ReLU; a GroupNorm or an InstanceNorm3d without running statistics, with a
+    ReLU between convolution and norm and a ReLU or LeakyReLU behind the norm, where these are there. That is done where
+    the structure of the model and the source of its `forward` methods prove, for every branch, that nothing else reads
+    the values in between; the fused modules keep their parameters and pass on what they get. Code that calls parts of
+    the model other than through its `forward` is not seen: use ``fuse=False`` where there is such code. A hook added to
+    a fused module later separates them again, with a warning.
 
     Args:
         model: the model, or one layer.
-        fuse: whether to fuse ReLUs.
+        fuse: whether to fuse activations and norms.
         fold_batchnorm: whether to fold, in eval mode, a BatchNorm3d that directly follows, and a ReLU after it. A
             folded layer refuses to train. The state_dict stays as it was, names and values. Changed parameters are
             folded again at the next call, but for what is written through `parameter.data`: convert again after that.
@@ -87,10 +89,10 @@ def convert(
 
 
 def revert(model: nn.Module) -> Report:
-    """Undo :func:`convert`, in place: all modules are PyTorch's again, and every fused ReLU and BatchNorm works again.
+    """Undo :func:`convert`, in place: all modules are PyTorch's again, and every fused module works again.
 
     A :class:`convt3d.nn.ConvTranspose3dReLU` that was not made by `convert` has no ReLU module to give the ReLU back
-    to; it becomes a module that calls PyTorch's two functions, with the same state_dict.
+    to; it becomes a module that calls PyTorch's two functions, with the same state_dict. So do those with a norm.
     """
     check_model(model, "convt3d.revert")
     model, prefix = unwrapped(model)
@@ -111,6 +113,8 @@ def revert(model: nn.Module) -> Report:
 
 def _convert_layer(name: str, module: nn.ConvTranspose3d, times: dict[str, LayerTimes] | None) -> Layer:
     core = core_class(module)
+    if isinstance(module, normed.NormedConvTranspose3d):
+        return Layer(name, "kept", note="it is a module of convt3d already")
     if core is None:
         return _with_own_forward(name, module)
     if core in PLAIN or core in WITHOUT_RELU:
@@ -141,28 +145,81 @@ def _fuse(
     fold_batchnorm: bool,
 ) -> Layer:
     """Fuse one converted layer with what follows it, as far as that is proved."""
-    wanted: tuple[type[nn.Module], ...] = ((nn.ReLU,) if fuse else ()) + ((nn.BatchNorm3d,) if fold_batchnorm else ())
+    wanted: tuple[type[nn.Module], ...] = (nn.ReLU, *normed.NORMS) if fuse else ()
     try:
-        follower = graph.follower(module, wanted)
+        follower = graph.follower(module, wanted + ((nn.BatchNorm3d,) if fold_batchnorm else ()))
     except NotProvedError as error:
         return dataclasses.replace(layer, note=f"not fused: {error}")
     if follower is None:
-        return layer
-    if type(follower) is nn.ReLU:
-        core = core_class(module)
-        assert core is not None
-        carry(module, WITH_RELU[core], {follower: FusedReLU})
-        return dataclasses.replace(layer, action="fused", partners=(names[follower],), note="")
-    if reason := folded.why_not(module, follower):
-        return dataclasses.replace(layer, note=f"not folded: {reason}")
+        return dataclasses.replace(layer, note=_why_not_leaky(module, graph) if fuse else layer.note)
+    if type(follower) is nn.BatchNorm3d:
+        return _fold(layer, module, follower, graph, names, fuse=fuse)
+    return _fuse_chain(layer, module, follower, graph, names)
+
+
+def _fuse_chain(
+    layer: Layer, module: nn.Module, follower: nn.Module, graph: ModelGraph, names: dict[nn.Module, str]
+) -> Layer:
+    """Fuse a layer with a ReLU, with a norm and an activation behind it, or with all three."""
+    relu = norm = activation = None
     note = ""
-    relu = None
-    if fuse:
-        try:
-            relu = graph.follower(follower, (nn.ReLU,))
-        except NotProvedError as error:
-            note = f"ReLU not fused: {error}"
-    partners: dict[nn.Module, type[nn.Module]] = {follower: folded.FoldedBatchNorm3d}
+    if type(follower) is not nn.ReLU:
+        norm = follower
+    else:
+        relu = follower
+        # Behind a dropout the convolution may compute the ReLU, but not what comes after the two.
+        if graph.follower(module, (nn.ReLU,), past_dropout=False) is relu:
+            norm, note = _proved(graph, relu, normed.NORMS, "norm")
+    if norm is not None and (reason := normed.why_not(module, norm)):
+        norm, note = None, f"{type(norm).__name__} not fused: {reason}"
+    core = core_class(module)
+    assert core is not None
+    partners: dict[nn.Module, type[nn.Module]] = {} if relu is None else {relu: FusedReLU}
+    if norm is None:
+        if relu is None:
+            return dataclasses.replace(layer, note=note)
+        core = WITH_RELU[core]
+    else:
+        activation, note = _proved(graph, norm, normed.ACTIVATIONS, "activation")
+        partners.update(normed.partners_of(norm, activation))
+        core = normed.NormedConvTranspose3d if relu is None else normed.NormedConvTranspose3dReLU
+    carry(module, core, partners)
+    return dataclasses.replace(layer, action="fused", partners=tuple(names[partner] for partner in partners), note=note)
+
+
+def _proved(
+    graph: ModelGraph, module: nn.Module, wanted: tuple[type[nn.Module], ...], what: str
+) -> tuple[nn.Module | None, str]:
+    """What follows, and for the report why it cannot be fused."""
+    try:
+        return graph.follower(module, wanted), ""
+    except NotProvedError as error:
+        return None, f"{what} not fused: {error}"
+
+
+def _why_not_leaky(module: nn.Module, graph: ModelGraph) -> str:
+    """The note on a chain that the operators do not have."""
+    leaky, _ = _proved(graph, module, (nn.LeakyReLU,), "activation")
+    norm = None if leaky is None else _proved(graph, leaky, normed.NORMS, "norm")[0]
+    if norm is None:
+        return ""
+    return f"{type(norm).__name__} not fused: convt3d has no LeakyReLU before a norm"
+
+
+def _fold(
+    layer: Layer,
+    module: nn.Module,
+    norm: nn.Module,
+    graph: ModelGraph,
+    names: dict[nn.Module, str],
+    *,
+    fuse: bool,
+) -> Layer:
+    """Fold the BatchNorm that follows a layer into it, with a ReLU behind that."""
+    if reason := folded.why_not(module, norm):
+        return dataclasses.replace(layer, note=f"not folded: {reason}")
+    relu, note = _proved(graph, norm, (nn.ReLU,), "ReLU") if fuse else (None, "")
+    partners: dict[nn.Module, type[nn.Module]] = {norm: folded.FoldedBatchNorm3d}
     if relu is not None:
         partners[relu] = FusedReLU
     carry(module, folded.FoldedConvTranspose3d if relu is None else folded.FoldedConvTranspose3dReLU, partners)

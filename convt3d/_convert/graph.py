@@ -19,6 +19,7 @@ from convt3d._convert.calls import Calls, changed_call, has_forward, read_calls
 from convt3d._convert.references import TooManyError, held_elsewhere
 from convt3d._convert.source import UnreadableError
 
+_PAST_DROPOUT = (nn.ReLU, nn.LeakyReLU)
 # relu(f(x)) is f(relu(x)) for these.
 _PASSING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _GLOBAL_HOOKS = re.compile(r"_global_(forward|backward)_\w*hooks$")
@@ -42,10 +43,13 @@ class ModelGraph:
         self._calls: dict[nn.Module, Calls | NotProvedError] = {}
         self._held: dict[nn.Module, str] | NotProvedError | None = None
 
-    def follower(self, module: nn.Module, wanted: tuple[type[nn.Module], ...]) -> nn.Module | None:
+    def follower(
+        self, module: nn.Module, wanted: tuple[type[nn.Module], ...], *, past_dropout: bool = True
+    ) -> nn.Module | None:
         """The module of one of the `wanted` types that directly follows `module`; None where another thing follows.
 
-        A ReLU may also follow after a dropout: what is dropped is zero and the rest keeps its sign, in whatever order.
+        A ReLU or LeakyReLU may also follow after a dropout: what is dropped is zero and the rest keeps its sign, in
+        whatever order.
 
         Raises:
             NotProvedError: it cannot be proved, or something else reads what is between the two.
@@ -60,7 +64,9 @@ class ModelGraph:
             if type(found) in wanted:
                 break
             if type(found) is not nn.Identity:
-                wanted = tuple(cls for cls in wanted if cls is nn.ReLU)
+                if not past_dropout:
+                    return None
+                wanted = tuple(cls for cls in wanted if cls in _PAST_DROPOUT)
         for other in dict.fromkeys(inside):
             self._check_module(other)
         for other in dict.fromkeys(inside):
@@ -70,7 +76,7 @@ class ModelGraph:
     def _next(
         self, module: nn.Module, wanted: tuple[type[nn.Module], ...], inside: list[nn.Module]
     ) -> nn.Module | None:
-        """What follows: of one of the `wanted` types, or one that a ReLU can be moved past."""
+        """What follows: of one of the `wanted` types, or one that an activation can be moved past."""
         producer, consumer = module, None
         while consumer is None:
             caller = self._caller(producer)

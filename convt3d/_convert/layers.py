@@ -37,6 +37,29 @@ class PlainConvTranspose3dReLU(nn.ConvTranspose3d):
         )
 
 
+class PlainConvTranspose3dGroupNorm(nn.ConvTranspose3d):
+    """What :class:`convt3d.nn.ConvTranspose3dGroupNorm` computes, in PyTorch's own operators."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """Convolution, norm and activation of `input`; `output_size` (D', H', W') replaces the output_padding."""
+        output_padding = self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
+        )
+        batch = input.unsqueeze(0) if input.dim() == 4 else input
+        output = F.conv_transpose3d(
+            batch, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
+        )
+        if self.relu:
+            output = F.relu(output)
+        output = F.group_norm(output, self.num_groups, self.norm_weight, self.norm_bias, self.eps)
+        output = F.leaky_relu(output, self.negative_slope) if self.negative_slope != 1 else output
+        return output.squeeze(0) if input.dim() == 4 else output
+
+
+class PlainConvTranspose3dReLUGroupNorm(PlainConvTranspose3dGroupNorm):
+    """What :class:`convt3d.nn.ConvTranspose3dReLUGroupNorm` computes, in PyTorch's own operators."""
+
+
 class PlainLazyConvTranspose3dReLU(nn.LazyConvTranspose3d, PlainConvTranspose3dReLU):
     """Becomes a :class:`PlainConvTranspose3dReLU` at its first call."""
 
@@ -122,6 +145,8 @@ OURS: dict[type[nn.Module], type[nn.Module]] = {
     nn.LazyConvTranspose3d: convt3d.nn.LazyConvTranspose3d,
     PlainConvTranspose3dReLU: convt3d.nn.ConvTranspose3dReLU,
     PlainLazyConvTranspose3dReLU: convt3d.nn.LazyConvTranspose3dReLU,
+    PlainConvTranspose3dGroupNorm: convt3d.nn.ConvTranspose3dGroupNorm,
+    PlainConvTranspose3dReLUGroupNorm: convt3d.nn.ConvTranspose3dReLUGroupNorm,
 }
 PLAIN = {ours: plain for plain, ours in OURS.items()}
 WITH_RELU: dict[type[nn.Module], type[nn.Module]] = {

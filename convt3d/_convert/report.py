@@ -21,7 +21,8 @@ class Layer:
 
     Attributes:
         name: its name in the model, as in `model.named_modules()`; empty where the model is the layer itself.
-        action: ``"converted"`` (computed by convt3d now), ``"fused"`` (so, with the ReLU that follows it),
+        action: ``"converted"`` (computed by convt3d now), ``"fused"`` (so, with the activation or norm that follows
+            it, or a chain of them),
             ``"folded"`` (so, with the BatchNorm that follows it and the ReLU after that, if any), ``"kept"`` (it was a
             module of convt3d already), ``"left"`` (as it was) or ``"reverted"`` (plain PyTorch now).
         partners: the names of the modules that it was fused with.

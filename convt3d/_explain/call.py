@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from convt3d._arguments import Ints, integer, ints, triple
 from convt3d._explain.plan import (
     Device,
     Operand,
@@ -23,7 +24,6 @@ from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, PEAK_FLOPS_PER_
 from convt3d._library import MINIMUM_CAPABILITY, build_info, image_for
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.registry import ops
-from convt3d.functional import Ints, _integer, _ints, _triple
 
 DTYPES = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16"}
 EXPLAINED = ("forward", "input_grad", "weight_grad", "bias_grad", "backward")
@@ -125,8 +125,8 @@ def explain_call(
     for name, value in (("weight", weight), ("bias", bias), ("grad_output", grad_output)):
         if not isinstance(value, Tensor) and (value is not None or name == "weight"):
             raise TypeError(f"convt3d.explain: {name} must be a Tensor, got {type(value).__name__}")
-    stride, padding, groups = _ints("stride", stride), _ints("padding", padding), _integer("groups", "an int", groups)
-    output_padding, dilation = _ints("output_padding", output_padding), _ints("dilation", dilation)
+    stride, padding, groups = ints("stride", stride), ints("padding", padding), integer("groups", "an int", groups)
+    output_padding, dilation = ints("output_padding", output_padding), ints("dilation", dilation)
     parameters = (stride, padding, output_padding, groups, dilation)
     batched = without_data(input.unsqueeze(0) if input.dim() == 4 else input)
     filters = without_data(weight)
@@ -141,10 +141,10 @@ def explain_call(
         out_channels=output.shape[1],
         input_size=(depth, height, width),
         kernel_size=(k_depth, k_height, k_width),
-        stride=_triple("stride", stride),
-        padding=_triple("padding", padding),
-        output_padding=_triple("output_padding", output_padding),
-        dilation=_triple("dilation", dilation),
+        stride=triple("stride", stride),
+        padding=triple("padding", padding),
+        output_padding=triple("output_padding", output_padding),
+        dilation=triple("dilation", dilation),
         groups=groups,
         bias=bias is not None,
     )
@@ -180,6 +180,19 @@ def explain_call(
         operator=operator,
         measured=gpu.measured and plan.fitted,
     )
+
+
+def expected_norm_ms(
+    output_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    result_dtype: torch.dtype | None,
+    device: torch.device,
+    device_capability: tuple[int, int] | None,
+) -> float:
+    """Of the passes of a group norm behind a call: two reads of the convolution's result, and one write."""
+    gpu = _device(device, device_capability)
+    bytes = math.prod(output_shape) * (2 * dtype.itemsize + (result_dtype or dtype).itemsize)
+    return 1e3 * bytes / COPY_BYTES_PER_SECOND if gpu.measured else bytes / gpu.bytes_per_ms
 
 
 def _gradient(

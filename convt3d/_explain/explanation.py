@@ -10,8 +10,8 @@ from convt3d._explain.call import Explanation, explain_call
 from convt3d._explain.model import explain_model
 
 if TYPE_CHECKING:
+    from convt3d._arguments import Ints
     from convt3d._explain.report import ModelExplanation
-    from convt3d.functional import Ints
 
 Operator = Literal["forward", "input_grad", "weight_grad", "bias_grad", "backward"]
 
@@ -68,11 +68,12 @@ def explain(
 
     `explain(model, example_input)` runs the model once on the example and explains each call that it makes, whether
     PyTorch or convt3d computes it at present. The run is without gradients and in eval mode, so that no BatchNorm
-    updates its statistics; each module's mode, hooks and the random number generators are as before afterwards. What a
-    `forward` changes in eval mode too stays changed. Under `torch.autocast`, the calls are those in its precision. On
-    a GPU each forward is also measured: convt3d beside cuDNN (with the algorithm that is fastest there, and a ReLU of
-    its own where convt3d's is fused), on random values in the same strides. The table has a column for the backward:
-    the gradients that a training step would compute after the call, with a gradient in the output's strides.
+    updates its statistics; each module's mode, hooks and the random number generators are as before afterwards.
+    What a `forward` changes in eval mode too stays changed. Under `torch.autocast`, the calls are those in its
+    precision. On a GPU each forward is also measured: convt3d beside cuDNN (with the algorithm that is fastest
+    there, and with PyTorch's ReLU and norm where convt3d's are fused), on random values in the same strides. The
+    table has a column for the backward: the gradients that a training step would compute after the call, with a
+    gradient in the output's strides.
 
     Args:
         input: as in :func:`convt3d.conv_transpose3d`, as all but the last two arguments, on any device; or the model.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from convt3d._explain.call import precision_of
 from convt3d._library import why_not_on
@@ -22,8 +23,6 @@ from convt3d.benchmark.timing import Repetitions, Timer, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
     from convt3d._explain.recording import RecordedCall
 
@@ -47,7 +46,8 @@ class Measurements:
         if reason := _why_not(call, on_host=self._on_host):
             return None, None, f"not measured: {reason}"
         layouts = tuple((t.shape, t.stride(), t.storage_offset(), t.dtype) for t in _tensors(call) if t is not None)
-        key = (call.relu, layouts, str(call.parameters), call.device)
+        norm = None if call.norm is None else tuple(str(value) for value in call.norm)
+        key = (call.relu, layouts, str(call.parameters), call.device, norm)
         if key not in self._known:
             self._known[key] = self._measured(call)
         return self._known[key]
@@ -128,6 +128,10 @@ def _random(like: Tensor, device: torch.device) -> Tensor:
 
 
 def _convt3d(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], Tensor]:
+    if call.norm is not None:
+        return functools.partial(
+            ops.conv_transpose3d_group_norm, *operands, *call.parameters, *_norm_arguments(call, call.norm)
+        )
     return functools.partial(
         ops.conv_transpose3d_relu if call.relu else ops.conv_transpose3d, *operands, *call.parameters
     )
@@ -135,7 +139,20 @@ def _convt3d(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], 
 
 def _torch(call: RecordedCall, operands: list[Tensor | None]) -> Callable[[], Tensor]:
     convolution: Callable[[], Tensor] = functools.partial(F.conv_transpose3d, *operands, *call.parameters)  # type: ignore[arg-type]
-    return (lambda: F.relu(convolution(), inplace=True)) if call.relu else convolution
+    if call.norm is None:
+        return (lambda: F.relu(convolution(), inplace=True)) if call.relu else convolution
+    groups, weight, bias, eps, relu, negative_slope, dtype = _norm_arguments(call, call.norm)
+
+    def chain() -> Tensor:
+        output = F.relu(convolution(), inplace=True) if relu else convolution()
+        output = F.group_norm(output if dtype is None else output.to(dtype), groups, weight, bias, eps)
+        return output if negative_slope == 1 else F.leaky_relu(output, negative_slope, inplace=True)
+
+    return chain
+
+
+def _norm_arguments(call: RecordedCall, norm: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_random(value, call.device) if isinstance(value, Tensor) else value for value in norm)
 
 
 def _step(forward: Callable[[], Tensor], gradients: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:

@@ -31,6 +31,17 @@ _TORCHS = (torch.ops.aten.convolution.default, torch.ops.aten.conv_transpose3d.i
 _PARAMETERS = ("stride", "padding", "output_padding", "groups", "dilation")
 
 
+_OF_NORM = {  # and what stands for those that an operator does not have
+    "num_groups": None,
+    "norm_weight": None,
+    "norm_bias": None,
+    "eps": None,
+    "relu": True,
+    "negative_slope": 1.0,
+    "dtype": None,
+}
+
+
 @dataclass(frozen=True)
 class RecordedCall:
     """A call as the kernels see it, after autocast; its tensors are meta tensors."""
@@ -43,8 +54,13 @@ class RecordedCall:
     bias: Tensor | None  # [C_out]
     parameters: tuple[Any, ...]
     device: torch.device
-    norm_groups: int | None  # of a group norm that the call includes
+    norm: tuple[Any, ...] | None  # of a call with a group norm: what follows `parameters` in the operator's arguments
     precision: str | None  # as PyTorch's switches are at the call; None where convt3d has none for the dtype
+
+    @property
+    def norm_groups(self) -> int | None:
+        """Of a group norm that the call includes."""
+        return None if self.norm is None else int(self.norm[0])
 
 
 def record(model: nn.Module, example_input: Any, function: str = "convt3d.explain") -> list[RecordedCall]:
@@ -107,7 +123,7 @@ class _Recorder(TorchDispatchMode):
                 bias=None if bias is None else without_data(bias),
                 parameters=tuple(given[name] for name in _PARAMETERS),
                 device=input.device,
-                norm_groups=given.get("num_groups"),
+                norm=_norm(given),
                 precision=precision_of(input.dtype) if input.dtype in DTYPES else None,
             )
         )
@@ -119,6 +135,13 @@ def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
     given = {argument.name: argument.default_value for argument in schema}
     given.update(zip((argument.name for argument in schema), args, strict=False))
     return given | kwargs
+
+
+def _norm(given: dict[str, Any]) -> tuple[Any, ...] | None:
+    if "num_groups" not in given:
+        return None
+    values = (given.get(name, default) for name, default in _OF_NORM.items())
+    return tuple(without_data(value) if isinstance(value, Tensor) else value for value in values)
 
 
 @contextlib.contextmanager

@@ -24,10 +24,12 @@ class ExplainedCall:
         weight_shape: of the call; a folded BatchNorm is in the weight's values.
         explanation: what convt3d runs, or would run, for this call; None where it cannot.
         convt3d_ms: measured time of convt3d, None where it was not measured.
-        cudnn_ms: measured time of cuDNN's transposed convolution, and of a ReLU where the call includes one.
+        cudnn_ms: measured time of cuDNN's transposed convolution, and of PyTorch's ReLU, norm and activation where the
+            call includes them.
         note: why there is no explanation, or no time where times were wanted; else empty.
-        norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. All numbers
-            are those of the convolution: the norm's statistics are gathered by a pass of its own.
+        norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. The
+            explanation is that of the convolution: the norm's statistics are gathered by a pass of its own.
+        norm_ms: expected time of the norm's passes.
         backward: of the gradients that a training step would compute, of input, weight and, where there is one, bias:
             one for all of them, or one for each.
     """
@@ -43,6 +45,7 @@ class ExplainedCall:
     note: str = ""
     backward: tuple[Explanation, ...] = ()
     norm_groups: int | None = None
+    norm_ms: float | None = None
 
     @property
     def backward_ms(self) -> float | None:
@@ -88,8 +91,12 @@ class ModelExplanation:
         ]
         if of_a_model:
             lines.append(f"expected by a model, not measured on this GPU: {', '.join(dict.fromkeys(of_a_model))}")
-        if any(call.norm_groups is not None for call in self.calls):
-            lines.append("group norm: a pass of its own gathers the statistics, another normalises; in no number above")
+        norms = [call.norm_ms for call in self.calls if call.norm_groups is not None]
+        if norms:
+            lines.append(
+                "group norm: a pass of its own gathers the statistics, another normalises: "
+                f"{_number(_sum(norms))} ms expected, in no number above but the measured times"
+            )
         lines += [f"{_shown(call.name)}: {call.note}" for call in dict.fromkeys(self.calls) if call.note]
         if unconverted := sum(call.computed_by == "torch" for call in self.calls):
             lines.append(f"{unconverted} of {len(self.calls)} calls computed by torch; see convt3d.convert")

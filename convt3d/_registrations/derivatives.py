@@ -14,6 +14,8 @@ derivative where more than one of them is asked for.
 `relu_output` only says where `grad_output` counts; as an indicator it has derivative zero.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -55,7 +57,21 @@ class Derivatives(Protocol):
         """Tangents of the results, from those of the arguments."""
 
 
-def _sum(*terms: Tensor | None) -> Tensor | None:
+@dataclass(frozen=True)
+class Composite:
+    """Of an operator that has no derivatives of its own: `function`, of operators that have them, computes the same."""
+
+    defaults: Saved  # as of `Derivatives`
+    function: Callable[..., Any]
+
+
+def completed(rule: Derivatives | Composite, arity: int, args: Saved) -> Saved:
+    """All arguments of a call."""
+    missing = arity - len(args)
+    return args + rule.defaults[len(rule.defaults) - missing :] if missing else args
+
+
+def added(*terms: Tensor | None) -> Tensor | None:
     total = None
     for term in terms:
         if term is not None:
@@ -63,12 +79,12 @@ def _sum(*terms: Tensor | None) -> Tensor | None:
     return total
 
 
-def _masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
+def masked(value: Tensor | None, relu_output: Tensor | None) -> Tensor | None:
     """`value` where `relu_output` let it through, by PyTorch's rule for ReLU, which a NaN in the output passes."""
     if relu_output is None or value is None:
         return value
-    masked: Tensor = torch.ops.aten.threshold_backward(value, relu_output, 0)
-    return masked
+    result: Tensor = torch.ops.aten.threshold_backward(value, relu_output, 0)
+    return result
 
 
 def _forward(input: Tensor, weight: Tensor, geometry: Saved) -> Tensor:
@@ -114,7 +130,7 @@ def convolution_gradients(
 def convolution_tangent(input: Tensor, weight: Tensor, tangents: Saved, geometry: Saved, shape: Any) -> Tensor | None:
     """Of the convolution's result, of that shape, from the tangents of input, weight and bias."""
     of_input, of_weight, of_bias = tangents
-    return _sum(
+    return added(
         None if of_input is None else _forward(of_input, weight, geometry),
         None if of_weight is None else _forward(input, of_weight, geometry),
         None if of_bias is None else _spread(of_bias, shape),
@@ -151,7 +167,7 @@ class _ForwardDerivatives:
     def jvp(self, ctx: Any, saved: Saved, tangents: Saved) -> Any:
         input, weight, output = saved
         tangent = convolution_tangent(input, weight, tangents[:3], ctx.geometry, output.shape)
-        return _masked(tangent, _constant(output)) if self.has_relu else tangent
+        return masked(tangent, _constant(output)) if self.has_relu else tangent
 
 
 class _InputGradDerivatives:
@@ -179,7 +195,7 @@ class _InputGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_weight = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_forward(grad, weight, ctx.geometry), mask)
+            by_grad_output = masked(_forward(grad, weight, ctx.geometry), mask)
         if needs_weight_grad:
             by_weight = _call(_weight_grad, (grad_output, grad, ctx.kernel_size, mask, *ctx.geometry))
         return by_grad_output, by_weight
@@ -193,7 +209,7 @@ class _InputGradDerivatives:
             by_grad_output = _input_grad(grad_output_tangent, weight, mask, *ctx.geometry)
         if weight_tangent is not None:
             by_weight = _input_grad(grad_output, weight_tangent, mask, *ctx.geometry)
-        return _sum(by_grad_output, by_weight)
+        return added(by_grad_output, by_weight)
 
 
 class _WeightGradDerivatives:
@@ -220,7 +236,7 @@ class _WeightGradDerivatives:
         mask = _constant(relu_output)
         by_grad_output = by_input = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(_forward(input, grad, ctx.geometry), mask)
+            by_grad_output = masked(_forward(input, grad, ctx.geometry), mask)
         if needs_input_grad:
             by_input = _call(_input_grad, (grad_output, grad, mask, *ctx.geometry))
         return by_grad_output, by_input
@@ -234,7 +250,7 @@ class _WeightGradDerivatives:
             by_grad_output = _weight_grad(grad_output_tangent, input, ctx.kernel_size, mask, *ctx.geometry)
         if input_tangent is not None:
             by_input = _weight_grad(grad_output, input_tangent, ctx.kernel_size, mask, *ctx.geometry)
-        return _sum(by_grad_output, by_input)
+        return added(by_grad_output, by_input)
 
 
 class _BiasGradDerivatives:
@@ -251,7 +267,7 @@ class _BiasGradDerivatives:
         (grad,) = grads
         assert grad is not None
         (relu_output,) = ctx.saved_tensors
-        return (_masked(_spread(grad, ctx.grad_output_shape), _constant(relu_output)),)
+        return (masked(_spread(grad, ctx.grad_output_shape), _constant(relu_output)),)
 
     def jvp(self, ctx: Any, saved: Saved, tangents: Saved) -> Any:
         (relu_output,) = saved
@@ -289,8 +305,8 @@ class _BackwardDerivatives:
         mask = _constant(relu_output)
         by_grad_output = None
         if needs_grad_output_grad:
-            by_grad_output = _masked(
-                _sum(
+            by_grad_output = masked(
+                added(
                     None if of_input_grad is None else _forward(of_input_grad, weight, ctx.geometry),
                     None if of_weight_grad is None else _forward(input, of_weight_grad, ctx.geometry),
                     None if of_bias_grad is None else _spread(of_bias_grad, ctx.grad_output_shape),
@@ -320,7 +336,7 @@ class _BackwardDerivatives:
             weight_tangent if has_input_grad else None,
             mask,
         )
-        tangents = tuple(_sum(*terms) for terms in zip(by_grad_output, (*by_others, None), strict=True))
+        tangents = tuple(added(*terms) for terms in zip(by_grad_output, (*by_others, None), strict=True))
         shapes = (input.shape, weight.shape, (grad_output.shape[1],))
         return tuple(  # PyTorch takes None only of what is no tensor
             grad_output.new_zeros(shape) if wanted and tangent is None else tangent
@@ -335,7 +351,7 @@ class _BackwardDerivatives:
         return convolution_gradients(grad_output, input, weight, ctx.kernel_size, mask, ctx.geometry, wanted)[:2]
 
 
-RULES: dict[str, Derivatives] = {
+RULES: dict[str, Derivatives | Composite] = {
     "conv_transpose3d": _ForwardDerivatives(has_relu=False),
     "conv_transpose3d_relu": _ForwardDerivatives(has_relu=True),
     "conv_transpose3d_input_grad": _InputGradDerivatives(),

@@ -53,6 +53,9 @@ class Checks:
             lambda: f"{name} must be of dtype float32, float64, float16 or bfloat16, got {dtype_name(tensor)}",
         )
 
+    def mask(self, mask: Any) -> None:
+        self.that(len(mask) == 3, lambda: f"output_mask must be 3 bools (input, weight, bias), got {len(mask)}")
+
     def same_kind(self, name: str, tensor: Tensor, first_name: str, first: Tensor) -> None:
         self.that(
             tensor.device == first.device,
@@ -366,9 +369,7 @@ def _backward_kernel(
     checks.same_kind("weight", weight, "grad_output", grad_output)
     checks.relu_output(relu_output, grad_output)
     geometry = _Geometry.checked(checks, stride, padding, output_padding, groups, dilation)
-    checks.that(
-        len(output_mask) == 3, lambda: f"output_mask must be 3 bools (input, weight, bias), got {len(output_mask)}"
-    )
+    checks.mask(output_mask)
     checks.weight(weight, groups)
     checks.input(input, weight)
     checks.spatial("grad_output", grad_output)

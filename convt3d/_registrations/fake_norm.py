@@ -107,9 +107,10 @@ def group_norm_backward(
     num_groups: Any,
     relu: bool = False,
     negative_slope: float = 1.0,
+    output_mask: Any = (True, True, True),
     *,
     device: Any = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor | None, ...]:
     """Also what checks the arguments of the kernel on the CPU, with results on the `device` meta."""
     checks = Checks("group_norm_backward")
     for name, tensor in (("input", input), ("grad_output", grad_output)):
@@ -143,17 +144,16 @@ def group_norm_backward(
     _of_norm(checks, "weight", weight, input, channels)
     _of_norm(checks, "bias", bias, input, channels)
     _slope(checks, negative_slope)
+    checks.mask(output_mask)
     affine = weight if weight is not None else bias
     wide = torch.float64 if input.dtype == torch.float64 else torch.float32
     vector_dtype = wide if affine is None else affine.dtype
     place = input.device if device is None else device
     last = has_channels_last_strides(input.shape, input.stride())
     memory_format = torch.channels_last_3d if last else torch.contiguous_format
-    return (
-        torch.empty(input.shape, dtype=input.dtype, device=place, memory_format=memory_format),
-        torch.empty([channels], dtype=vector_dtype, device=place),
-        torch.empty([channels], dtype=vector_dtype, device=place),
-    )
+    grad_input = torch.empty(input.shape, dtype=input.dtype, device=place, memory_format=memory_format)
+    vectors = (torch.empty([channels], dtype=vector_dtype, device=place) for _ in range(2))
+    return tuple(tensor if wanted else None for tensor, wanted in zip((grad_input, *vectors), output_mask, strict=True))
 
 
 def _register() -> None:

@@ -29,6 +29,8 @@ class _Indices:
     is_linear: bool = True  # False: of terms of the sum, the result is not the sum of the results
 
 
+_Strategies = list[tuple[list[Any], list[Any]]]  # placements of the results, and of the arguments
+
 _INPUT, _WEIGHT, _BIAS, _OUTPUT = "ni", "io", "o", "no"
 _INDICES = {
     "conv_transpose3d": _Indices((_INPUT, _WEIGHT, _BIAS), ((_OUTPUT, "i"),), addend=2),
@@ -42,11 +44,11 @@ _INDICES = {
 }
 
 
-def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list[tuple[list[Any], list[Any]]]]:
+def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., _Strategies]:
     """What `register_sharding` takes: from a call's arguments, the placements of the results and of each tensor."""
     names = [argument.name for argument in op._schema.arguments]
     groups_at = names.index("groups") if "groups" in names else len(names)
-    mask_at = names.index("output_mask") if "output_mask" in names else len(names)
+    mask_at = _mask_at(op)
 
     def shared(index: str, arguments: list[str | None]) -> tuple[list[Any], list[Any]]:
         def placement(position: int, tensor: str | None) -> Any:
@@ -64,7 +66,7 @@ def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list
 
         return [outcome(*item) for item in indices.results], [placement(*item) for item in enumerate(arguments)]
 
-    def strategy(*args: Any) -> list[tuple[list[Any], list[Any]]]:
+    def strategy(*args: Any) -> _Strategies:
         arguments = [None if given is None else tensor for tensor, given in zip(indices.arguments, args, strict=False)]
         # A process that has some of the channels would need other groups than the argument says.
         one_group = len(args) <= groups_at or args[groups_at] == 1
@@ -77,12 +79,7 @@ def _strategy(op: Any, indices: _Indices, placements: Any) -> Callable[..., list
                 if (one_group or index == "n") and (indices.is_linear or index in indices.results[0][0])
             ),
         ]
-        if len(args) <= mask_at:
-            return strategies
-        return [
-            ([place if wanted else None for place, wanted in zip(results, args[mask_at], strict=True)], tensors)
-            for results, tensors in strategies
-        ]
+        return _of_wanted(strategies, args[mask_at] if len(args) > mask_at else None)
 
     return strategy
 
@@ -97,21 +94,39 @@ _NORMS = {
 }
 
 
-def _norm_strategy(
-    op: Any, batched: Any, results: Any, placements: Any
-) -> Callable[..., list[tuple[list[Any], list[Any]]]]:
+def _norm_strategy(op: Any, batched: Any, results: Any, placements: Any) -> Callable[..., _Strategies]:
     is_tensor = ["Tensor" in str(argument.type) for argument in op._schema.arguments]
+    mask_at = _mask_at(op)
 
-    def strategy(*args: Any) -> list[tuple[list[Any], list[Any]]]:
+    def strategy(*args: Any) -> _Strategies:
         tensors = [tensor and given is not None for tensor, given in zip(is_tensor, args, strict=False)]
         replicated = [placements.Replicate() if tensor else None for tensor in tensors]
         shared = [placements.Shard(0) if i in batched else placement for i, placement in enumerate(replicated)]
-        return [
-            ([placements.Replicate() for _ in results], replicated),
-            ([placements.Shard(0) if has_batch else placements.Partial() for has_batch in results], shared),
-        ]
+        return _of_wanted(
+            [
+                ([placements.Replicate() for _ in results], replicated),
+                ([placements.Shard(0) if has_batch else placements.Partial() for has_batch in results], shared),
+            ],
+            args[mask_at] if len(args) > mask_at else None,
+        )
 
     return strategy
+
+
+def _mask_at(op: Any) -> int:
+    """The position of the argument `output_mask`; past the last one where there is none."""
+    names = [argument.name for argument in op._schema.arguments]
+    return names.index("output_mask") if "output_mask" in names else len(names)
+
+
+def _of_wanted(strategies: _Strategies, output_mask: Any) -> _Strategies:
+    """Without placements of results that are None."""
+    if output_mask is None:
+        return strategies
+    return [
+        ([place if wanted else None for place, wanted in zip(results, output_mask, strict=True)], tensors)
+        for results, tensors in strategies
+    ]
 
 
 def _register(dtensor: Any) -> None:

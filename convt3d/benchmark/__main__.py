@@ -19,7 +19,7 @@ from .environment import current_meta
 from .layers import LAYOUTS, PRECISIONS, chosen, group_of, is_meant, select_layers
 from .measure import Options, measure
 from .overhead import format_overhead, measure_overhead
-from .passes import JOINT_PASSES, PASSES, SINGLE_PASSES
+from .passes import PASSES, SINGLE_PASSES
 from .progress import progress
 from .timing import QUICK, Repetitions, Timer, warm_up
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("a CUDA device is needed, and torch sees none")
     if options.plans < 0:
         parser.error(f"--plans must not be negative, got {options.plans}")
-    joint = [pass_ for pass_ in options.pass_ or () if pass_ in JOINT_PASSES]
+    joint = [pass_ for pass_ in options.pass_ or () if pass_ not in SINGLE_PASSES]
     if joint and (options.engine or options.plans):
         parser.error(f"--engine and --plans are for single passes ({', '.join(SINGLE_PASSES)}), got --pass {joint[0]}")
     if options.no_peers and (options.plot or (options.json and not options.plans)):

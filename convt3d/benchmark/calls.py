@@ -14,10 +14,13 @@ from torch import Tensor
 
 import convt3d
 
-from .passes import OF_SLICE, TRAINING_PASSES, output_mask, parts
+from .norms import convt3d_chain, torch_chain
+from .passes import NORM_PASSES, NORM_TRAINING_STEP, OF_ALL_IMAGES, OF_SLICE, PARTS, TRAINING_PASSES, output_mask, parts
 
 if TYPE_CHECKING:
     from convt3d._layer import Layer
+
+    from .norms import Chain
 
 Result = Tensor | tuple[Tensor, ...]
 """Of a pass: one tensor, or those of a joint pass in the order of its parts."""
@@ -26,19 +29,28 @@ Call = Callable[[], Result]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_CORNER = 0.05  # of a ReLU, in deviations: no precision rounds this far
+
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 MEMORY_FORMATS = {"NCDHW": torch.contiguous_format, "NDHWC": torch.channels_last_3d}
 
 
 @dataclass(frozen=True)
 class Operands:
-    """Tensors of one layer: input, weight, bias or None, and the gradient of the output."""
+    """Tensors of one layer: input, weight, bias or None, the gradient of the output, and a norm's weight and bias."""
 
     input: Tensor  # [N, C_in, D, H, W]
     weight: Tensor  # [C_in, C_out/groups, kD, kH, kW]
     bias: Tensor | None  # [C_out]
     grad_output: Tensor  # [N, C_out, D', H', W']
+    norm_weight: Tensor | None = None  # [C_out], of the passes with a norm
+    norm_bias: Tensor | None = None
     of_slice: bool = False  # in_layout makes grad_output the first half of a concatenation's gradient, by channels
+
+    @property
+    def of_norm(self) -> tuple[Tensor | None, ...]:
+        """The arguments of a convolution with a norm behind it."""
+        return self.input, self.weight, self.bias, self.norm_weight, self.norm_bias
 
     def in_layout(self, layout: str) -> Operands:
         """The same values with every 5-D tensor in the memory format of ``layout``."""
@@ -70,13 +82,21 @@ def random_operands(layer: Layer, precision: str, device: torch.device, pass_: s
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=device).to(DTYPES[precision])
 
-    return Operands(
+    operands = Operands(
         input=random(*layer.input_shape),
         weight=random(*layer.weight_shape),
         bias=random(layer.out_channels) if layer.bias else None,
         grad_output=random(*layer.output_shape),
         of_slice=pass_ == OF_SLICE,
     )
+    if pass_ not in NORM_PASSES:
+        return operands
+    norm_weight, norm_bias = 1 + 0.2 * random(layer.out_channels), random(layer.out_channels)
+    # Near the ReLU's corner a rounding decides whether a gradient passes, and either is right.
+    convolved = aten_call(layer, "forward", operands)()
+    assert isinstance(convolved, Tensor)
+    counts = convolved.abs() > _CORNER * convolved.float().std()
+    return replace(operands, grad_output=operands.grad_output * counts, norm_weight=norm_weight, norm_bias=norm_bias)
 
 
 @contextlib.contextmanager
@@ -105,6 +125,8 @@ def exhaustive_cudnn() -> Iterator[None]:
 
 def convt3d_call(layer: Layer, pass_: str, operands: Operands) -> Call:
     """convt3d's operator of a pass on the given operands; a training step is of its public function."""
+    if pass_ in NORM_PASSES:
+        return norm_call(convt3d_chain(layer), pass_, operands)
     if pass_ in TRAINING_PASSES:
         return _training_step(convt3d.conv_transpose3d, layer, pass_, operands)
     ops, parameters = (
@@ -145,6 +167,14 @@ def aten_call(layer: Layer, pass_: str, operands: Operands) -> Call:
     return backward
 
 
+def norm_call(chain: Chain, pass_: str, operands: Operands, *, compiled: bool = False) -> Call:
+    """A pass of a convolution with a norm behind it."""
+    called = compile_once(chain) if compiled else chain
+    if pass_ == NORM_TRAINING_STEP:
+        return training_step(called, operands.of_norm, operands.grad_output)
+    return lambda: called(*operands.of_norm)  # type: ignore[arg-type]
+
+
 def compile_once(function: Callable[P, T]) -> Callable[P, T]:
     """``torch.compile`` for one shape, with no earlier compilation counting against its limit.
 
@@ -155,20 +185,24 @@ def compile_once(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _training_step(function: Callable[..., Tensor], layer: Layer, pass_: str, operands: Operands) -> Call:
-    """The output, and the gradients of what a layer learns and of its input, through autograd."""
-    tensors = (operands.input, operands.weight, operands.bias)
-    leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-    wanted = [leaf for leaf in leaves if leaf is not None]
+    """Of the convolution alone."""
 
     def forward(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
         return function(x, w, b, layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation)
 
     called = compile_once(forward) if pass_ == "training_step_compiled" else forward
+    return training_step(called, (operands.input, operands.weight, operands.bias), operands.grad_output)
+
+
+def training_step(forward: Callable[..., Tensor], tensors: Sequence[Tensor | None], grad_output: Tensor) -> Call:
+    """The output, and the gradients of what a layer learns and of its input, through autograd."""
+    leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
+    wanted = [leaf for leaf in leaves if leaf is not None]
 
     def step() -> tuple[Tensor, ...]:
         with torch.enable_grad():
-            output = called(*leaves)  # type: ignore[arg-type]
-            return (output.detach(), *torch.autograd.grad(output, wanted, operands.grad_output))
+            output = forward(*leaves)
+            return (output.detach(), *torch.autograd.grad(output, wanted, grad_output))
 
     return step
 
@@ -197,7 +231,7 @@ class Exact:
 
     def __init__(self, layer: Layer, part: str, operands: Operands) -> None:
         single, samples = replace(layer, batch=1), range(layer.batch)
-        if part in ("backward_weight", "backward_bias"):
+        if part in OF_ALL_IMAGES:
             self._parts = [_sample_result(single, part, operands, 0)]
             for n in samples[1:]:
                 self._parts[0] += _sample_result(single, part, operands, n)
@@ -220,14 +254,20 @@ def greatest(errors: Sequence[float]) -> float:
 
 def _sample_result(layer: Layer, pass_: str, operands: Operands, n: int) -> Tensor:
     bias, enabled = operands.bias, torch.backends.cudnn.enabled
+    norm = [None if vector is None else vector.double() for vector in (operands.norm_weight, operands.norm_bias)]
     sample = Operands(
         input=operands.input[n : n + 1].double(),
         weight=operands.weight.double(),
         bias=None if bias is None else bias.double(),
         grad_output=operands.grad_output[n : n + 1].double(),
+        norm_weight=norm[0],
+        norm_bias=norm[1],
     )
     torch.backends.cudnn.enabled = False
     try:
+        if pass_ in PARTS[NORM_TRAINING_STEP]:
+            results = tensors_of(norm_call(torch_chain(layer), NORM_TRAINING_STEP, sample)())
+            return results[parts(layer, NORM_TRAINING_STEP).index(pass_)]
         (result,) = tensors_of(aten_call(layer, pass_, sample)())
         return result
     finally:

@@ -13,8 +13,8 @@ from convt3d._explain import layer_plan
 from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
 from convt3d._library import image_for
 
-from .fingerprint import FingerprintError, fingerprint, fingerprints, kernel_hashes
-from .passes import JOINT_PASSES, OF_SLICE, parts
+from .fingerprint import NORM_ENGINE, FingerprintError, fingerprint, fingerprints, kernel_hashes
+from .passes import JOINT_PASSES, NORM_TRAINING_STEP, OF_SLICE, runs
 
 if TYPE_CHECKING:
     from convt3d._explain.plan import Device, OperatorPlan
@@ -31,7 +31,8 @@ class Engine:
 
     Attributes:
         name: as :class:`convt3d._explain.OperatorPlan` has it; of a joint pass, those of its parts, joined by ``+``, of
-            which one that computes all gradients at once is named with ``_together``.
+            which one that computes all gradients at once is named with ``_together``; a norm's kernels are
+            `NORM_ENGINE`.
         plan: a hash of the plans in words, without its cost and without how operands are read and written.
     """
 
@@ -100,14 +101,16 @@ def engine(
     """
     device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
     found = _plans(layer, pass_, precision, layout, device, only)
-    words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found)
-    return Engine("+".join(plan.engine for plan in found), hashlib.sha256(words.encode()).hexdigest()[:12])
+    # A norm's plan follows from sizes alone.
+    words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found if plan is not None)
+    names = (NORM_ENGINE if plan is None else plan.engine for plan in found)
+    return Engine("+".join(names), hashlib.sha256(words.encode()).hexdigest()[:12])
 
 
 def _plans(
     layer: Layer, pass_: str, precision: str, layout: str, device: Device, only: str | None
-) -> list[OperatorPlan]:
-    """Of the parts of a pass; one for all gradients where they are computed at once."""
+) -> list[OperatorPlan | None]:
+    """Of the parts of a pass, None for a norm's; one for all gradients where they are computed at once."""
 
     def plan(operator: str) -> OperatorPlan:
         operands = dense_operands(layer, operator, layout)
@@ -116,13 +119,20 @@ def _plans(
             operands = replace(operands, first=dense((batch, 2 * channels, *size), layout))
         return operator_plan(layer, operator, precision, operands, device, only)
 
-    of_pass = parts(layer, pass_)
-    if pass_ in JOINT_PASSES:
+    together: OperatorPlan | None = None
+    if pass_ in (*JOINT_PASSES, NORM_TRAINING_STEP):
         together = plan("backward_and_bias" if layer.bias else "backward")
-        if together.engine != "separate":
-            forward = [plan("forward")] if "forward" in of_pass else []
-            return [*forward, replace(together, engine=together.engine + _TOGETHER)]
-    return [plan(_OPERATORS[part]) for part in of_pass]
+        if together.engine == "separate":
+            together = None
+    found: list[OperatorPlan | None] = []
+    for part, of_norm in runs(layer, pass_):
+        if of_norm:
+            found.append(None)
+        elif together is None or part == "forward":
+            found.append(plan(_OPERATORS[part]))
+        elif part == "backward_input":
+            found.append(replace(together, engine=together.engine + _TOGETHER))
+    return found
 
 
 def _current_device() -> Device:

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from convt3d._library import LIBRARY_PATH
 
-from .passes import PARTS
+from .passes import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+NORM_ENGINE = "group_norm"
 
 # The kernels that an engine runs for a part of the benchmark's passes; a name that ends with * stands for all
 # that begin so.
@@ -43,8 +45,8 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     # All gradients at once: of a joint pass whose parts' engines it takes the place of.
     ("mma_together", "backward_input"): ("convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"),
     ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
-    ("group_norm", "forward"): ("convt3d_norm_reduce", "convt3d_norm_statistics", "convt3d_norm_map"),
-    ("group_norm", "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),
+    (NORM_ENGINE, "forward"): ("convt3d_norm_reduce", "convt3d_norm_statistics", "convt3d_norm_map"),
+    (NORM_ENGINE, "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")
@@ -114,8 +116,8 @@ def fingerprint(hashes: Hashes, engine: str, pass_: str, precision: str) -> str 
 
     Those of a joint pass, with the engines of its parts joined by ``+``, are of all parts.
     """
-    of_parts = zip(PARTS.get(pass_, (pass_,)), engine.split("+"), strict=False)
-    wanted = {kernel for part, of_part in of_parts for kernel in KERNELS.get((of_part, part), ())}
+    of_parts = zip(RUNS.get(pass_, ((pass_, False),)), engine.split("+"), strict=False)
+    wanted = {kernel for (part, _), of_part in of_parts for kernel in KERNELS.get((of_part, part), ())}
     type_ = _TYPES[precision]
     found = [
         (name, instances)

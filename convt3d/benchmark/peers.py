@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .calls import MEMORY_FORMATS, Call, Operands, aten_call, compile_once
+from .calls import MEMORY_FORMATS, Call, Operands, aten_call, compile_once, norm_call
 from .cudnn_frontend import fastest_plan_call
 from .layers import LAYOUTS
-from .passes import BACKWARD_PASSES, TRAINING_PASSES
+from .norms import mixed_chain, torch_chain
+from .passes import BACKWARD_PASSES, NORM_PASSES, TRAINING_PASSES
 
 if TYPE_CHECKING:
     from convt3d._layer import Int3, Layer
@@ -43,6 +44,22 @@ def peers(layer: Layer, pass_: str) -> list[Peer]:
 
         return [Peer(f"{name}_{layout}", layout, prepared(layout), slow) for layout in LAYOUTS]
 
+    if pass_ in NORM_PASSES:
+
+        def chain(operands: Operands, _: str) -> Call:
+            return norm_call(torch_chain(layer), pass_, operands)
+
+        def compiled(operands: Operands, _: str) -> Call:
+            return norm_call(torch_chain(layer), pass_, operands, compiled=True)
+
+        def mixed(operands: Operands, _: str) -> Call:
+            return norm_call(mixed_chain(layer), pass_, operands, compiled=True)
+
+        return [
+            *in_layouts("cudnn", chain),
+            *in_layouts("compiled", compiled, slow=True),
+            *in_layouts("convt3d_then_norm_compiled", mixed, slow=True),
+        ]
     if pass_ in TRAINING_PASSES:
         return [
             *in_layouts("cudnn", lambda operands, _: aten_call(layer, "training_step", operands)),

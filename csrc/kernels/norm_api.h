@@ -15,7 +15,7 @@ void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, 
                 const norm::Statistics& statistics, void* workspace, Stream stream);
 
 // The gradients of x, or with `relu` of the argument of the ReLU that x is the output of, and of the norm's weight and
-// bias, where they are not nullptr. Positions of grad_result must be equally far apart (norm::has_position_stride).
+// bias, each where it is not nullptr. Positions of grad_result must be equally far apart (norm::has_position_stride).
 void group_norm_backward(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype,
                          DataType result_dtype, ConstTensor grad_result, ConstTensor x,
                          const norm::Statistics& statistics, const norm::Arguments& arguments, bool relu,

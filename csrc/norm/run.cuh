@@ -109,12 +109,15 @@ void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTenso
               void* grad_weight, void* grad_bias, void* workspace, Stream stream) {
   Params<T, R> params = make_params<T, R>(size, shape, plan, x, arguments, statistics, workspace, kGradientPlanes);
   params.grad_result = make_view_beside(params, size, static_cast<const R*>(grad_result.data), grad_result.stride);
-  params.grad_x = make_view_beside(params, size, static_cast<T*>(grad_x.data), grad_x.stride);
+  if (grad_x.data != nullptr) {
+    params.grad_x = make_view_beside(params, size, static_cast<T*>(grad_x.data), grad_x.stride);
+  }
   params.relu = relu;
   reduce<GradientSumsOf<T, R>>("norm gradient sums", params, stream);
   const auto add = arguments.affine_is_float32 ? add_channels<float> : add_channels<T>;
   add("norm bias gradient", shape, plan, params.partial, grad_bias, stream);
   add("norm weight gradient", shape, plan, params.partial + plan.splits * shape.rows(), grad_weight, stream);
+  if (grad_x.data == nullptr) return;
   launch("norm coefficients", convt3d_norm_coefficients<T, R>, shape.statistics(), kThreads, stream, params);
   map<InputGradient<T, R>>("norm input gradient", params, stream);
 }

@@ -26,7 +26,7 @@ void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor
              MutableTensor result, const Statistics& statistics, void* workspace, Stream stream);
 
 // grad_x of x or, with `relu`, of the argument of the ReLU that x is the output of; and the gradients of weight and
-// bias, [C] with stride 1, of their type.
+// bias, [C] with stride 1, of their type. Where one of the three is nullptr, what it alone needs is not computed.
 template <typename T, typename R>
 void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor grad_result, ConstTensor x,
               const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,

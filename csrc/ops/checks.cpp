@@ -291,6 +291,12 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
   return problem;
 }
 
+void check_output_mask(const char* op, const std::vector<bool>& output_mask) {
+  if (output_mask.size() != 3) {
+    fail(op, "output_mask must be 3 bools (input, weight, bias), got ", output_mask.size());
+  }
+}
+
 Problem check_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
                        const std::optional<Tensor>& relu_output, const Parameters& parameters,
                        const std::vector<bool>& output_mask) {
@@ -302,9 +308,7 @@ Problem check_backward(const char* op, const Tensor& grad_output, const Tensor& 
   check_same_kind(op, "weight", weight, "grad_output", grad_output);
   check_relu_output(op, relu_output, grad_output);
   Problem problem = check_parameters(op, parameters);
-  if (output_mask.size() != 3) {
-    fail(op, "output_mask must be 3 bools (input, weight, bias), got ", output_mask.size());
-  }
+  check_output_mask(op, output_mask);
   set_weight(op, sizes_of(weight), problem);
   set_input(op, input, weight, problem);
   check_spatial(op, "grad_output", sizes_of(grad_output));

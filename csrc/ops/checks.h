@@ -34,6 +34,7 @@ Problem check_weight_grad(const char* op, const Tensor& grad_output, const Tenso
 Problem check_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
                        const std::optional<Tensor>& relu_output, const Parameters& parameters,
                        const std::vector<bool>& output_mask);
+void check_output_mask(const char* op, const std::vector<bool>& output_mask);
 
 void check_bias_grad(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output);
 

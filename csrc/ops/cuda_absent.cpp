@@ -42,8 +42,8 @@ Tensor CudaNorm::apply(const char* op, const Tensor&, const NormArguments&) { re
 
 NormResult CudaNorm::apply_and_keep(const char* op, const Tensor&, const NormArguments&) { refuse(op); }
 
-std::array<Tensor, 3> CudaNorm::backward(const char* op, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                         const NormArguments&, bool) {
+Gradients CudaNorm::backward(const char* op, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                             const NormArguments&, bool, const WantedGradients&) {
   refuse(op);
 }
 

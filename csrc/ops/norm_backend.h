@@ -1,9 +1,9 @@
 // A group norm on one device, on checked arguments: what csrc/ops/norm_operators.h needs of a device.
 #pragma once
 
-#include <array>
 #include <optional>
 
+#include "ops/backend.h"
 #include "ops/tensor_info.h"
 
 namespace convt3d {
@@ -35,9 +35,9 @@ struct CudaNorm {
   static NormResult apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments);
   // The gradients of the input or, with `relu`, of the argument of the ReLU that it is the output of, and of weight
   // and bias.
-  static std::array<Tensor, 3> backward(const char* op, const Tensor& grad_output, const Tensor& input,
-                                        const Tensor& mean, const Tensor& rstd, const NormArguments& arguments,
-                                        bool relu);
+  static Gradients backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& mean,
+                            const Tensor& rstd, const NormArguments& arguments, bool relu,
+                            const WantedGradients& wanted);
 };
 
 }  // namespace convt3d

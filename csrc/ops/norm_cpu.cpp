@@ -1,4 +1,4 @@
-// A group norm on the CPU: ATen's, in float32 or float64. Its backward on the CPU is the composite formula of
+// A group norm on the CPU: ATen's, in float32 or float64. Its backward on the CPU is ATen's as well, called from
 // convt3d/_registrations/group_norm.py.
 #include <torch/csrc/stable/ops.h>
 

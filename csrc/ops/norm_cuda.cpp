@@ -76,19 +76,24 @@ NormResult CudaNorm::apply_and_keep(const char* op, const Tensor& input, const N
   return result;
 }
 
-std::array<Tensor, 3> CudaNorm::backward(const char* op, const Tensor& grad_output, const Tensor& given_input,
-                                         const Tensor& mean, const Tensor& rstd, const NormArguments& arguments,
-                                         bool relu) {
+Gradients CudaNorm::backward(const char* op, const Tensor& grad_output, const Tensor& given_input, const Tensor& mean,
+                             const Tensor& rstd, const NormArguments& arguments, bool relu,
+                             const WantedGradients& wanted) {
   const DeviceGuard guard(device_of(given_input).index);
   const Tensor input = as_input(op, given_input);
   const norm::Arguments of_kernel = kernel_arguments(input, arguments);
   const int32_t affine_dtype = of_kernel.affine_is_float32 ? aoti_torch_dtype_float32() : dtype_of(input);
-  const auto vector = [&] {
-    return allocate_or_explain([&] { return allocate_vector(op, input.size(1), affine_dtype, device_of(input)); });
-  };
-  std::array<Tensor, 3> gradients = {allocate_like(op, input, dtype_of(input)), vector(), vector()};
+  Gradients gradients;
+  if (wanted[0]) gradients[0] = allocate_like(op, input, dtype_of(input));
+  for (const int i : {1, 2}) {
+    if (!wanted[i]) continue;
+    gradients[i] =
+        allocate_or_explain([&] { return allocate_vector(op, input.size(1), affine_dtype, device_of(input)); });
+  }
   if (input.numel() == 0) {
-    for (const Tensor& gradient : gradients) TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(gradient.get()));
+    for (const std::optional<Tensor>& gradient : gradients) {
+      if (gradient) TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(gradient->get()));
+    }
     return gradients;
   }
   Tensor grad = grad_output;
@@ -101,12 +106,15 @@ std::array<Tensor, 3> CudaNorm::backward(const char* op, const Tensor& grad_outp
   const DataType dtype = kernel_dtype(input);
   const norm::Plan plan = norm::make_plan(sizes_of(input), strides_of(input), arguments.groups, dtype);
   const Scratch workspace(op, plan.workspace_bytes, input);
+  const auto data = [](const std::optional<Tensor>& gradient) {
+    return gradient ? gradient->mutable_data_ptr() : nullptr;
+  };
   // Kernels only read them.
   const norm::Statistics statistics{static_cast<double*>(means.mutable_data_ptr()),
                                     static_cast<double*>(rstds.mutable_data_ptr())};
   group_norm_backward(sizes_of(input), arguments.groups, plan, dtype, kernel_dtype(grad), view(grad), view(input),
-                      statistics, of_kernel, relu, mutable_view(gradients[0]), gradients[1].mutable_data_ptr(),
-                      gradients[2].mutable_data_ptr(), workspace.data(), current_stream(input));
+                      statistics, of_kernel, relu, wanted[0] ? mutable_view(*gradients[0]) : MutableTensor{},
+                      data(gradients[1]), data(gradients[2]), workspace.data(), current_stream(input));
   return gradients;
 }
 

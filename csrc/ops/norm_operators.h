@@ -60,16 +60,21 @@ struct NormOperators {
     return {result.output, convolved, result.mean, result.rstd};
   }
 
+  // What is not asked for comes as an undefined tensor, which Python sees as None.
   static std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad_output, const Tensor& input,
                                                                 const Tensor& mean, const Tensor& rstd,
                                                                 const OptionalTensor& weight,
                                                                 const OptionalTensor& bias, int64_t num_groups,
-                                                                bool relu, double negative_slope) {
+                                                                bool relu, double negative_slope,
+                                                                const std::vector<bool>& output_mask) {
     constexpr const char* op = "group_norm_backward";
     const NormArguments norm =
         check_norm_backward(op, grad_output, input, mean, rstd, weight, bias, num_groups, negative_slope);
-    const auto [grad_input, grad_weight, grad_bias] = Norm::backward(op, grad_output, input, mean, rstd, norm, relu);
-    return {grad_input, grad_weight, grad_bias};
+    check_output_mask(op, output_mask);
+    const Gradients gradients = Norm::backward(op, grad_output, input, mean, rstd, norm, relu,
+                                               {output_mask[0], output_mask[1], output_mask[2]});
+    const auto or_undefined = [](const std::optional<Tensor>& gradient) { return gradient ? *gradient : Tensor(); };
+    return {or_undefined(gradients[0]), or_undefined(gradients[1]), or_undefined(gradients[2])};
   }
 
  private:

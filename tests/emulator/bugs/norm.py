@@ -125,4 +125,11 @@ BUGS = [
         "BUG || (ours - of_x) % params.plan.slot == 0;",
         NORM,
     ),
+    Bug(
+        "norm gradients: of the bias alone, on the host",
+        "norm/run.cuh",
+        "params.partial, grad_bias, stream);",
+        "params.partial, BUG && grad_x.data == nullptr ? nullptr : grad_bias, stream);",
+        NORM,
+    ),
 ]
