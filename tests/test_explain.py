@@ -339,5 +339,5 @@ def test_traits_are_the_devices() -> None:
     assert 5e5 < clocks_per_ms < 5e6
     assert len(rates) == 3
     assert all(rate > 0 for rate in rates)
-    assert device.has("halo_wgmma") == (image_for((major, minor), build_info().architectures) == "sm_90a")
+    assert device.has("halo_wgmma") == (image_for((int(major), int(minor)), build_info().architectures) == "sm_90a")
     assert device.measured == (device.name == "NVIDIA H200")

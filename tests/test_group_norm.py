@@ -93,9 +93,10 @@ def test_forward_and_gradients(layout: str, dtype: torch.dtype, num_groups: int,
     output = call(tensors, problem, num_groups, order)
     assert output.dtype == dtype
     assert output.stride() == convt3d.conv_transpose3d(*tensors[:3], **problem.parameters).stride()
-    # A norm after a rounding: of an element near the mean little is left.
-    factor = 1.2 if dtype in (torch.float32, torch.float64) else 3
-    assert norm_error(output, expected) <= factor * NORM_FLOOR[dtype]
+    bound = 1.2 * NORM_FLOOR[dtype]
+    if dtype in (torch.float16, torch.bfloat16):  # a norm after a rounding, as PyTorch's
+        bound = 1.2 * norm_error(reference(tensors, problem, num_groups, order), expected)
+    assert norm_error(output, expected) <= bound
     with torch.no_grad():
         assert torch.equal(call(tensors, problem, num_groups, order), output)
     # Near an activation's corner a rounding decides the side, and either is right.
@@ -146,12 +147,12 @@ def test_is_an_instance_norm(device: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_large_mean_loses_nothing(layout: str, device: str) -> None:
-    """A mean of 1000 with a deviation of 1, exactly as the convolution stores it: the weight is the identity."""
+    """A mean of 1000 with a deviation of 1, as the convolution stores it."""
     channels, size = 6, (7, 9, 11)
     values = (1000 + torch.randn(2, channels, *size, device=device)).to(memory_format=LAYOUTS[layout])
     identity = torch.eye(channels, device=device).reshape(channels, channels, 1, 1, 1)
     output = convt3d.conv_transpose3d_group_norm(values, identity, num_groups=2)
-    expected = F.group_norm(values.double().cpu(), 2)
+    expected = F.group_norm(convt3d.conv_transpose3d(values, identity).double().cpu(), 2)
     assert norm_error(output, expected) <= (1e-4 if device == "cpu" else 2e-7)  # ATen's statistics are float32's
 
 

@@ -27,7 +27,7 @@ Offer simt_offer(const PlanQuery& query) {
     }
     case Operator::kWeightGrad: {
       const WeightGradPlan plan = plan_weight_grad(problem, dtype, operands);
-      return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(plan, dtype, device)};
+      return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(problem, plan, dtype, device)};
     }
     case Operator::kBiasGrad: {
       const BiasGradPlan plan = plan_bias_grad(problem, operands);

@@ -80,6 +80,11 @@ class Search {
   }
 
  private:
+  struct Box {
+    std::array<int32_t, 3> size;
+    int32_t images;
+  };
+
   void with_shape(Shape shape) {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
@@ -90,9 +95,16 @@ class Search {
     grad.warps_groups = 1;
     grad.warps_n = 1;
     while (grad.warps_n * grad.columns * 8 < grad.n_channels) grad.warps_n *= 2;
-    std::vector<Box> boxes = boxes_of(extent.m());
+    const std::size_t before = plans_.size();
+    for (const bool any : {false, true}) {
+      if (plans_.size() == before) with_boxes(plan, boxes_of(extent.m(), any));
+    }
+  }
+
+  void with_boxes(BackwardPlan plan, std::vector<Box> boxes) {
+    WeightGradPlan& grad = plan.grad;
     for (grad.warps_m = 1; grad.warps_m * grad.warps_n <= kGradWarps; grad.warps_m *= 2) {
-      if (ceil_div(grad.most_fragments(), grad.warps_m) > backward_rows(shape, grad.terms)) continue;
+      if (ceil_div(grad.most_fragments(), grad.warps_m) > backward_rows(plan.input.shape, grad.terms)) continue;
       grad.warps_k = kGradWarps / (grad.warps_m * grad.warps_n);
       grad.n_chunk = grad.warps_n * grad.columns * 8;
       const Box best = with_warps(plan, boxes);
@@ -100,13 +112,8 @@ class Search {
     }
   }
 
-  struct Box {
-    std::array<int32_t, 3> size;
-    int32_t images;
-  };
-
-  // Those that do not leave most of a tile's positions empty.
-  std::vector<Box> boxes_of(int32_t most) const {
+  // Those that do not leave most of a tile's positions empty or, where stages of these do not fit, `any`.
+  std::vector<Box> boxes_of(int32_t most, bool any) const {
     const Int3& size = problem_.input_size;
     const auto whole = [&](std::size_t i) { return static_cast<int32_t>(std::min<int64_t>(size[i], 1 << 20)); };
     const int64_t all = size[0] * size[1] * size[2];
@@ -115,9 +122,10 @@ class Search {
       for (const int32_t h : extents(whole(1), most / w)) {
         for (const int32_t d : extents(whole(0), most / w / h)) {
           const int64_t positions = int64_t{w} * h * d;
-          if (4 * positions < most && positions < all) continue;
-          const int64_t images = positions == all ? std::clamp<int64_t>(most / all, 1, base_.grad.batch) : 1;
+          if (4 * positions < most && positions < all && !any) continue;
+          int64_t images = positions == all ? std::clamp<int64_t>(most / all, 1, base_.grad.batch) : 1;
           boxes.push_back({{d, h, w}, static_cast<int32_t>(images)});
+          while (any && images > 1) boxes.push_back({{d, h, w}, static_cast<int32_t>(images /= 2)});
         }
       }
     }
