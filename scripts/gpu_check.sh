@@ -70,7 +70,7 @@ while (($#)); do
   esac
   shift 2
 done
-declare -A together=([sanitizer]=memcheck,racecheck,initcheck [imposed]=imposed_tests,imposed_fuzz)
+declare -A together=([sanitizer]="memcheck,racecheck,initcheck" [imposed]="imposed_tests,imposed_fuzz")
 IFS=, read -ra named <<<"$stages"
 stage_list=()
 for stage in "${named[@]}"; do
