@@ -14,12 +14,10 @@ namespace convt3d::mma {
 namespace {
 
 // Clocks of a multiprocessor.
-constexpr double kBox = 300;          // barriers, and to turn sums into places and stores
-constexpr double kBlock = 6000;       // weights, the first box, and what begins and ends a block
-constexpr double kShortRun = 32;      // bytes that a run of memory costs beside its own
-constexpr double kLaunchMs = 0.01;    // of the packing before and the sums behind, too
-constexpr double kSumShare = 0.07;    // of the rate of L2, of who adds the splits
-constexpr double kStoreShare = 0.44;  // ... of who stores them
+constexpr double kBox = 300;        // barriers, and to turn sums into places and stores
+constexpr double kBlock = 6000;     // weights, the first box, and what begins and ends a block
+constexpr double kShortRun = 32;    // bytes that a run of memory costs beside its own
+constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind, too
 // Instructions of a warp.
 constexpr double kRounded = 2;           // of a word
 constexpr double kParted = 6;            // ... into two terms

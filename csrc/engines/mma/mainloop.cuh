@@ -16,7 +16,6 @@ struct SeesNothing {
 };
 
 // kRegisters: of a thread, about.
-// staged.
 template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters>
 class WarpProduct {
  public:

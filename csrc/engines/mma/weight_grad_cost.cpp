@@ -16,8 +16,6 @@ namespace {
 constexpr double kBox = 150;     // barriers
 constexpr double kBlock = 4000;  // the first box, and what begins and ends a block
 constexpr double kLaunchMs = 0.0066;
-constexpr double kSumShare = 0.07;    // of the rate of L2, of who adds the splits
-constexpr double kStoreShare = 0.44;  // ... of who stores them
 // Instructions of a warp that multiplies.
 constexpr double kStepInstructions = 12;       // of sixteen positions: where they are in both tiles
 constexpr double kFragmentInstructions = 4.2;  // beside products: a read of sixteen rows and what it takes
