@@ -1,13 +1,22 @@
 // Adds partial sums, [split][element], in an order that only their number decides: same partial sums, same bits. In
 // float64, whatever the partial sums are, and rounded once.
+//
+// Partial sums lie as it suits who computes them, the destination as its tensor does. A block adds a tile of columns,
+// neighbours in the partial sums, and rows, neighbours in the destination: it reads along the columns and, through
+// shared memory, writes along the rows.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <climits>
 #include <cstdint>
 
 #include "core/call.h"
+#include "core/divisor.h"
 #include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/numeric.cuh"
+#include "device/overlap.cuh"
 #include "device/ptx/shared_memory.cuh"
 
 namespace convt3d {
@@ -39,7 +48,7 @@ struct OrderedSumAxis {
 };
 
 template <typename T, typename Partial>
-struct OrderedSumParams {
+struct OrderedSum {
   const Partial* partial;  // [split][element]
   int64_t splits;
   int64_t elements;
@@ -47,46 +56,159 @@ struct OrderedSumParams {
   T* destination;
 };
 
-// kLanes threads share an element's sum: lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added.
+// Numbers of rows are taken apart along the axes of an OrderedSum but the first, in the order of the destination.
+struct OrderedSumRow {
+  int64_t partial;      // elements from the first row
+  int64_t destination;  // ... below zero: of padding
+};
+struct OrderedSumRows {
+  OrderedSumAxis axis[kOrderedSumAxes - 1];
+  int64_t partial_stride[kOrderedSumAxes - 1];
+  Divisor divisor[kOrderedSumAxes - 1];  // of extents, where rows have numbers of 31 bits
+  int64_t count;
+
+  __device__ __forceinline__ OrderedSumRow at(int64_t row) const {
+    OrderedSumRow found{0, 0};
+    bool exists = row < count;
+    auto narrow = static_cast<int32_t>(row);
+#pragma unroll
+    for (int i = 0; i < kOrderedSumAxes - 1; ++i) {
+      int64_t place = 0;
+      if (count <= INT32_MAX) {
+        place = divisor[i].take(narrow);
+      } else {
+        place = row % axis[i].extent;
+        row /= axis[i].extent;
+      }
+      exists = exists && place < axis[i].size;
+      found.partial += place * partial_stride[i];
+      found.destination += place * axis[i].stride;
+    }
+    return exists ? found : OrderedSumRow{0, -1};
+  }
+};
+
+// Of one column lane and row lane, kLanes threads share the splits.
+template <typename T, typename Partial>
+struct OrderedSumParams {
+  const Partial* partial;
+  int64_t splits;
+  int64_t elements;
+  int64_t columns;
+  int64_t column_stride;  // of the destination
+  int64_t column_tiles;
+  int64_t tiles;
+  int32_t column_bits;  // of the columns of a tile, a power of two
+  bool along_columns;   // the destination's neighbours are columns
+  OrderedSumRows rows;
+  T* destination;
+};
+
+// Rows of a tile that a thread has.
+template <int kLanes>
+constexpr int kOrderedSumUnroll = kLanes < kOrderedSumThreads ? 4 : 1;
+
+// Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added.
 template <typename T, typename Partial, int kLanes>
 __global__ void __launch_bounds__(kOrderedSumThreads)
     convt3d_ordered_sum(const __grid_constant__ OrderedSumParams<T, Partial> params) {
-  constexpr int kElements = kOrderedSumThreads / kLanes;  // of a block at a time
-  static_assert(kElements * kLanes == kOrderedSumThreads, "lanes share a block evenly");
-  const int lane = static_cast<int>(threadIdx.x) / kElements;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kElements;
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kElements; first < params.elements; first += step) {
-    const int64_t element = first + threadIdx.x % kElements;
-    int64_t offset = 0;
-    bool exists = element < params.elements;
-    int64_t rest = element;
-#pragma unroll
-    for (int i = 0; i < kOrderedSumAxes; ++i) {
-      const OrderedSumAxis& axis = params.axis[i];
-      const int64_t at = i + 1 < kOrderedSumAxes ? rest % axis.extent : rest;
-      if (i + 1 < kOrderedSumAxes) rest /= axis.extent;
-      exists = exists && at < axis.size;
-      offset += at * axis.stride;
+  constexpr int kUnroll = kOrderedSumUnroll<kLanes>;
+  constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
+  static_assert(kSums * kLanes == kOrderedSumThreads, "lanes share a block evenly");
+  struct Shared {
+    double lanes[kLanes > 1 ? kOrderedSumThreads : 1];
+    OrderedSumRow rows[kSums * kUnroll];
+    T sums[2 * kSums * kUnroll];  // a row's end with a pad
+  };
+  auto& shared = static_shared_memory<Shared>();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int columns = 1 << params.column_bits;
+  const int row_lanes = kSums >> params.column_bits;
+  const int tile_rows = row_lanes * kUnroll;
+  const int pitch = columns + 1;
+  const int column = thread % kSums % columns;
+  const int first_row = thread % kSums / columns;
+  wait_for_kernel_before();  // which leaves the partial sums
+  for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
+    const int64_t row_tile = tile / params.column_tiles;
+    const int64_t tile_column = (tile - row_tile * params.column_tiles) * columns;
+    for (int i = thread; i < tile_rows; i += kOrderedSumThreads) {
+      shared.rows[i] = params.rows.at(row_tile * tile_rows + i);
     }
-    double sum = 0;
-    if (exists) {
-#pragma unroll 4
-      for (int64_t split = lane; split < params.splits; split += kLanes) {
-        sum += params.partial[split * params.elements + element];
+    __syncthreads();
+    const Partial* from[kUnroll];
+    double sum[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      // What does not exist is read from the first row and column.
+      const int64_t at = shared.rows[first_row + i * row_lanes].partial;
+      from[i] = params.partial + at + (tile_column + column < params.columns ? tile_column + column : 0);
+      sum[i] = 0;
+    }
+#pragma unroll 2
+    for (int64_t split = thread / kSums; split < params.splits; split += kLanes) {
+#pragma unroll
+      for (int i = 0; i < kUnroll; ++i) sum[i] += from[i][split * params.elements];
+    }
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      if constexpr (kLanes > 1) sum[i] = sum_over_threads(sum[i], kSums, shared.lanes);
+      if (thread < kSums) {
+        shared.sums[(first_row + i * row_lanes) * pitch + column] = from_accumulator<T>(sum[i]);
       }
     }
-    if constexpr (kLanes > 1) {
-      sum = sum_over_threads(sum, kElements, static_shared_memory<double[kOrderedSumThreads]>());
+    __syncthreads();
+    for (int i = thread; i < tile_rows << params.column_bits; i += kOrderedSumThreads) {
+      const int to_column = params.along_columns ? i % columns : i / tile_rows;
+      const int to_row = params.along_columns ? i / columns : i % tile_rows;
+      const int64_t destination = shared.rows[to_row].destination;
+      if (destination < 0 || tile_column + to_column >= params.columns) continue;
+      params.destination[destination + (tile_column + to_column) * params.column_stride] =
+          shared.sums[to_row * pitch + to_column];
     }
-    if (lane == 0 && exists) params.destination[offset] = from_accumulator<T>(sum);
+    __syncthreads();
   }
 }
 
 // One lane is for many elements; many lanes are for few elements of many splits.
 template <int kLanes, typename T, typename Partial>
-void add_in_order(const char* name, const OrderedSumParams<T, Partial>& params, Stream stream) {
-  launch(name, convt3d_ordered_sum<T, Partial, kLanes>, ceil_div(params.elements, kOrderedSumThreads / kLanes),
-         kOrderedSumThreads, stream, params);
+void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
+  constexpr int kMostColumns = 32;
+  OrderedSumParams<T, Partial> params{};
+  params.partial = sum.partial;
+  params.splits = sum.splits;
+  params.elements = sum.elements;
+  params.destination = sum.destination;
+  const OrderedSumAxis& columns = sum.axis[0];
+  params.columns = columns.size;
+  params.column_stride = columns.stride;
+  std::array<int, kOrderedSumAxes - 1> order{};
+  std::array<int64_t, kOrderedSumAxes - 1> partial_stride{};
+  int64_t rows = 1;
+  for (int i = 0; i < kOrderedSumAxes - 1; ++i) {
+    order[i] = i;
+    partial_stride[i] = columns.extent * rows;
+    rows *= sum.axis[i + 1].extent;
+  }
+  // Axes of one element are nobody's neighbours.
+  const auto neighbours = [&](int i) { return sum.axis[i + 1].extent == 1 ? INT64_MAX : sum.axis[i + 1].stride; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return neighbours(a) < neighbours(b); });
+  params.rows.count = rows;
+  for (int i = 0; i < kOrderedSumAxes - 1; ++i) {
+    params.rows.axis[i] = sum.axis[order[i] + 1];
+    params.rows.partial_stride[i] = partial_stride[order[i]];
+    if (rows <= INT32_MAX) params.rows.divisor[i] = make_divisor(params.rows.axis[i].extent);
+  }
+  params.along_columns = columns.size > 1 && columns.stride < neighbours(order[0]);
+  constexpr int kSums = kOrderedSumThreads / kLanes;
+  while ((2 << params.column_bits) <= std::min(kMostColumns, kSums) && (1 << params.column_bits) < columns.size) {
+    ++params.column_bits;
+  }
+  params.column_tiles = ceil_div(columns.size, int64_t{1} << params.column_bits);
+  params.tiles = params.column_tiles * ceil_div(rows, int64_t{kSums >> params.column_bits} * kOrderedSumUnroll<kLanes>);
+  void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes>;
+  launch(name, kernel, params.tiles, kOrderedSumThreads, stream, params, 0,
+         overlapping_order(name, reinterpret_cast<const void*>(kernel)));
 }
 
 }  // namespace convt3d

@@ -82,7 +82,7 @@ template <typename V>
 void add_channels(const char* name, const Shape& shape, const Plan& plan, const double* partial, void* destination,
                   Stream stream) {
   if (destination == nullptr) return;
-  OrderedSumParams<V, double> sums{};
+  OrderedSum<V, double> sums{};
   sums.partial = partial;
   sums.splits = plan.splits * shape.batch;
   sums.elements = shape.channels;

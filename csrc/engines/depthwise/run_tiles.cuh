@@ -69,7 +69,7 @@ void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, Con
   launch("depthwise weight gradient", kernel, plan.blocks(), kDepthwiseTileThreads, stream, params, plan.shared_bytes);
 
   const auto& stride = grad_weight.stride;
-  OrderedSumParams<T, float> sums{};
+  OrderedSum<T, float> sums{};
   sums.partial = params.partial;
   sums.splits = plan.splits;
   sums.elements = plan.partial_elements() / plan.splits;

@@ -53,7 +53,7 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
   }
   add_weight_grad<T>(problem, plan.grad, params.grad.partial, grad_weight, stream);
   if (!plan.sums_bias) return;
-  OrderedSumParams<T, float> sums{};
+  OrderedSum<T, float> sums{};
   sums.partial = params.bias;
   sums.splits = plan.grad.splits;
   sums.elements = plan.grad.groups * plan.grad.row_channels;

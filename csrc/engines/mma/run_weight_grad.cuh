@@ -85,7 +85,7 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
                      MutableTensor grad_weight, Stream stream) {
   const auto& stride = grad_weight.stride;
   const Int3& kernel = problem.kernel_size;
-  OrderedSumParams<T, float> sums{};
+  OrderedSum<T, float> sums{};
   sums.partial = partial;
   sums.splits = plan.slots();
   sums.elements = plan.slot_elements();

@@ -38,7 +38,7 @@ void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor gra
   params.partial = static_cast<double*>(workspace);
   run_bias_grad(plan, params, stream);
 
-  OrderedSumParams<T, double> sums{};
+  OrderedSum<T, double> sums{};
   sums.partial = params.partial;
   sums.splits = plan.splits;
   sums.elements = problem.out_channels;

@@ -46,7 +46,7 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
 
   const auto& stride = grad_weight.stride;
   const Int3& kernel = problem.kernel_size;
-  OrderedSumParams<T, double> sums{};
+  OrderedSum<T, double> sums{};
   sums.partial = params.partial;
   sums.splits = plan.splits;
   sums.elements = plan.partial_elements / plan.splits;

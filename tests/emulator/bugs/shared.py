@@ -17,15 +17,29 @@ BUGS = [
     Bug(
         "ordered sum: splits",
         "device/ordered_sum.cuh",
-        "split < params.splits;",
-        "split < params.splits - BUG;",
+        "split < params.splits; split",
+        "split < params.splits - BUG; split",
         "--operator weight_grad",
     ),
     Bug(
         "ordered sum: padding",
         "device/ordered_sum.cuh",
-        "exists && at < axis.size;",
-        "exists && at < axis.size + BUG;",
+        "exists && place < axis[i].size;",
+        "exists && place < axis[i].size + BUG;",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: columns",
+        "device/ordered_sum.cuh",
+        "tile_column + to_column >= params.columns",
+        "tile_column + to_column >= params.columns + BUG",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: order of axes",
+        "device/ordered_sum.cuh",
+        "partial_stride[order[i]];",
+        "partial_stride[BUG ? i : order[i]];",
         "--operator weight_grad",
     ),
     Bug(
