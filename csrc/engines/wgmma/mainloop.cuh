@@ -162,19 +162,20 @@ __device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts,
   constexpr int kSlice = kHaloSliceBytes / 16;
   using Product = hopper::Wgmma<T, kN>;
   const int stages = steps / kHaloStageSlices;
-  const uint2* stage_shifts = reinterpret_cast<const uint2*>(shifts);
-  uint2 next = stage_shifts[0];
+  uint32_t stage_shifts = hopper::shared_address(shifts);
+  uint2 next = hopper::load_shared<uint2>(stage_shifts);
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
     const uint2 shift = next;
     const hopper::MatrixDescriptor a = consumer.arrived();
+    stage_shifts += sizeof(uint2);
+    next = hopper::load_shared<uint2>(stage_shifts);  // before the products, which take longer
     hopper::wgmma_fence();
     Product::template multiply<true, kNMajor>(c, a.bits(), (b + (shift.x & 0xFFFF)).bits());
     Product::template multiply<true, kNMajor>(c, (a + kSlice).bits(), (b + (shift.x >> 16)).bits());
     Product::template multiply<true, kNMajor>(c, (a + 2 * kSlice).bits(), (b + (shift.y & 0xFFFF)).bits());
     Product::template multiply<true, kNMajor>(c, (a + 3 * kSlice).bits(), (b + (shift.y >> 16)).bits());
     hopper::wgmma_commit();
-    next = stage_shifts[stage + 1];  // read ahead
     consumer.pass_stage();
     hopper::wgmma_wait<1>();
     consumer.release_before();
