@@ -41,6 +41,8 @@ struct PackWeightParams {
   Divisor chunks_of_block;
   Divisor blocks_of_group;
   uint32_t* packed;
+  uint32_t* counters;  // of the kernel that follows; they begin at zero
+  int32_t counter_count;
 };
 
 // The first step of a phase, in its block of channels.
@@ -63,8 +65,9 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
   const int32_t joint = fragments > 1 ? 2 : 1;  // fragments of a lane's piece
   const auto pieces = static_cast<int32_t>(params.pieces.value);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; index < params.elements;
-       index += step) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t index = first; index < params.counter_count; index += step) params.counters[index] = 0;
+  for (int64_t index = first; index < params.elements; index += step) {
     auto rest = static_cast<int32_t>(index);
     int32_t tap[3];
 #pragma unroll

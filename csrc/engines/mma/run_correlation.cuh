@@ -53,6 +53,8 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.blocks_of_group = make_divisor(plan.n_blocks);
   params.elements = plan.packed_pieces();
   params.packed = static_cast<uint32_t*>(workspace);
+  params.counters = reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(workspace) + plan.counter_offset());
+  params.counter_count = static_cast<int32_t>(plan.counters());
   launch("weight packing", convt3d_mma_pack_weight<T>, ceil_div(params.elements, kPackThreads), kPackThreads, stream,
          params);
 }
@@ -98,6 +100,10 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
   params.box_count = static_cast<int32_t>(plan.box_count());
   params.walkers = static_cast<int32_t>(plan.walkers);
+  auto* const bytes = static_cast<unsigned char*>(workspace);
+  params.split = {plan.k_splits, plan.split_stages, static_cast<int32_t>(plan.shares()),
+                  reinterpret_cast<uint32_t*>(bytes + plan.counter_offset()),
+                  reinterpret_cast<float*>(bytes + plan.partial_offset())};
   params.groups = plan.groups;
   params.k_channels = plan.k_channels;
   params.n_channels = plan.n_channels;
