@@ -27,7 +27,6 @@ constexpr double kPhaseInstructions = 160;  // to turn sums into places and stor
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStoredInRows = 8.6;       // ... through shared memory
 constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
-constexpr double kSplitAtOnce = 8;          // pieces of 16 bytes of other sums that are on their way to a thread
 constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
     32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
@@ -63,8 +62,9 @@ struct SplitClocks {
 SplitClocks split_clocks(const CorrelationPlan& plan, const DeviceTraits& device) {
   if (plan.k_splits == 1) return {0, 0};
   const auto tile = static_cast<double>(plan.tile_bytes());
-  const double rounds = std::ceil(tile / 16 / (32 * shape_extent(plan.shape, plan.terms).warps()) / kSplitAtOnce);
-  const double waits = rounds * plan.k_splits * kWeightLatency;
+  const int64_t threads = 32 * shape_extent(plan.shape, plan.terms).warps();
+  const int64_t rounds = ceil_div(plan.tile_bytes(), 16 * threads * kSumPieces) * ceil_div(plan.k_splits, kSumSplits);
+  const double waits = static_cast<double>(rounds) * kWeightLatency;
   const double streams = plan.k_splits * tile / device.rates.l2_bytes;
   return {kSplitWait + at_once({waits, streams}), 2 * tile};
 }

@@ -81,6 +81,11 @@ bool on_tensor_cores(const OperatorPlan& plan) {
   return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
 }
 
+bool shares_sums(const OperatorPlan& plan) {
+  const auto* const correlation = std::get_if<convt3d::mma::CorrelationPlan>(&plan.plan);
+  return correlation != nullptr && correlation->k_splits > 1;
+}
+
 // The parts of one run.
 class Run {
  public:
@@ -228,8 +233,10 @@ class Run {
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
-                       space->begin(), nullptr);
+      repeat(output, shares_sums(plan), [&] {
+        convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
+                         space->begin(), nullptr);
+      });
       expected_ = cores ? expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values())
                         : expected_output(item_, input.values(), weight.values(), bias.values());
     });
@@ -258,8 +265,10 @@ class Run {
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
-                          result.target(), space->begin(), nullptr);
+      repeat(result, shares_sums(plan), [&] {
+        convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
+                            result.target(), space->begin(), nullptr);
+      });
       const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
       expected_ = cores ? expected_input_grad(item_, in_cores(gy), in_cores(weight.values()))
                         : expected_input_grad(item_, gy, weight.values());
