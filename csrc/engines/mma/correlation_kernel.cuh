@@ -52,12 +52,17 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
   share.first_channel = group * params.n_channels + n_block * extent.n();
   share.channels = min(params.n_channels - n_block * extent.n(), extent.n());
   share.source_channel = group * params.k_channels;
-  const StageRange stages = stages_of(params, share);
   const Residue residue = residue_of(params, share.first_phase);
-  const int32_t before = steps_before(params, residue, stages.first);
-  share.steps = -before;
-  for (int32_t p = 0; p < params.block_phases; ++p) {
-    share.steps += steps_before(params, residue_of(params, share.first_phase + p), stages.end);
+  int32_t before = 0;  // steps of other splits
+  share.steps = 0;
+  if (params.split.splits > 1) {
+    const StageRange stages = stages_of(params, share);
+    before = steps_before(params, residue, stages.first);
+    share.steps = steps_before(params, residue, stages.end) - before;
+  } else {
+    for (int32_t p = 0; p < params.block_phases; ++p) {
+      share.steps += steps_of(params, residue_of(params, share.first_phase + p)) * params.chunks;
+    }
   }
   const int64_t all_taps = int64_t{params.residues[0].taps} * params.residues[1].taps * params.residues[2].taps;
   const int64_t first_step = ((group * params.n_blocks + n_block) * all_taps +
