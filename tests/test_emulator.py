@@ -144,10 +144,11 @@ def test_blocks_that_share_sums(emulate: Path, type: str, layout: str, tmp_path:
         "op={} type={} layout={} n={} {} size=2,3,4 kernel=3,2,3 stride={} padding=1,1,1 output_padding=0,0,0 "
         "dilation=1,1,1 groups={} bias=1 relu={} engine=mma seed={}"
     )
+    others = [(2, "1,1,1", 2, 1), (1, "2,1,2", 1, 0), (3, "1,2,1", 1, 1)]
     lines = [
         line.format(operator, type, layout, n, channels[operator], stride, groups, relu, seed)
         for operator in ("forward", "input_grad")
-        for seed, (n, stride, groups, relu) in enumerate([(2, "1,1,1", 2, 1), (1, "2,1,2", 1, 0), (3, "1,2,1", 1, 1)], 1)
+        for seed, (n, stride, groups, relu) in enumerate(others, 1)
     ]
     problems = tmp_path / "problems.txt"
     problems.write_text("\n".join(lines) + "\n", encoding="utf-8")
