@@ -205,7 +205,7 @@ BUGS = [
         M + "split_sum.cuh",
         "partial + first * kThreads * 4",
         "partial + (BUG ? 0 : first) * kThreads * 4",
-        MMA,
+        MMA + " --operator input_grad --type tf32",
     ),
     Bug(
         "mma: splits: added before it is known who adds",
