@@ -135,6 +135,28 @@ def test_all_plans_of_a_problem(emulate: Path, layout: str) -> None:
     assert int(output.split(" cases", maxsplit=1)[0].splitlines()[-1]) > 20
 
 
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("type", ["fp32", "tf32", "fp16", "bf16"])
+def test_blocks_that_share_sums(emulate: Path, type: str, layout: str, tmp_path: Path) -> None:
+    """Small volumes of many channels; each problem is run twice, its blocks in another order the second time."""
+    channels = {"forward": "cin=128 cout=24", "input_grad": "cin=20 cout=128"}
+    line = (
+        "op={} type={} layout={} n={} {} size=2,3,4 kernel=3,2,3 stride={} padding=1,1,1 output_padding=0,0,0 "
+        "dilation=1,1,1 groups={} bias=1 relu={} engine=mma seed={}"
+    )
+    others = [(2, "1,1,1", 2, 1), (1, "2,1,2", 1, 0), (3, "1,2,1", 1, 1)]
+    lines = [
+        line.format(operator, type, layout, n, channels[operator], stride, groups, relu, seed)
+        for operator in ("forward", "input_grad")
+        for seed, (n, stride, groups, relu) in enumerate(others, 1)
+    ]
+    problems = tmp_path / "problems.txt"
+    problems.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    output = run(emulate, "--problems", str(problems), "--verbose")
+    assert f"{len(lines)} cases, 0 failed" in output
+    assert len(re.findall(r" k_splits=\d+ ", output)) == len(lines), output
+
+
 def test_rows_of_positions_begin_where_their_phase_does(emulate: Path) -> None:
     output = run(emulate, "--verbose", "--problem", ROWS_OF_POSITIONS)
     assert re.search(r" n_major=[1-9]", output)

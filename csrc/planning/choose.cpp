@@ -63,7 +63,7 @@ OperatorPlan operator_plan(const HaloPlan& plan, const DeviceTraits& device) {
   return {plan, plan.workspace_bytes(), {plan.cost / device.clocks_per_ms, true}};
 }
 OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&) {
-  return {plan, plan.packed_bytes, {plan.cost_ms, false}};
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
 }
 OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};

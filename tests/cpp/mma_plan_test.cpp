@@ -46,6 +46,59 @@ void check_mma_terms(const Problem& problem, const mma::CorrelationPlan& plan, b
          "the engine on mma.sync visits the defined terms", problem);
 }
 
+// Steps of K of a phase's stages, one after another.
+std::vector<int> stage_steps(const mma::CorrelationPlan& plan, const std::array<int, 3>& residue) {
+  std::vector<int> steps;
+  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+    for (int d = 0; d < plan.tile.axis[0].stages(); ++d) {
+      for (int h = 0; h < plan.tile.axis[1].stages(); ++h) {
+        for (int w = 0; w < plan.tile.axis[2].stages(); ++w) {
+          int count = plan.chunk_steps;
+          for (size_t i = 0; i < 3; ++i) {
+            const int taps = plan.residues[i].tap_count[residue[i]];
+            const int unit = i == 0 ? d : i == 1 ? h : w;
+            count *= plan.tile.axis[i].split ? (unit < taps ? 1 : 0) : taps;
+          }
+          steps.push_back(count);
+        }
+      }
+    }
+  }
+  return steps;
+}
+
+// Blocks that share a sum have all stages, and each the room for its weights.
+void check_k_splits(const Problem& problem, const mma::CorrelationPlan& plan, const DeviceTraits& device) {
+  const int64_t tiles = plan.shares() * plan.box_count();
+  expect(plan.split_stages * (plan.k_splits - 1) < plan.stages() && plan.stages() <= plan.split_stages * plan.k_splits,
+         "splits share the stages", problem);
+  std::array<int, 3> residue;
+  for (residue[0] = 0; residue[0] < plan.residues[0].count; ++residue[0]) {
+    for (residue[1] = 0; residue[1] < plan.residues[1].count; ++residue[1]) {
+      for (residue[2] = 0; residue[2] < plan.residues[2].count; ++residue[2]) {
+        const std::vector<int> steps = stage_steps(plan, residue);
+        for (size_t first = 0; first < steps.size(); first += static_cast<size_t>(plan.split_stages)) {
+          int sum = 0;
+          for (size_t i = first; i < std::min(steps.size(), first + plan.split_stages); ++i) sum += steps[i];
+          expect(sum <= plan.weight_steps, "a split's weights have room", problem);
+        }
+      }
+    }
+  }
+  if (plan.k_splits == 1) {
+    expect(plan.workspace_bytes() == plan.packed_bytes, "one split has no partial sums", problem);
+    return;
+  }
+  expect(plan.block_phases == 1 && plan.counters() == tiles, "a tile of one phase has a counter", problem);
+  expect(tiles * plan.k_splits <= device.multiprocessors * shape_extent(plan.shape, plan.terms).blocks,
+         "splits are for tiles that leave multiprocessors idle", problem);
+  expect(plan.packed_bytes <= plan.counter_offset() &&
+             plan.counter_offset() + 4 * plan.counters() <= plan.partial_offset() &&
+             plan.partial_offset() + plan.partial_bytes() == plan.workspace_bytes(),
+         "the workspace has room for all", problem);
+  expect(plan.partial_bytes() <= int64_t{64} << 20, "partial sums are bounded", problem);
+}
+
 void check_mma(const Problem& problem) {
   using namespace mma;
   for (const int minor : {0, 9}) {
@@ -86,6 +139,7 @@ void check_mma(const Problem& problem) {
                  "blocks cover the channels", problem);
           expect(plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
                  "rows hold a chunk, an odd number of pieces apart", problem);
+          check_k_splits(problem, plan, device);
           expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);
           expect(shared_layout(plan).bytes == plan.shared_bytes && plan.shared_bytes <= device.shared_bytes,
                  "shared memory suffices", problem);
@@ -122,6 +176,46 @@ void check_mma_banks() {
   }
 }
 
+// K is split where few blocks would have long sums, on every architecture, and nowhere else.
+void check_which_are_split() {
+  using namespace mma;
+  for (const int capability : {80, 86, 89, 90, 100, 120}) {
+    const DeviceTraits& device = device_of_capability(capability / 10, capability % 10).traits;
+    for (const bool forward : {true, false}) {
+      for (const bool channels_last : {false, true}) {
+        for (const DataType dtype : {DataType::kFloat16, DataType::kBFloat16, DataType::kFloat32}) {
+          for (const int terms : {1, 2}) {
+            if (terms == 2 && dtype != DataType::kFloat32) continue;
+            const auto best = [&](Problem& problem) {
+              const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, channels_last);
+              const OperandTraits output = dense_operand(problem.out_channels, problem.output_size(), channels_last);
+              return plan_correlation(problem, forward ? Correlation::kForward : Correlation::kInputGrad, dtype, terms,
+                                      {forward ? input : output, {}, forward ? output : input}, device);
+            };
+            Problem small;
+            small.batch = 1;
+            small.in_channels = small.out_channels = 320;
+            small.input_size = {4, 5, 4};
+            small.kernel_size = {3, 3, 3};
+            small.padding = {1, 1, 1};
+            const auto of_small = best(small);
+            expect(of_small && of_small->k_splits > 1, "a small volume of many channels is split", small);
+            small.batch = 256;
+            const auto of_many = best(small);
+            expect(of_many && of_many->k_splits == 1, "many images are not split", small);
+            Problem large = small;
+            large.batch = 2;
+            large.in_channels = large.out_channels = 32;
+            large.input_size = {48, 64, 56};
+            const auto of_large = best(large);
+            expect(of_large && of_large->k_splits == 1, "a large volume is not split", large);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -149,6 +243,7 @@ int main() {
     check_mma(problem);
   }
   check_mma_banks();
+  check_which_are_split();
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }

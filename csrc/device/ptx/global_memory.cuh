@@ -1,4 +1,4 @@
-// Stores to global memory that must be one instruction.
+// Accesses to global memory that must be one instruction.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,14 @@ __device__ __forceinline__ void store_global(T* to, const T (&values)[kCount]) {
                  "r"(piece.w)
                  : "memory");
   }
+}
+
+// 16 bytes that other blocks have written meanwhile: past the multiprocessor's cache.
+__device__ __forceinline__ void load_global(float (&values)[4], const float* from) {
+  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+               : "l"(from)
+               : "memory");
 }
 
 }  // namespace convt3d::hopper

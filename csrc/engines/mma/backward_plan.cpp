@@ -225,7 +225,7 @@ std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType d
   }
   plan.channel_steps = static_cast<int32_t>(ceil_div(int64_t{grad.row_channels} * grad.element_bytes, kStepBytes));
   input.terms = terms;
-  input.joined = input.n_blocks = input.block_phases = input.chunk_steps = 1;
+  input.joined = input.n_blocks = input.block_phases = input.chunk_steps = input.k_splits = 1;
   input.chunks = plan.channel_steps;
   input.batch = grad.batch;
   input.groups = grad.groups;

@@ -26,6 +26,7 @@ constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStoredInRows = 8.6;       // ... through shared memory
+constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
 constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
     32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
@@ -52,6 +53,22 @@ double step_clocks(const CorrelationPlan& plan, const DeviceTraits& device) {
   return (extent.m() / 16) * (extent.n() / 8) * device.rates.product_clocks * (plan.terms == 2 ? 3 : 1);
 }
 
+// Clocks of the block that adds the sums of all blocks that share a tile, and for each block what L2 moves.
+struct SplitClocks {
+  double adds;
+  double bytes;
+};
+
+SplitClocks split_clocks(const CorrelationPlan& plan, const DeviceTraits& device) {
+  if (plan.k_splits == 1) return {0, 0};
+  const auto tile = static_cast<double>(plan.tile_bytes());
+  const int64_t threads = 32 * shape_extent(plan.shape, plan.terms).warps();
+  const int64_t rounds = ceil_div(plan.tile_bytes(), 16 * threads * kSumPieces) * ceil_div(plan.k_splits, kSumSplits);
+  const double waits = static_cast<double>(rounds) * kWeightLatency;
+  const double streams = plan.k_splits * tile / device.rates.l2_bytes;
+  return {kSplitWait + at_once({waits, streams}), 2 * tile};
+}
+
 // What a box takes, in clocks.
 struct BoxClocks {
   double begin;   // of a block, before its first box
@@ -62,11 +79,13 @@ struct BoxClocks {
 BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
-  const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share;
-  const double loads = plan.stages() * (plan.stages() == 1 ? 1.0 : plan.block_phases);
+  const double split = static_cast<double>(plan.split_stages) / plan.stages();
+  const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share * split;
+  const double loads = plan.split_stages * (plan.stages() == 1 ? 1.0 : plan.block_phases);
+  const SplitClocks sums = split_clocks(plan, device);
 
   double written = static_cast<double>(plan.tile.images) * plan.block_phases * std::min(extent.n(), plan.n_channels);
-  double read = static_cast<double>(plan.tile.images) * plan.k_channels * share / plan.n_blocks;
+  double read = static_cast<double>(plan.tile.images) * plan.k_channels * share * split / plan.n_blocks;
   for (size_t i = 0; i < 3; ++i) {
     written *= std::min(plan.box[i], plan.residues[i].extent);
     read *= plan.box[i] * plan.axis[i].src_step;
@@ -83,9 +102,9 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
   const double staged_stores = plan.stores_channels ? 0 : written * (4 + element_bytes);
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
-  const double l2 = (weight_bytes + loads * source_bytes(stage)) / (kL2Share * device.rates.l2_bytes);
+  const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
   const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
-  const double memory = (written * torn + read * fetched(plan, element_bytes)) * element_bytes /
+  const double memory = (written * torn / plan.k_splits + read * fetched(plan, element_bytes)) * element_bytes /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   // Of one warp.
@@ -117,13 +136,14 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
   const double begin =
       kBlockWait + kMemoryLatency + of_stage.clocks +
       (plan.weights_stay ? plan.weight_steps * step_bytes(extent, plan.terms) / device.rates.l2_bytes : 0);
-  return {begin, alone, at_once({steps * step_products / kProductShare, shared_memory, l2, memory, issued})};
+  return {begin, alone + sums.adds,
+          at_once({steps * step_products / kProductShare, shared_memory, l2, memory, issued})};
 }
 
 // With so many blocks for a share, which take turns at the boxes.
 double walked_ms(const CorrelationPlan& plan, const BoxClocks& box, const DeviceTraits& device, int64_t walkers) {
   const int64_t rounds = ceil_div(plan.box_count(), walkers);
-  const int64_t of_multiprocessor = ceil_div(plan.shares() * walkers, device.multiprocessors);
+  const int64_t of_multiprocessor = ceil_div(plan.shares() * plan.k_splits * walkers, device.multiprocessors);
   const int64_t beside = std::min<int64_t>(of_multiprocessor, plan.blocks_at_once);
   const double others = static_cast<double>(beside - 1) * box.shared;
   const double of_box = at_once({box.alone + kDelayed * others, box.shared + others});
@@ -147,7 +167,7 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
   plan.cost_ms = 0;
   for (int64_t waves = 1; waves <= kMostWaves; ++waves) {
     const int64_t room = int64_t{waves} * device.multiprocessors * plan.blocks_at_once;
-    const int64_t most = std::clamp<int64_t>(room / plan.shares(), 1, boxes);
+    const int64_t most = std::clamp<int64_t>(room / (plan.shares() * plan.k_splits), 1, boxes);
     const int64_t walkers = ceil_div(boxes, ceil_div(boxes, most));
     const double cost = walked_ms(plan, box, device, walkers);
     if (waves > 1 && cost >= plan.cost_ms) continue;

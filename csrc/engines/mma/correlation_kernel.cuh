@@ -47,19 +47,28 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
   share.first_phase = take(params.phase_blocks) * params.block_phases;
   const int32_t n_block = take(params.n_blocks);
   const int64_t group = take(params.groups);
+  share.split = take(params.split.splits);
   share.first_box = rest;
   share.first_channel = group * params.n_channels + n_block * extent.n();
   share.channels = min(params.n_channels - n_block * extent.n(), extent.n());
   share.source_channel = group * params.k_channels;
-  share.steps = 0;
-  for (int32_t p = 0; p < params.block_phases; ++p) {
-    share.steps += steps_of(params, residue_of(params, share.first_phase + p)) * params.chunks;
-  }
   const Residue residue = residue_of(params, share.first_phase);
+  int32_t before = 0;  // steps of other splits
+  share.steps = 0;
+  if (params.split.splits > 1) {
+    const StageRange stages = stages_of(params, share);
+    before = steps_before(params, residue, stages.first);
+    share.steps = steps_before(params, residue, stages.end) - before;
+  } else {
+    for (int32_t p = 0; p < params.block_phases; ++p) {
+      share.steps += steps_of(params, residue_of(params, share.first_phase + p)) * params.chunks;
+    }
+  }
   const int64_t all_taps = int64_t{params.residues[0].taps} * params.residues[1].taps * params.residues[2].taps;
   const int64_t first_step = ((group * params.n_blocks + n_block) * all_taps +
                               taps_before(params.residues, residue.at[0], residue.at[1], residue.at[2])) *
-                             (params.chunks * params.chunk_steps);
+                                 (params.chunks * params.chunk_steps) +
+                             before;
   share.weight = params.weight + first_step * step_bytes(extent, kTerms);
 }
 
@@ -76,7 +85,7 @@ class TileMultiplier {
   __device__ __forceinline__ void run() const {
     const StagedTile& tile = params_.load.tile;
     unsigned char* const shared = dynamic_shared_memory;
-    const BlockShare& share = *reinterpret_cast<const BlockShare*>(shared + layout_.share);
+    BlockShare& share = *reinterpret_cast<BlockShare*>(shared + layout_.share);
     const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
     const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
     uint32_t rows[Product::kRows];
@@ -97,13 +106,14 @@ class TileMultiplier {
     const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
+    const StageRange stages = stages_of(params_, share);
     Weights weights(*this);
     for (int32_t box = share.first_box; box < params_.box_count; box += params_.walkers) {
       weights.begin(share.steps);
       uint32_t steps = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.steps);
       for (int32_t p = 0; p < params_.block_phases; ++p) {
         product.clear();
-        for (int32_t stage = 0; stage < params_.stages; ++stage) {
+        for (int32_t stage = stages.first; stage < stages.end; ++stage) {
           // One stage serves all phases; several come again for each.
           if (params_.stages > 1 || p == 0) hopper::barrier_wait(&buffers.full[buffer.index], buffer.parity);
           const Steps some = steps_of_stage(residue_of(params_, share.first_phase + p), stage);
@@ -114,6 +124,7 @@ class TileMultiplier {
             buffer.advance(params_.buffers);
           }
         }
+        if (params_.split.splits > 1 && !SplitSum<T, kTerms, kShape>(params_.split, share)(box, product.sum)) continue;
         // Not kept while the warp multiplies.
         const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
         BlockStore<T, kTerms, kShape>(params_.store, share, static_cast<int32_t>(threadIdx.x),

@@ -32,20 +32,23 @@ __device__ __forceinline__ void wait_for_copies(int32_t pending) {
 
 // The stages of a phase: chunks of channels and, of split axes, taps.
 struct StageCursor {
-  int32_t unit[3] = {0, 0, 0};
-  int32_t chunk = 0;
+  int32_t unit[3];
+  int32_t chunk;
 
-  // False at the phase's end, where it begins anew.
   template <typename T>
-  __device__ __forceinline__ bool advance(const CorrelationParams<T>& params) {
+  __device__ __forceinline__ StageCursor(const CorrelationParams<T>& params, int32_t stage) {
+#pragma unroll
+    for (int i = 2; i >= 0; --i) unit[i] = params.by_stages[i].take(stage);
+    chunk = stage;
+  }
+  template <typename T>
+  __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
-      if (++unit[i] < params.load.tile.axis[i].stages()) return true;
+      if (++unit[i] < params.load.tile.axis[i].stages()) return;
       unit[i] = 0;
     }
-    if (++chunk < params.chunks) return true;
-    chunk = 0;
-    return false;
+    ++chunk;
   }
 };
 
@@ -56,10 +59,14 @@ struct StageWalk {
   bool begins_box = true;
   int32_t table = 0;
   int32_t raw = 0;  // rows
+  StageRange stages;
+  int32_t stage;
   StageCursor cursor;
   StageTurn buffer;
 
-  __device__ __forceinline__ explicit StageWalk(int32_t first_box) : box(first_box) {}
+  template <typename T>
+  __device__ __forceinline__ StageWalk(const CorrelationParams<T>& params, const BlockShare& share)
+      : box(share.first_box), stages(stages_of(params, share)), stage(stages.first), cursor(params, stage) {}
 
   // A stage of split axes has a table of its own, others that of their box.
   template <typename T>
@@ -70,7 +77,13 @@ struct StageWalk {
   __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
     buffer.advance(params.buffers);
     if (++raw == params.ahead) raw = 0;
-    const bool in_phase = cursor.advance(params);
+    const bool in_phase = ++stage < stages.end;
+    if (in_phase) {
+      cursor.advance(params);
+    } else {
+      stage = stages.first;
+      cursor = StageCursor(params, stage);
+    }
     begins_box = !in_phase && (params.stages == 1 || ++phase == params.block_phases);
     if (begins_box) {
       phase = 0;
@@ -95,7 +108,7 @@ class SourceLoad {
     loader_.make_fixed();
     meet_();
     if (params_.only_copies) {
-      for (StageWalk walk(share_.first_box); walk.box < params_.box_count; walk.advance(params_)) {
+      for (StageWalk walk(params_, share_); walk.box < params_.box_count; walk.advance(params_)) {
         begin(walk);
         hopper::barrier_arrive_copied(&barriers_.full[walk.buffer.index]);
       }
@@ -104,7 +117,7 @@ class SourceLoad {
       return;
     }
     const bool rows = params_.load.way == LoadWay::kRows;
-    StageWalk begun(share_.first_box);
+    StageWalk begun(params_, share_);
     StageWalk settled = begun;
     int32_t pending = 0;  // stages that are on their way
     while (true) {

@@ -18,6 +18,14 @@ int32_t most_taps(const Residues& residues, bool all) {
 
 }  // namespace
 
+void set_weight_steps(CorrelationPlan& plan) {
+  plan.weight_steps = plan.table_steps * plan.chunks;
+  if (plan.k_splits == 1) return;
+  int32_t steps = plan.split_stages * plan.chunk_steps;
+  for (size_t i = 0; i < 3; ++i) steps *= plan.tile.axis[i].split ? 1 : most_taps(plan.residues[i], false);
+  plan.weight_steps = std::min(plan.weight_steps, steps);
+}
+
 bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int32_t most_row_vector) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int32_t width = plan.residues[2].count;
@@ -27,7 +35,7 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
                         most_taps(plan.residues[2], plan.block_phases > 1) * plan.chunk_steps;
   if (steps > most_table_steps) return false;
   plan.table_steps = static_cast<int32_t>(steps);
-  plan.weight_steps = plan.table_steps * plan.chunks;
+  set_weight_steps(plan);
   plan.joins_width = !plan.stores_channels && plan.block_phases % width == 0;
   plan.row_vector = 1;
   plan.staging_bytes = 0;

@@ -42,6 +42,8 @@ CONVT3D_HOST_DEVICE constexpr int32_t staging_pitch(int32_t elements, int32_t el
   return ((elements * element_bytes + 15) / 16 | 1) * 16;
 }
 
+// What a block's stages multiply with.
+void set_weight_steps(CorrelationPlan& plan);
 // What follows from what a block computes: tables, staging, the sum. False where there is none such.
 bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int32_t most_row_vector);
 // ... and from its buffers and slots: the sum. False where a block would need more than there is.

@@ -32,6 +32,15 @@ struct StoreParams {
   int32_t staging_pitch;  // bytes from a channel to the next
 };
 
+// Blocks that share the sums of a tile, those of a box and a share, each with some stages.
+struct SplitParams {
+  int32_t splits;
+  int32_t stages;      // of a split
+  int32_t shares;      // a box has a tile of each
+  uint32_t* counters;  // of a tile: splits that have left their sums
+  float* partial;      // [tile][split][sums of a block]
+};
+
 template <typename T>
 struct CorrelationParams {
   LoadParams<T> load;
@@ -40,6 +49,7 @@ struct CorrelationParams {
   Divisor by_residues[2];  // of height and width
   int32_t box_count;
   int32_t walkers;
+  SplitParams split;
   int64_t groups;
   int32_t k_channels;
   int32_t n_channels;
@@ -72,9 +82,23 @@ struct BlockShare {
   int32_t first_phase;
   int32_t first_box;
   int32_t steps;  // of K, of all phases
+  int32_t split;
+  bool adds_splits;  // as the last one to leave its sums
 };
 
 static_assert(sizeof(BlockShare) <= kShareBytes);
+
+// Stages of a phase that a block has.
+struct StageRange {
+  int32_t first;
+  int32_t end;
+};
+
+template <typename T>
+__device__ __forceinline__ StageRange stages_of(const CorrelationParams<T>& params, const BlockShare& share) {
+  const int32_t first = share.split * params.split.stages;
+  return {first, min(first + params.split.stages, params.stages)};
+}
 
 // A box of positions.
 struct BlockBox {
@@ -113,6 +137,22 @@ __device__ __forceinline__ int32_t steps_of(const CorrelationParams<T>& params, 
 #pragma unroll
   for (int i = 0; i < 3; ++i) steps *= params.residues[i].tap_count[residue.at[i]];
   return steps;
+}
+
+// ... and of all stages before this one.
+template <typename T>
+__device__ __forceinline__ int32_t steps_before(const CorrelationParams<T>& params, const Residue& residue,
+                                                int32_t stage) {
+  int32_t taps = 0;
+  int32_t of_unit = 1;
+#pragma unroll
+  for (int i = 2; i >= 0; --i) {
+    const int32_t unit = params.by_stages[i].take(stage);
+    const int32_t count = params.residues[i].tap_count[residue.at[i]];
+    taps = unit < count ? unit * of_unit + taps : count * of_unit;
+    of_unit *= count;
+  }
+  return (stage * of_unit + taps) * params.chunk_steps;
 }
 
 }  // namespace convt3d::mma

@@ -17,6 +17,7 @@ constexpr int32_t kSlotBytes = 8192;         // of weights, about
 constexpr int64_t kSharedOfBlock = 1024;     // that a block takes beside its own
 constexpr int32_t kMostJoined = 16;          // groups
 constexpr int32_t kMostJoinedChannels = 64;  // of all of them
+constexpr int64_t kMostPartialBytes = int64_t{64} << 20;
 
 // No phase has two taps: to stage the unit of one is to stage all.
 bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
@@ -146,7 +147,26 @@ class Search {
       last = static_cast<int32_t>(phases);
       plan.block_phases = last;
       if (phases > width && plan.stages() > 1) break;
+      plan.k_splits = 1;
+      plan.split_stages = plan.stages();
       if (!set_tables(plan, element_bytes_, kMostTableSteps, row_vector_)) continue;
+      with_phases(plan);
+      with_splits(plan);
+    }
+  }
+
+  // As long as boxes and shares leave multiprocessors idle. The batch fills them sooner or later.
+  void with_splits(CorrelationPlan plan) {
+    if (plan.block_phases > 1) return;
+    const int64_t room = int64_t{device_.multiprocessors} * shape_extent(plan.shape, plan.terms).blocks;
+    const int64_t tiles = plan.shares() * plan.box_count();
+    for (int32_t splits = 2; splits <= plan.stages(); splits += splits / 2) {
+      const int32_t before = plan.k_splits;
+      plan.split_stages = static_cast<int32_t>(ceil_div(plan.stages(), splits));
+      plan.k_splits = static_cast<int32_t>(ceil_div(plan.stages(), plan.split_stages));
+      if (plan.k_splits == before) continue;
+      if (tiles * plan.k_splits > room || plan.partial_bytes() > kMostPartialBytes) return;
+      set_weight_steps(plan);
       with_phases(plan);
     }
   }
@@ -294,8 +314,8 @@ std::string to_string(const CorrelationPlan& plan) {
       << (plan.weights_stay ? "stay" : std::to_string(plan.slots) + "x" + std::to_string(plan.slot_steps))
       << " phases=" << plan.block_phases << '/' << plan.phases() << " n_blocks=" << plan.n_blocks
       << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")
-      << " boxes=" << plan.box_count() << " blocks=" << plan.blocks() << " shared=" << plan.shared_bytes
-      << " load=" << to_string(plan.way)
+      << " boxes=" << plan.box_count() << (plan.k_splits > 1 ? " k_splits=" + std::to_string(plan.k_splits) : "")
+      << " blocks=" << plan.blocks() << " shared=" << plan.shared_bytes << " load=" << to_string(plan.way)
       << (plan.stores_channels ? " store=channels"
           : plan.joins_width   ? " store=rows"
                                : " store=elements")

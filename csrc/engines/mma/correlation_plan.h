@@ -56,11 +56,13 @@ struct CorrelationPlan {
   int32_t block_phases;    // residues that a block computes one after another
   int32_t blocks_at_once;  // on a multiprocessor
   int64_t walkers;         // blocks that have the same share and take turns at the boxes
+  int32_t k_splits;        // blocks that share the sums of a box, each of which has some stages
+  int32_t split_stages;    // of a block, of each phase
   bool stores_channels;
   bool joins_width;       // rows of all residues of the width are stored together
   int32_t row_vector;     // elements of a row that are one aligned store
   int32_t table_steps;    // of K of a block's phases, for one chunk
-  int32_t weight_steps;   // ... for all chunks
+  int32_t weight_steps;   // ... for all stages that a block has
   bool weights_stay;      // in shared memory, for all of a block's boxes; else they come again for each
   int32_t slot_steps;     // whose weights come together
   int32_t slots;          // of weights
@@ -73,7 +75,18 @@ struct CorrelationPlan {
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   // Group, block of channels and phases, which a block keeps.
   int64_t shares() const { return groups * n_blocks * (phases() / block_phases); }
-  int64_t blocks() const { return shares() * walkers; }
+  int64_t blocks() const { return shares() * walkers * k_splits; }
+  // Sums of a block's tile, in float32.
+  int64_t tile_bytes() const {
+    const ShapeExtent extent = shape_extent(shape, terms);
+    return int64_t{4} * extent.m() * extent.n();
+  }
+  // The workspace: packed weight and, where K is split, a counter of each share and box, and their [split][sums].
+  int64_t counters() const { return k_splits > 1 ? shares() * box_count() : 0; }
+  int64_t counter_offset() const { return (packed_bytes + 255) / 256 * 256; }
+  int64_t partial_offset() const { return counter_offset() + (4 * counters() + 255) / 256 * 256; }
+  int64_t partial_bytes() const { return counters() * k_splits * tile_bytes(); }
+  int64_t workspace_bytes() const { return k_splits > 1 ? partial_offset() + partial_bytes() : packed_bytes; }
   int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
   // Of the weight, of a lane and one term.
   int64_t packed_pieces() const {

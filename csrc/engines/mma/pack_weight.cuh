@@ -61,6 +61,8 @@ struct PackWeightParams {
   Divisor chunks_of_block;
   Divisor blocks_of_group;
   uint32_t* packed;
+  uint32_t* counters;  // of the kernel that follows; they begin at zero
+  int32_t counter_count;
 };
 
 // The first step of a phase, in its block of channels.
@@ -111,6 +113,10 @@ __global__ void __launch_bounds__(kPackThreads)
   };
   auto& shared = static_shared_memory<Shared>();
   const auto thread = static_cast<int32_t>(threadIdx.x);
+  for (int64_t i = int64_t{blockIdx.x} * kPackThreads + thread; i < params.counter_count;
+       i += int64_t{gridDim.x} * kPackThreads) {
+    params.counters[i] = 0;
+  }
   for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
     auto rest = static_cast<int32_t>(tile);
     const int32_t first_tap = params.taps_tiles.take(rest) * params.tile_taps;

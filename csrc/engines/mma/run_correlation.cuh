@@ -48,6 +48,8 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.chunks_of_block = make_divisor(plan.chunks);
   params.blocks_of_group = make_divisor(plan.n_blocks);
   params.packed = static_cast<uint32_t*>(workspace);
+  params.counters = reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(workspace) + plan.counter_offset());
+  params.counter_count = static_cast<int32_t>(plan.counters());
   share_packing(params);
   params.tiles *= plan.groups;
   launch("weight packing", convt3d_mma_pack_weight<T>, params.tiles, kPackThreads, stream, params);
@@ -94,6 +96,10 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
   params.box_count = static_cast<int32_t>(plan.box_count());
   params.walkers = static_cast<int32_t>(plan.walkers);
+  auto* const bytes = static_cast<unsigned char*>(workspace);
+  params.split = {plan.k_splits, plan.split_stages, static_cast<int32_t>(plan.shares()),
+                  reinterpret_cast<uint32_t*>(bytes + plan.counter_offset()),
+                  reinterpret_cast<float*>(bytes + plan.partial_offset())};
   params.groups = plan.groups;
   params.k_channels = plan.k_channels;
   params.n_channels = plan.n_channels;

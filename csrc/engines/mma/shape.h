@@ -32,6 +32,10 @@ struct ShapeExtent {
   CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kSourceWarps + kWeightWarps) * 32; }
 };
 
+// Sums of other blocks that are on their way to a thread at once: 16 bytes each, of so many splits.
+constexpr int kSumPieces = 8;
+constexpr int kSumSplits = 2;
+
 // `terms`: numbers that stand for one in the tensor cores. With two each warp has sums of two levels.
 CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   switch (shape) {

@@ -6,11 +6,10 @@
 #include "device/ptx/threads.cuh"
 #include "engines/mma/correlation_params.cuh"
 #include "engines/mma/mainloop.cuh"
+#include "engines/mma/split_sum.cuh"
 #include "epilogue/apply.cuh"
 
 namespace convt3d::mma {
-
-constexpr int kMultipliers = 1;  // the barrier of the threads that multiply
 
 // Of numbers that are not below zero.
 __device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {

@@ -44,6 +44,7 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   traits.push_back({"buffers", std::to_string(plan.buffers)});
   traits.push_back({"ahead", std::to_string(plan.ahead)});
   traits.push_back({"weights", plan.weights_stay ? "stay" : "come"});
+  traits.push_back({"k_splits", one_two_many(plan.k_splits)});
   traits.push_back({"walkers", one_or_many(plan.walkers)});
   traits.push_back({"walked", one_or_many(ceil_div(plan.box_count(), plan.walkers))});
   traits.push_back({"stages", one_or_many(plan.stages())});

@@ -81,6 +81,11 @@ bool on_tensor_cores(const OperatorPlan& plan) {
   return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
 }
 
+bool shares_sums(const OperatorPlan& plan) {
+  const auto* const correlation = std::get_if<convt3d::mma::CorrelationPlan>(&plan.plan);
+  return correlation != nullptr && correlation->k_splits > 1;
+}
+
 // The parts of one run.
 class Run {
  public:
@@ -190,6 +195,20 @@ class Run {
     }
   }
 
+  // Of a sum that blocks share, once more with the blocks in another order: the same bits.
+  template <typename Call>
+  void repeat(const Tensor& result, bool shared, Call&& call) {
+    call();
+    if (!shared) return;
+    const std::vector<double> first = result.values();
+    emulator::begin_run(random_());
+    call();
+    const std::vector<double> second = result.values();
+    if (std::memcmp(first.data(), second.data(), first.size() * sizeof(double)) != 0) {
+      throw std::runtime_error("blocks in another order give other bits");
+    }
+  }
+
   void forward() {
     const Tensor input = source("input", item_.first_size(), *item_.first);
     const Tensor weight = source("weight", item_.second_size(), *item_.second);
@@ -201,9 +220,11 @@ class Run {
     if (item_.engine == Engine::kMma && item_.plan >= 0) {
       const convt3d::mma::CorrelationPlan plan = mma_plan(item_, input.source(), {}, output.target());
       outcome_.plan = to_string(plan);
-      const auto space = workspace(plan.packed_bytes);
+      const auto space = workspace(plan.workspace_bytes());
       finish(output, *space, item_.type == Type::kFloat32, [&] {
-        mma_forward(item_, plan, input.source(), weight.source(), epilogue, output.target(), space->begin());
+        repeat(output, plan.k_splits > 1, [&] {
+          mma_forward(item_, plan, input.source(), weight.source(), epilogue, output.target(), space->begin());
+        });
         expected_ = expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values());
       });
       return;
@@ -212,8 +233,10 @@ class Run {
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
-                       space->begin(), nullptr);
+      repeat(output, shares_sums(plan), [&] {
+        convt3d::forward(problem_, plan, item_.data_type(), input.source(), weight.source(), epilogue, output.target(),
+                         space->begin(), nullptr);
+      });
       expected_ = cores ? expected_output(item_, in_cores(input.values()), in_cores(weight.values()), bias.values())
                         : expected_output(item_, input.values(), weight.values(), bias.values());
     });
@@ -227,9 +250,12 @@ class Run {
     if (item_.engine == Engine::kMma && item_.plan >= 0) {
       const convt3d::mma::CorrelationPlan plan = mma_plan(item_, grad.source(), mask_of(outputs), result.target());
       outcome_.plan = to_string(plan);
-      const auto space = workspace(plan.packed_bytes);
+      const auto space = workspace(plan.workspace_bytes());
       finish(result, *space, item_.type == Type::kFloat32, [&] {
-        mma_input_grad(item_, plan, grad.source(), mask_of(outputs), weight.source(), result.target(), space->begin());
+        repeat(result, plan.k_splits > 1, [&] {
+          mma_input_grad(item_, plan, grad.source(), mask_of(outputs), weight.source(), result.target(),
+                         space->begin());
+        });
         expected_ = expected_input_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
                                         in_cores(weight.values()));
       });
@@ -239,8 +265,10 @@ class Run {
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
-      convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
-                          result.target(), space->begin(), nullptr);
+      repeat(result, shares_sums(plan), [&] {
+        convt3d::input_grad(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), weight.source(),
+                            result.target(), space->begin(), nullptr);
+      });
       const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
       expected_ = cores ? expected_input_grad(item_, in_cores(gy), in_cores(weight.values()))
                         : expected_input_grad(item_, gy, weight.values());

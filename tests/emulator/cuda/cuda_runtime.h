@@ -58,6 +58,7 @@ inline uint32_t __reduce_or_sync(unsigned mask, uint32_t value) {
 }
 inline void __syncwarp() { emulator::meet_warp("__syncwarp"); }
 inline void __syncthreads() { emulator::meet_block(); }
+inline void __threadfence() {}
 
 // Blocks run one after another, and threads until they wait.
 inline uint32_t atomicAdd(uint32_t* word, uint32_t value) {

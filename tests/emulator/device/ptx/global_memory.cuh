@@ -14,4 +14,9 @@ inline void store_global(T* to, const T (&values)[kCount]) {
   std::memcpy(to, values, sizeof(values));
 }
 
+inline void load_global(float (&values)[4], const float* from) {
+  emulator::check_read(from, sizeof(values), sizeof(values));
+  std::memcpy(values, from, sizeof(values));
+}
+
 }  // namespace convt3d::hopper
