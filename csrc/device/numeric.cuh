@@ -39,6 +39,18 @@ __device__ __forceinline__ T from_accumulator(From value) {
   }
 }
 
+// Two 16-bit elements, each rounded once, to nearest even.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
 constexpr int kQuad = 4;
 
 // sizeof(Quad<double>) is 32, two of the widest loads.

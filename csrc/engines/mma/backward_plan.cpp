@@ -183,9 +183,9 @@ class Search {
     grad.grad = make_tile(of_grad, images, plan.channel_steps * kStepBytes / kPieceBytes);
     grad.input = make_tile(of_input, images, grad.n_chunk / in_piece);
     grad.grad_shape =
-        make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes, grad.layouts.grad_aligned, kLoadingThreads);
-    grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes, grad.layouts.input_aligned,
-                                       kLoadingThreads);
+        make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes, grad.layouts.grad_begin, kLoadingThreads);
+    grad.input_shape =
+        make_load_shape(grad.input, grad.layouts.input, grad.element_bytes, grad.layouts.input_begin, kLoadingThreads);
     plan.input.tile = grad.grad;
     plan.input.box = box;
     plan.input.boxes = grad.boxes;

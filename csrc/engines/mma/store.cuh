@@ -1,7 +1,9 @@
 // From a block's sums to memory: the epilogue, one rounding, and stores along whichever axis is contiguous.
 #pragma once
 
+#include "device/numeric.cuh"
 #include "device/ptx/global_memory.cuh"
+#include "device/ptx/matrices.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
 #include "engines/mma/correlation_params.cuh"
@@ -56,7 +58,7 @@ class BlockStore {
     const bool first = !params_.joins_width || residue.at[2] == 0;
     const bool last = !params_.joins_width || residue.at[2] == params_.residues[2] - 1;
     if (first) sync_threads(kMultipliers, kThreads);
-    stage(residue, sum);
+    stage_rows(residue, sum);
     if (last) {
       fill_row_offsets(at, residue);
       sync_threads(kMultipliers, kThreads);
@@ -143,7 +145,40 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
+  __device__ __forceinline__ void stage_rows(const Residue& residue, const Sums& sum) const {
+    if constexpr (sizeof(T) == 2) {
+      if (params_.stages_matrices) return stage_matrices(sum);
+    }
+    stage_elements(residue, sum);
+  }
+
+  // Sums of eight neighbouring positions and channels are a matrix, which is transposed on its way. Positions past the
+  // box have room, too.
+  __device__ __forceinline__ void stage_matrices(const Sums& sum) const {
+    constexpr int kAtOnce = 4;  // matrices
+    constexpr int kColumns = Product::kColumns;
+    constexpr int kBeside = kColumns < kAtOnce ? kColumns : kAtOnce;  // along the channels, the others along positions
+    static_assert(2 * Product::kRows * kColumns % kAtOnce == 0 && kColumns % kBeside == 0);
+    const int32_t matrix = lane_ / 8;
+    const uint32_t to = hopper::shared_address(staging_) +
+                        static_cast<uint32_t>((first_n_ + matrix % kBeside * 8 + lane_ % 8) * params_.staging_pitch +
+                                              (first_m_ + matrix / kBeside * 8) * static_cast<int32_t>(sizeof(T)));
+#pragma unroll
+    for (int first = 0; first < 2 * Product::kRows * kColumns; first += kAtOnce) {
+      uint32_t words[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int half = (first + k) / kColumns % 2;
+        const float (&of)[4] = sum[(first + k) / kColumns / 2][(first + k) % kColumns];
+        words[k] = rounded_pair<T>(of[2 * half], of[2 * half + 1]);
+      }
+      hopper::store_matrices_transposed(to + static_cast<uint32_t>(first % kColumns * 8 * params_.staging_pitch) +
+                                            first / kColumns * 8 * static_cast<uint32_t>(sizeof(T)),
+                                        words);
+    }
+  }
+
+  __device__ __forceinline__ void stage_elements(const Residue& residue, const Sums& sum) const {
     const int32_t count = params_.box_rows.count * static_cast<int32_t>(params_.box_width.value);
     const int32_t step = params_.joins_width ? params_.residues[2] : 1;
     const int32_t shift = params_.joins_width ? residue.at[2] : 0;
