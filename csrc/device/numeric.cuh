@@ -51,6 +51,14 @@ __device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
   }
 }
 
+// All bits of those halves of a word, two 16-bit elements, that are at most zero; a NaN is not.
+template <typename T>
+__device__ __forceinline__ uint32_t halves_at_most_zero(uint32_t pair) {
+  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  const uint32_t zero = 0;
+  return __hle2_mask(*reinterpret_cast<const Pair*>(&pair), *reinterpret_cast<const Pair*>(&zero));
+}
+
 constexpr int kQuad = 4;
 
 // sizeof(Quad<double>) is 32, two of the widest loads.

@@ -22,8 +22,8 @@ constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind
 constexpr double kRounded = 2;           // of a word
 constexpr double kParted = 6;            // ... into two terms
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
-constexpr double kStoredInRows = 6;
-constexpr double kStoredInMatrices = 2.7;  // the one before, less what machine code has fewer
+constexpr double kStoredInRows = 2.5;
+constexpr double kStoredInMatrices = 1.2;
 
 // Bytes of memory that a tile costs: `channels` of a group, which lie beside each other along the width where there is
 // one group.

@@ -25,9 +25,10 @@ constexpr double kSlotInstructions = 40;    // to take another slot of weights
 constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
-constexpr double kStoredInRows = 8.6;       // ... through shared memory
-constexpr double kStoredInMatrices = 5.3;   // ... as matrices; the fit, less what machine code has fewer
-constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
+constexpr double kStoredInRows =
+    3.5;  // ... through shared memory: a fit of 8.6, by the machine code that there is left of it
+constexpr double kStoredInMatrices = 1.7;  // ... as matrices, likewise
+constexpr double kDelayed = 0.74;          // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
     32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
 constexpr double kPackMs = 0.0077;   // of the launches, and of packing a small weight

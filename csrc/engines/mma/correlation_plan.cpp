@@ -132,7 +132,9 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
-    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, rows_begin_, kSourceThreads);
+    plan.load =
+        make_load_shape(plan.tile, plan.way, element_bytes_,
+                        {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step}, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;

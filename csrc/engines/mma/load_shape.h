@@ -66,7 +66,11 @@ struct LoadShape {
   }
 };
 
-// `begin`: of raw rows.
-LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, RowsBegin begin, int32_t threads);
+// Of raw rows: where they begin, and a number that the coordinates of all boxes' first positions are multiples of.
+struct RowsAt {
+  RowsBegin begin;
+  int32_t multiple;
+};
+LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, RowsAt rows, int32_t threads);
 
 }  // namespace convt3d::mma

@@ -76,7 +76,8 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.staging_pitch = plan.staging_pitch;
   params.row_vector = plan.row_vector;
   params.row_vectors = make_divisor(params.row_length / params.row_vector);
-  params.rows = make_divisor(params.box_rows.count);
+  const int64_t places = int64_t{params.box_rows.count} * params.row_vectors.value;
+  params.places_at_once = make_divisor(std::min<int64_t>(places, 32 * shape_extent(plan.shape, plan.terms).warps()));
   return params;
 }
 

@@ -207,13 +207,10 @@ class RawRowLoader : public TileLines<T, kThreads> {
 
   // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
   __device__ __forceinline__ static uint32_t masked_word(uint32_t word, uint32_t mask) {
-    T values[kElement == 4 ? 1 : 2];
-    *reinterpret_cast<uint32_t*>(values) = mask;
     if constexpr (kElement == 4) {
-      return to_accumulator(values[0]) <= 0 ? 0 : word;
+      return to_accumulator(*reinterpret_cast<const T*>(&mask)) <= 0 ? 0 : word;
     } else {
-      if (to_accumulator(values[0]) <= 0) word &= 0xFFFF0000;
-      return to_accumulator(values[1]) <= 0 ? word & 0x0000FFFF : word;
+      return word & ~halves_at_most_zero<T>(mask);
     }
   }
 

@@ -261,10 +261,12 @@ class Search {
     const int32_t joined = plan.warps_groups - 1;
     set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
     set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
-    plan.grad_shape =
-        make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes, plan.layouts.grad_begin, kLoadingThreads);
-    plan.input_shape =
-        make_load_shape(plan.input, plan.layouts.input, plan.element_bytes, plan.layouts.input_begin, kLoadingThreads);
+    const int32_t step = plan.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
+    plan.grad_shape = make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes,
+                                      {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1},
+                                      kLoadingThreads);
+    plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
+                                       {plan.layouts.input_begin, step}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;

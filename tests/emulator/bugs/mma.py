@@ -140,8 +140,8 @@ BUGS = [
     Bug(
         "mma: rows",
         M + "store.cuh",
-        "wide_product(at, step) >= left) continue;",
-        "wide_product(at, step) >= left - BUG) continue;",
+        "wide_product(at, apart) >= params_.size[2] - first_w) return;",
+        "wide_product(at, apart) >= params_.size[2] - first_w - BUG) return;",
         MMA,
     ),
     Bug(

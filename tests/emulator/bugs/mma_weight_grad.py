@@ -151,8 +151,8 @@ BUGS = [
     Bug(
         "mma weight gradient: rows: mask",
         M + "tile_rows.cuh",
-        "return to_accumulator(values[1]) <= 0 ?",
-        "return !BUG && to_accumulator(values[1]) <= 0 ?",
+        "word & ~halves_at_most_zero<T>(mask);",
+        "word & ~(halves_at_most_zero<T>(mask) & (BUG ? 0xFFFFu : ~0u));",
         MMA_WEIGHT,
     ),
     Bug(
