@@ -51,20 +51,18 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
   template <bool kWhole>
   class Target {
    public:
-    // `position`: after the first element of the 16 bytes that a line's raw rows begin in. `exists`: the matrix does.
+    // `position`: after the first element of the 16 bytes that a line's raw rows begin in.
     __device__ __forceinline__ Target(const RawMatrixLoader& loader, const LoadStage& stage, const Run& run,
-                                      int32_t lead, int32_t position, bool exists)
+                                      int32_t lead, int32_t position)
         : entry_(loader.columns_address() + static_cast<uint32_t>(4 * (kCoordinatesBefore + position))) {
       if constexpr (kWhole) {
-        const auto column = hopper::load_shared<uint32_t>(entry_ - static_cast<uint32_t>(4 * lead));
-        exists_ = exists && static_cast<int32_t>(column) >= 0;
-        to_ = column;
+        to_ = hopper::load_shared<uint32_t>(entry_ - static_cast<uint32_t>(4 * lead));
       } else {
         const Source<T>& source = loader.params_.source;
         entry_ += static_cast<uint32_t>(4 * run.before);
         low_ =
             2 * static_cast<uint32_t>(loader.run_address(source.data, source.stride, stage.first_channel, run.first));
-        most_low_ = exists ? 4 * position : -1;
+        most_low_ = static_cast<uint32_t>(4 * position);
       }
     }
     // Of neighbouring lines of the table; `to`: the tile's first line. `from`, `from` + `pitch` .. where it is nowhere.
@@ -81,12 +79,13 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
 #pragma unroll
       for (int i = 0; i < kLines; ++i) {
         uint32_t column = to_;
-        bool exists = exists_;
+        bool in_row = true;
         if constexpr (!kWhole) {
           const uint32_t low = (low_ + 2 * lows[i]) & (2 * kPieceBytes - 1);
           column = hopper::load_shared<uint32_t>(entry_ - low);
-          exists = static_cast<int32_t>(column) >= 0 && static_cast<int32_t>(low) <= most_low_;
+          in_row = low <= most_low_;
         }
+        const bool exists = in_row && static_cast<int32_t>(column) >= 0;
         targets[i] = exists ? targets[i] + column : from + static_cast<uint32_t>(i) * pitch;
       }
     }
@@ -97,8 +96,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
     // Twice as many bytes, as entries have four and elements two: of the first element's address, and as many of them
     // as leave the position one of the row's.
     uint32_t low_ = 0;
-    int32_t most_low_ = 0;
-    bool exists_ = false;
+    uint32_t most_low_ = 0;
   };
 
   // Places are the pieces of channels of the first eight positions, then of the next. Four of them are four matrices
@@ -126,14 +124,14 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
       const int32_t first = params_.shape.by_lines.take(quad);
       const int32_t count = min(params_.shape.lines - first, end - at);
       at += count;
-      const int32_t number = quad * kAtOnce + thread_ % 32 / kMatrixRows;
-      int32_t group = min(number, places - 1);
+      // The last of all once more, rather than none.
+      int32_t group = min(quad * kAtOnce + thread_ % 32 / kMatrixRows, places - 1);
       const int32_t piece = tile.pieces_of_row.take(group);
       uint32_t from = stage.raw + static_cast<uint32_t>(first) * line_pitch +
                       static_cast<uint32_t>(piece * raw.item_pitch + row * raw.pitch + group * kPieceBytes);
       uint32_t table = stage.table + static_cast<uint32_t>(first * kLineBytes);
       const uint32_t to = stage.to + static_cast<uint32_t>(piece * kPieceBytes);
-      const Target<kWhole> target(*this, stage, run, lead, group * kMatrixRows + row, number < places);
+      const Target<kWhole> target(*this, stage, run, lead, group * kMatrixRows + row);
       Lines::template for_each_batch<kMasked ? 2 : 4>(count, [&](auto batch) {
         constexpr int kLines = decltype(batch)::value;
         uint32_t targets[kLines];

@@ -102,8 +102,8 @@ BUGS = [
     Bug(
         "mma weight gradient: matrices: neighbours before a row",
         M + "tile_matrices.cuh",
-        "&& static_cast<int32_t>(low) <= most_low_;",
-        "&& static_cast<int32_t>(low) <= most_low_ + (BUG ? 4 : 0);",
+        "in_row = low <= most_low_;",
+        "in_row = low <= most_low_ + (BUG ? 4 : 0);",
         MMA_WEIGHT + MATRICES,
     ),
     Bug(
@@ -116,8 +116,8 @@ BUGS = [
     Bug(
         "mma weight gradient: matrices: coordinates without a row",
         M + "tile_matrices.cuh",
-        "exists && static_cast<int32_t>(column) >= 0;",
-        "exists && (BUG || static_cast<int32_t>(column) >= 0);",
+        "in_row && static_cast<int32_t>(column) >= 0;",
+        "in_row && (BUG || static_cast<int32_t>(column) >= 0);",
         MMA_WEIGHT + MATRICES,
     ),
     Bug(
@@ -125,13 +125,6 @@ BUGS = [
         M + "tile_matrices.cuh",
         "(places + kAtOnce - 1) / kAtOnce * params_.shape.lines;",
         "(places + (BUG ? 0 : kAtOnce - 1)) / kAtOnce * params_.shape.lines;",
-        MMA_WEIGHT + MATRICES,
-    ),
-    Bug(
-        "mma weight gradient: matrices past the last",
-        M + "tile_matrices.cuh",
-        "row, number < places);",
-        "row, number < places + BUG);",
         MMA_WEIGHT + MATRICES,
     ),
     Bug(
