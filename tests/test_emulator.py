@@ -31,6 +31,13 @@ ROWS_OF_POSITIONS = (
     "op=forward type=bf16 layout=NCDHW n=2 cin=8 cout=34 size=2,16,8 kernel=2,2,2 stride=2,2,2 padding=1,0,0 "
     "output_padding=1,1,0 dilation=1,1,1 groups=2 bias=1 relu=0"
 )
+# Raw rows of 16 bits: whole ones, such as begin alike in all channels of a line, and others.
+ROWS_OF_CHANNELS = [
+    "op={} type={} layout=NCDHW n=2 cin=24 cout=40 size={} kernel=3,3,3 stride=1,1,1 padding=1,1,1 relu={} engine=mma",
+    "op={} type={} layout=NCDHW n=2 cin=16 cout=24 size={} kernel=2,2,2 stride=2,2,2 relu={} engine=mma",
+    "op={} type={} layout=NCDHW n=1 cin=8 cout=16 size={} kernel=3,2,3 stride=1,2,3 dilation=1,1,2 relu={} engine=mma",
+]
+ROW_SIZES = ["2,4,32", "2,4,36", "2,4,7", "3,5,7"]
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +89,22 @@ def test_random_forwards(emulate: Path, engine: str) -> None:
 @pytest.mark.parametrize("type", ["fp32", "tf32", "fp16", "bf16"])
 def test_random_operators_on_mma(emulate: Path, type: str, operator: str) -> None:
     run(emulate, "--engine", "mma", "--operator", operator, "--type", type, "--seconds", str(SECONDS))
+
+
+@pytest.mark.parametrize("type", ["fp16", "bf16"])
+def test_rows_of_channels_on_mma(emulate: Path, type: str, tmp_path: Path) -> None:
+    lines = [
+        f"{problem.format(operator, type, size, relu)} first={first}"
+        for problem in ROWS_OF_CHANNELS
+        for size in ROW_SIZES
+        for operator in ["forward", "input_grad", "weight_grad"]
+        for relu in [0, 1]
+        for first in ["dense", "slice_w"]
+    ]
+    lines += [ROWS_OF_CHANNELS[1].format("backward", type, size, relu) for size in ROW_SIZES for relu in [0, 1]]
+    problems = tmp_path / "problems.txt"
+    problems.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert f"{len(lines)} cases, 0 failed" in run(emulate, "--problems", str(problems))
 
 
 @pytest.mark.parametrize("operator", ["input_grad", "weight_grad"])

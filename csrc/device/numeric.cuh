@@ -39,6 +39,26 @@ __device__ __forceinline__ T from_accumulator(From value) {
   }
 }
 
+// Two 16-bit elements, each rounded once, to nearest even.
+template <typename T>
+__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+// All bits of those halves of a word, two 16-bit elements, that are at most zero; a NaN is not.
+template <typename T>
+__device__ __forceinline__ uint32_t halves_at_most_zero(uint32_t pair) {
+  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  const uint32_t zero = 0;
+  return __hle2_mask(*reinterpret_cast<const Pair*>(&pair), *reinterpret_cast<const Pair*>(&zero));
+}
+
 constexpr int kQuad = 4;
 
 // sizeof(Quad<double>) is 32, two of the widest loads.

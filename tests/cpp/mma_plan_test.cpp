@@ -216,6 +216,22 @@ void check_which_are_split() {
   }
 }
 
+// Where dense rows of 16 bits begin.
+void check_rows_begin() {
+  using mma::RowsBegin;
+  const auto begin = [](const Int3& size, bool masked, const Int3& mask_size) {
+    const OperandTraits mask = masked ? dense_operand(8, mask_size, false) : OperandTraits{};
+    return mma::rows_begin(dense_operand(8, size, false), mask, 2, size[2]);
+  };
+  const Problem none{};
+  for (const bool masked : {false, true}) {
+    expect(begin({2, 4, 32}, masked, {2, 4, 32}) == RowsBegin::kWhole, "rows of 32 elements are whole", none);
+    expect(begin({2, 4, 36}, masked, {2, 4, 36}) == RowsBegin::kAlike, "rows of 36 begin alike", none);
+    expect(begin({3, 5, 7}, masked, {3, 5, 7}) == RowsBegin::kAnywhere, "105 elements begin anywhere", none);
+  }
+  expect(begin({2, 4, 32}, true, {2, 4, 36}) == RowsBegin::kAnywhere, "a mask whose lines begin elsewhere", none);
+}
+
 }  // namespace
 
 int main() {
@@ -244,6 +260,7 @@ int main() {
   }
   check_mma_banks();
   check_which_are_split();
+  check_rows_begin();
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -22,10 +22,12 @@ int check_problem(const Problem& problem) {
       limits.multiprocessors = static_cast<int32_t>(multiprocessors);
       for (const auto& [type, terms] :
            {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kBFloat16, 1}}) {
-        for (const GradLayouts& layouts : {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, false, false},
-                                           GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, false, false},
-                                           GradLayouts{LoadWay::kRows, LoadWay::kRows, true, true, false},
-                                           GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false}}) {
+        for (const GradLayouts& layouts :
+             {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kRows, LoadWay::kRows, true, RowsBegin::kWhole, RowsBegin::kAlike},
+              GradLayouts{LoadWay::kRows, LoadWay::kRows, false, RowsBegin::kAlike, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere}}) {
           const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);
           expect(!found.empty(), "every problem has a plan", problem);
           for (const WeightGradPlan& plan : found)

@@ -22,7 +22,8 @@ constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind
 constexpr double kRounded = 2;           // of a word
 constexpr double kParted = 6;            // ... into two terms
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
-constexpr double kStoredInRows = 6;
+constexpr double kStoredInRows = 2.5;
+constexpr double kStoredInMatrices = 1.2;
 
 // Bytes of memory that a tile costs: `channels` of a group, which lie beside each other along the width where there is
 // one group.
@@ -73,10 +74,13 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
   const double written = positions * grad.n_channels;
-  const double storing_rows = written / 32 * (plan.input.stores_channels ? kStoredInPieces : kStoredInRows);
+  const double storing_rows = written / 32 *
+                              (plan.input.stores_channels   ? kStoredInPieces
+                               : plan.input.stages_matrices ? kStoredInMatrices
+                                                            : kStoredInRows);
   issued += (load_grad.instructions + load_x.instructions) * kLoadingWarps + storing_rows;
   shared += staging_bytes(of_grad) + staging_bytes(of_x) +
-            (plan.input.stores_channels ? 0 : written * (4 + grad.element_bytes));
+            (plan.input.stores_channels ? 0 : written * ((plan.input.stages_matrices ? 2 : 4) + grad.element_bytes));
   const double l2 = (source_bytes(of_grad) + source_bytes(of_x)) / kL2Share / device.rates.l2_bytes;
 
   const double memory = (memory_bytes(of_grad, grad.row_channels, grad.groups == 1) +

@@ -182,10 +182,11 @@ class Search {
     const int32_t in_piece = kPieceBytes / grad.element_bytes;
     grad.grad = make_tile(of_grad, images, plan.channel_steps * kStepBytes / kPieceBytes);
     grad.input = make_tile(of_input, images, grad.n_chunk / in_piece);
-    grad.grad_shape =
-        make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes, grad.layouts.grad_aligned, kLoadingThreads);
-    grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes, grad.layouts.input_aligned,
-                                       kLoadingThreads);
+    const int32_t step = grad.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
+    grad.grad_shape = make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes,
+                                      {grad.layouts.grad_begin, step * grad.taps[2].step}, kLoadingThreads);
+    grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes,
+                                       {grad.layouts.input_begin, step}, kLoadingThreads);
     plan.input.tile = grad.grad;
     plan.input.box = box;
     plan.input.boxes = grad.boxes;

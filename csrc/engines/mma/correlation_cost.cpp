@@ -25,9 +25,11 @@ constexpr double kSlotInstructions = 40;    // to take another slot of weights
 constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
-constexpr double kStoredInRows = 8.6;       // ... through shared memory
-constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
-constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
+// ... through shared memory: a fit of 8.6, by the machine code that there is left of it
+constexpr double kStoredInRows = 3.5;
+constexpr double kStoredInMatrices = 1.7;  // ... as matrices, likewise
+constexpr double kSplitWait = 2200;        // clocks, until a block's sums are in L2, counted and known to be counted
+constexpr double kDelayed = 0.74;          // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
     32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
 constexpr double kPackMs = 0.0077;   // of the launches, and of packing a small weight
@@ -99,7 +101,7 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
                              device.rates.shared_bytes;
   const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, element_bytes};
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
-  const double staged_stores = plan.stores_channels ? 0 : written * (4 + element_bytes);
+  const double staged_stores = plan.stores_channels ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
@@ -114,7 +116,10 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
                              std::max(1.0, extent.warp_n / 16.0) * plan.terms + kStepInstructions +
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
-  const double stored = written / (32 * extent.warps()) * (plan.stores_channels ? kStoredInPieces : kStoredInRows);
+  const double stored = written / (32 * extent.warps()) *
+                        (plan.stores_channels   ? kStoredInPieces
+                         : plan.stages_matrices ? kStoredInMatrices
+                                                : kStoredInRows);
   const double others = steps * step_others + slots * kSlotInstructions + loads * kStageInstructions +
                         plan.block_phases * kPhaseInstructions + stored;
   const LoadingCost of_stage = loading_cost(stage);

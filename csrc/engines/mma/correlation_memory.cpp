@@ -38,11 +38,15 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   set_weight_steps(plan);
   plan.joins_width = !plan.stores_channels && plan.block_phases % width == 0;
   plan.row_vector = 1;
-  plan.staging_bytes = 0;
+  plan.stages_matrices = false;
+  plan.staging_bytes = plan.staging_pitch = 0;
   if (!plan.stores_channels) {
     const int32_t rows = plan.tile.images * plan.box[0] * plan.box[1];
     const int32_t length = row_length(plan.box[2], width, plan.joins_width);
-    plan.staging_bytes = extent.n() * staging_pitch(rows * length, element_bytes);
+    plan.stages_matrices = element_bytes == 2 && (!plan.joins_width || width == 1);
+    // Matrices are whole, past the box as well.
+    plan.staging_pitch = staging_pitch(plan.stages_matrices ? extent.m() : rows * length, element_bytes);
+    plan.staging_bytes = extent.n() * plan.staging_pitch;
     if (plan.joins_width || width == 1) {
       plan.row_vector = most_row_vector;
       while (length % plan.row_vector != 0) plan.row_vector /= 2;

@@ -25,11 +25,12 @@ struct StoreParams {
   bool stores_channels;
   bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
   bool joins_width;
-  int32_t row_vector;   // elements of a row that are one aligned store
-  int32_t row_length;   // staged elements of a row
-  Divisor row_vectors;  // in a row
-  Divisor rows;
-  int32_t staging_pitch;  // bytes from a channel to the next
+  bool stages_matrices;    // of 16 bits: eight positions are neighbours in shared memory, and there is room for all
+  int32_t row_vector;      // elements of a row that are one aligned store
+  int32_t row_length;      // staged elements of a row
+  Divisor row_vectors;     // in a row
+  Divisor places_at_once;  // pieces of rows that a channel has, as far as there are threads for
+  int32_t staging_pitch;   // bytes from a channel to the next
 };
 
 // Blocks that share the sums of a tile, those of a box and a share, each with some stages.

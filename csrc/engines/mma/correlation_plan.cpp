@@ -22,10 +22,6 @@ constexpr int64_t kMostPartialBytes = int64_t{64} << 20;
 // No phase has two taps: to stage the unit of one is to stage all.
 bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
 
-bool has_whole_rows(const OperandTraits& tensor, int64_t element_bytes, int64_t width) {
-  return has_row_pieces(tensor, element_bytes, width, kPieceBytes / element_bytes);
-}
-
 class Search {
  public:
   Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const DeviceTraits& device, bool keep_all,
@@ -34,8 +30,7 @@ class Search {
         element_bytes_(element_bytes),
         stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
         row_vector_(row_vector(tensors.destination, element_bytes, base.residues[2].size)),
-        aligned_rows_(has_whole_rows(tensors.source, element_bytes, base.axis[2].src_size) &&
-                      (!tensors.mask.present || has_whole_rows(tensors.mask, element_bytes, base.axis[2].src_size))),
+        rows_begin_(rows_begin(tensors.source, tensors.mask, element_bytes, base.axis[2].src_size)),
         device_(device),
         keep_all_(keep_all),
         plans_(plans) {}
@@ -138,7 +133,9 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
-    plan.load = make_load_shape(plan.tile, plan.way, element_bytes_, aligned_rows_, kSourceThreads);
+    plan.load =
+        make_load_shape(plan.tile, plan.way, element_bytes_,
+                        {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step}, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;
@@ -225,7 +222,7 @@ class Search {
   const int32_t element_bytes_;
   const int32_t stored_channels_;
   const int32_t row_vector_;
-  const bool aligned_rows_;
+  const RowsBegin rows_begin_;
   const DeviceTraits& device_;
   const bool keep_all_;
   std::vector<CorrelationPlan>& plans_;

@@ -67,6 +67,8 @@ struct CorrelationPlan {
   int32_t slot_steps;     // whose weights come together
   int32_t slots;          // of weights
   int32_t staging_bytes;  // of rows to be stored
+  int32_t staging_pitch;  // ... from a channel to the next
+  bool stages_matrices;   // ... of eight channels and positions, which are neighbours there
   int32_t shared_bytes;
   int64_t packed_bytes;
   double cost_ms;  // expected

@@ -42,6 +42,26 @@ inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, 
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
+// Where raw rows begin, of the source and of its mask.
+enum class RowsBegin : int {
+  kWhole,  // at multiples of 16 bytes, and they are whole pieces
+  kAlike,  // all channels of a line as far past such a multiple
+  kAnywhere,
+};
+
+// `width`: elements of a row.
+inline RowsBegin rows_begin(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
+                            int64_t width) {
+  const int64_t piece = 16 / element_bytes;
+  const auto is_whole = [&](const OperandTraits& tensor) {
+    return has_row_pieces(tensor, element_bytes, width, piece);
+  };
+  if (is_whole(source) && (!mask.present || is_whole(mask))) return RowsBegin::kWhole;
+  bool alike = source.stride[1] % piece == 0;
+  for (const int i : {0, 1, 2, 3}) alike = alike && (!mask.present || (source.stride[i] - mask.stride[i]) % piece == 0);
+  return alike && (!mask.present || source.address == mask.address) ? RowsBegin::kAlike : RowsBegin::kAnywhere;
+}
+
 // The operands of a correlation, as far as a plan looks at them.
 struct Tensors {
   OperandTraits source;

@@ -12,19 +12,42 @@ namespace {
 constexpr double kSector = 32;
 
 // Instructions of a loading warp: about as many as the machine code of sm_90a has, fitted to times measured on an H200.
-constexpr double kStage = 200;          // turns of buffers, tables and barriers
-constexpr double kSettled = 74;         // ... and waits for what has arrived
-constexpr double kTableLine = 67;       // a line of the table that its box has
-constexpr double kRound = 67;           // a place of a thread, before its lines
-constexpr double kFixedPlace = 25;      // ... of which all that is the same in all boxes is kept; not fitted
-constexpr double kRowCopied = 9.6;      // 16 bytes of rows that begin at multiples of 16 bytes
-constexpr double kOddRowCopied = 21;    // ... anywhere
-constexpr double kMaskApplied = 35;     // ... of 16 bits; not fitted
-constexpr double kWords16 = 34;         // a transposed word of eight channels, beside the reads
-constexpr double kWords32 = 21;         // ... of four
-constexpr double kItem = 37;            // a line's piece of channels, before its words
-constexpr double kElement = 8;          // what goes through registers, element by element; not fitted
-constexpr double kCopyingClocks = 2.7;  // of an instruction of copies, many of which wait for nothing
+constexpr double kStage = 200;           // turns of buffers, tables and barriers
+constexpr double kSettled = 74;          // ... and waits for what has arrived
+constexpr double kTableLine = 67;        // a line of the table that its box has
+constexpr double kRound = 67;            // a place of a thread, before its lines
+constexpr double kFixedPlace = 25;       // ... of which all that is the same in all boxes is kept; not fitted
+constexpr double kRowCopied = 9.6;       // 16 bytes of rows that begin at multiples of 16 bytes
+constexpr double kOddRowCopied = 21;     // ... anywhere
+constexpr double kMaskApplied = 35;      // ... of 16 bits; not fitted
+constexpr double kMatrices = 7.5;        // four matrices of whole rows, transposed; counted in machine code, not fitted
+constexpr double kAlikeMatrices = 14.5;  // ... of others
+constexpr double kMasksOfMatrices = 11;  // ... their masks
+constexpr double kMatricesBegin = 42;    // what a warp begins four places with
+constexpr double kWords16 = 34;          // a transposed word of eight channels, beside the reads
+constexpr double kWords32 = 21;          // ... of four
+constexpr double kItem = 37;             // a line's piece of channels, before its words
+constexpr double kElement = 8;           // what goes through registers, element by element; not fitted
+constexpr double kCopyingClocks = 2.7;   // of an instruction of copies, many of which wait for nothing
+
+// Raw rows that have arrived.
+double transposing(const LoadedTile& loaded) {
+  const LoadShape& shape = loaded.shape;
+  if (shape.raw.matrices) {
+    const double fours = static_cast<double>(ceil_div(shape.raw.pieces * loaded.tile.pieces, 4)) * shape.lines;
+    const double of_warp = std::ceil(fours * 32 / shape.threads);
+    return of_warp * ((shape.raw.begin == RowsBegin::kWhole ? kMatrices : kAlikeMatrices) +
+                      (loaded.masked ? kMasksOfMatrices : 0)) +
+           std::ceil(of_warp / shape.lines) * kMatricesBegin;
+  }
+  // Four neighbouring lanes have an item; words are one element of 32 bits, or two of 16, of which halves are read.
+  const bool halves = loaded.element_bytes == 2;
+  const double items = std::ceil(4.0 * shape.lines * loaded.tile.pieces / shape.threads);
+  const double reads =
+      (loaded.masked ? 2 : 1) * kPieceBytes / static_cast<double>(loaded.element_bytes) * (halves ? 3 : 1);
+  const double words = std::ceil(shape.raw.span * loaded.element_bytes / 16.0);
+  return items * (kItem + words * (reads + (halves ? kWords16 : kWords32)));
+}
 
 }  // namespace
 
@@ -48,13 +71,8 @@ LoadingCost loading_cost(const LoadedTile& loaded) {
       others += kSettled + 3 * shape.rounds * kFixedPlace + lines * kMaskApplied;
       break;
     case LoadWay::kRows: {
-      copied = lines * masks * (shape.raw.aligned ? kRowCopied : kOddRowCopied);
-      // Four neighbouring lanes have an item; words are one element of 32 bits, or two of 16.
-      const double items = std::ceil(4.0 * shape.lines * loaded.tile.pieces / shape.threads);
-      const double reads = masks * channels * (loaded.element_bytes == 2 && !shape.raw.aligned ? 3 : 1);
-      const double words = std::ceil(shape.raw.span * loaded.element_bytes / 16.0);
-      others += masks * places + kSettled +
-                items * (kItem + words * (reads + (loaded.element_bytes == 2 ? kWords16 : kWords32)));
+      copied = lines * masks * (shape.raw.begin == RowsBegin::kWhole ? kRowCopied : kOddRowCopied);
+      others += masks * places + kSettled + transposing(loaded);
       break;
     }
     default:

@@ -74,10 +74,12 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
-  params.staging_pitch = staging_pitch(params.box_rows.count * params.row_length, sizeof(T));
+  params.stages_matrices = plan.stages_matrices;
+  params.staging_pitch = plan.staging_pitch;
   params.row_vector = plan.row_vector;
   params.row_vectors = make_divisor(params.row_length / params.row_vector);
-  params.rows = make_divisor(params.box_rows.count);
+  const int64_t places = int64_t{params.box_rows.count} * params.row_vectors.value;
+  params.places_at_once = make_divisor(std::min<int64_t>(places, 32 * shape_extent(plan.shape, plan.terms).warps()));
   return params;
 }
 

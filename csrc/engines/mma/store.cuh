@@ -1,7 +1,11 @@
 // From a block's sums to memory: the epilogue, one rounding, and stores along whichever axis is contiguous.
 #pragma once
 
+#include <type_traits>
+
+#include "device/numeric.cuh"
 #include "device/ptx/global_memory.cuh"
+#include "device/ptx/matrices.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
 #include "engines/mma/correlation_params.cuh"
@@ -43,8 +47,8 @@ class BlockStore {
   // All threads that multiply.
   __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
-    const BlockBox at = box_at(params_, hopper::computed_here(box));
     if (params_.stores_channels) {
+      const BlockBox at = box_here(box);
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
       __syncwarp();  // what was stored before is read
       fill_position_offsets(at, residue, offsets);
@@ -55,8 +59,9 @@ class BlockStore {
     const bool first = !params_.joins_width || residue.at[2] == 0;
     const bool last = !params_.joins_width || residue.at[2] == params_.residues[2] - 1;
     if (first) sync_threads(kMultipliers, kThreads);
-    stage(residue, sum);
+    stage_rows(residue, sum);
     if (last) {
+      const BlockBox at = box_here(box);
       fill_row_offsets(at, residue);
       sync_threads(kMultipliers, kThreads);
       store_rows(at, residue);
@@ -64,6 +69,11 @@ class BlockStore {
   }
 
  private:
+  // Not kept while sums are.
+  __device__ __forceinline__ BlockBox box_here(int32_t box) const {
+    return box_at(params_, hopper::computed_here(box));
+  }
+
   // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
   __device__ __forceinline__ int64_t offset_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
                                                int32_t w_residue) const {
@@ -142,7 +152,40 @@ class BlockStore {
     }
   }
 
-  __device__ __forceinline__ void stage(const Residue& residue, const Sums& sum) const {
+  __device__ __forceinline__ void stage_rows(const Residue& residue, const Sums& sum) const {
+    if constexpr (sizeof(T) == 2) {
+      if (params_.stages_matrices) return stage_matrices(sum);
+    }
+    stage_elements(residue, sum);
+  }
+
+  // Sums of eight neighbouring positions and channels are a matrix, which is transposed on its way. Positions past the
+  // box have room, too.
+  __device__ __forceinline__ void stage_matrices(const Sums& sum) const {
+    constexpr int kAtOnce = 4;  // matrices
+    constexpr int kColumns = Product::kColumns;
+    constexpr int kBeside = kColumns < kAtOnce ? kColumns : kAtOnce;  // along the channels, the others along positions
+    static_assert(2 * Product::kRows * kColumns % kAtOnce == 0 && kColumns % kBeside == 0);
+    const int32_t matrix = lane_ / 8;
+    const uint32_t to = hopper::shared_address(staging_) +
+                        static_cast<uint32_t>((first_n_ + matrix % kBeside * 8 + lane_ % 8) * params_.staging_pitch +
+                                              (first_m_ + matrix / kBeside * 8) * static_cast<int32_t>(sizeof(T)));
+#pragma unroll
+    for (int first = 0; first < 2 * Product::kRows * kColumns; first += kAtOnce) {
+      uint32_t words[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int half = (first + k) / kColumns % 2;
+        const float (&of)[4] = sum[(first + k) / kColumns / 2][(first + k) % kColumns];
+        words[k] = rounded_pair<T>(of[2 * half], of[2 * half + 1]);
+      }
+      hopper::store_matrices_transposed(to + static_cast<uint32_t>(first % kColumns * 8 * params_.staging_pitch) +
+                                            first / kColumns * 8 * static_cast<uint32_t>(sizeof(T)),
+                                        words);
+    }
+  }
+
+  __device__ __forceinline__ void stage_elements(const Residue& residue, const Sums& sum) const {
     const int32_t count = params_.box_rows.count * static_cast<int32_t>(params_.box_width.value);
     const int32_t step = params_.joins_width ? params_.residues[2] : 1;
     const int32_t shift = params_.joins_width ? residue.at[2] : 0;
@@ -181,39 +224,72 @@ class BlockStore {
 
   template <int kVector>
   __device__ __forceinline__ void store_rows_by(const BlockBox& box, const Residue& residue) const {
-    const int32_t items = share_.channels * params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
-    const int32_t step = params_.joins_width ? 1 : params_.residues[2];  // elements of the destination's row
-    const int32_t first_w = box.first[2] * params_.residues[2] + (params_.joins_width ? 0 : residue.at[2]);
-    const int64_t left = params_.size[2] - first_w;
-    T* const destination = params_.destination + share_.first_channel * params_.destination_stride.c;
-    for (int32_t item = thread_; item < items; item += kThreads) {
-      int32_t rest = item;
-      int32_t n = 0;
-      if (params_.channels_first) {
-        const int32_t others = rest / share_.channels;
-        n = rest - others * share_.channels;
-        rest = others;
-      }
-      const int32_t at = params_.row_vectors.take(rest) * kVector;
-      const int32_t row = params_.channels_first ? rest : params_.rows.take(rest);
-      if (!params_.channels_first) n = rest;
-      const int64_t offset = offsets_[row];
-      if (offset < 0 || wide_product(at, step) >= left) continue;
-      const auto* const from =
-          reinterpret_cast<const T*>(staging_ + n * params_.staging_pitch) + row * params_.row_length + at;
-      T* const to = destination + offset + n * params_.destination_stride.c +
-                    wide_product(at, step) * params_.destination_stride.w;
-      if constexpr (kVector == 1) {
-        *to = *from;
-      } else {
-        // Rows of staging are whole vectors, and begin at multiples of 16 bytes.
-        struct alignas(kVector * sizeof(T)) Vector {
-          T values[kVector];
-        };
-        const Vector vector = *reinterpret_cast<const Vector*>(from);
-        hopper::store_global(to, vector.values);
-      }
+    const int32_t places = params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
+    // A thread keeps a place and walks channels or, where these are neighbours, has one item after another.
+    const auto at_once = static_cast<int32_t>(params_.places_at_once.value);
+    const int32_t groups = kThreads / at_once;
+    int32_t group = thread_;
+    int32_t item = params_.places_at_once.take(group);
+    int32_t end = group < groups ? places : 0;
+    if (params_.channels_first) {
+      item = thread_;
+      end = share_.channels * places;
     }
+    const int32_t step = params_.channels_first ? share_.channels : groups;
+#pragma unroll 1
+    for (; item < end; item += params_.channels_first ? kThreads : at_once) {
+      const int32_t place = params_.channels_first ? item / share_.channels : item;
+      store_place<kVector>(box, residue, place, params_.channels_first ? item - place * share_.channels : group, step);
+    }
+  }
+
+  // Neighbours of a row, of the channels `n`, `n` + `step` and so on.
+  template <int kVector>
+  __device__ __forceinline__ void store_place(const BlockBox& box, const Residue& residue, int32_t place, int32_t n,
+                                              int32_t step) const {
+    using Words =
+        std::conditional_t<kVector * sizeof(T) == 16, uint4,
+                           std::conditional_t<kVector * sizeof(T) == 8, uint2,
+                                              std::conditional_t<kVector * sizeof(T) == 4, uint32_t, uint16_t>>>;
+    // Rows of staging are whole vectors, and begin at multiples of 16 bytes.
+    struct alignas(kVector * sizeof(T)) Vector {
+      T values[kVector];
+    };
+    const int32_t apart = params_.joins_width ? 1 : params_.residues[2];  // elements of the destination's row
+    const int32_t first_w = box.first[2] * params_.residues[2] + (params_.joins_width ? 0 : residue.at[2]);
+    int32_t row = place;
+    const int32_t at = params_.row_vectors.take(row) * kVector;
+    const int64_t offset = offsets_[row];
+    if (offset < 0 || wide_product(at, apart) >= params_.size[2] - first_w) return;
+    uint32_t from = hopper::shared_address(staging_) +
+                    static_cast<uint32_t>(n * params_.staging_pitch +
+                                          (row * params_.row_length + at) * static_cast<int32_t>(sizeof(T)));
+    T* to = params_.destination + offset + (share_.first_channel + n) * params_.destination_stride.c +
+            wide_product(at, apart) * params_.destination_stride.w;
+    const auto pitch = static_cast<uint32_t>(step * params_.staging_pitch);
+    const int64_t stride = step * params_.destination_stride.c;
+    const auto store = [&](auto count) {
+      Words words[count];
+#pragma unroll
+      for (int i = 0; i < count; ++i) words[i] = hopper::load_shared<Words>(from + static_cast<uint32_t>(i) * pitch);
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const Vector vector = *reinterpret_cast<const Vector*>(&words[i]);
+        if constexpr (kVector == 1) {
+          *to = vector.values[0];
+        } else {
+          hopper::store_global(to, vector.values);
+        }
+        to += stride;
+      }
+      from += count * pitch;
+    };
+    constexpr int kAtOnce = 4;  // channels
+#pragma unroll 1
+    for (; n + (kAtOnce - 1) * step < share_.channels; n += kAtOnce * step)
+      store(std::integral_constant<int, kAtOnce>{});
+#pragma unroll 1
+    for (; n < share_.channels; n += step) store(std::integral_constant<int, 1>{});
   }
 
   const StoreParams<T>& params_;

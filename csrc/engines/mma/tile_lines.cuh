@@ -102,7 +102,7 @@ class TileLines {
       columns[i] = -1;
 #pragma unroll 1
       for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
-        const int32_t from = i - 1 + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
+        const int32_t from = i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
         const int32_t in_unit = from / width.step;
         if (from >= 0 && in_unit * width.step == from && in_unit < width.length)
           columns[i] = (unit * width.length + in_unit) * tile.pitch;
@@ -188,7 +188,7 @@ class TileLines {
     return {words.x >> kPieceBits << 4, static_cast<int32_t>(words.x & ((1u << kPieceBits) - 1)),
             static_cast<int32_t>(words.y)};
   }
-  // ... of raw rows: the tile's row of the first coordinate that is staged, and of the one before.
+  // ... of raw rows: the tile's row of the first coordinate that is staged, and of some before.
   __device__ __forceinline__ uint32_t columns_address() const {
     return hopper::shared_address(fixed_) +
            static_cast<uint32_t>(params_.shape.lines * kFixedLineBytes + params_.shape.fixed_places * kFixedPlaceBytes);
@@ -246,20 +246,24 @@ class TileLines {
   template <int kBatch, typename Visit>
   __device__ __forceinline__ static void for_each_line(uint32_t table, int32_t first, int32_t count, Visit&& visit) {
     uint32_t at = table + static_cast<uint32_t>(first * kLineBytes);
-    const auto some = [&](auto batch) {
+    for_each_batch<kBatch>(count, [&](auto batch) {
       LoadLine lines[decltype(batch)::value];
       read_lines(at, lines);
       visit(lines, at);
       at += decltype(batch)::value * kLineBytes;
-    };
+    });
+  }
+  // Calls visit(Count<n>) with kBatch, then with fewer, until it was `count` in all.
+  template <int kBatch, typename Visit>
+  __device__ __forceinline__ static void for_each_batch(int32_t count, Visit&& visit) {
 #pragma unroll 1
-    for (; count >= kBatch; count -= kBatch) some(Count<kBatch>{});
+    for (; count >= kBatch; count -= kBatch) visit(Count<kBatch>{});
     if constexpr (kBatch > 2) {
 #pragma unroll 1
-      for (; count >= 2; count -= 2) some(Count<2>{});
+      for (; count >= 2; count -= 2) visit(Count<2>{});
     }
     if constexpr (kBatch > 1) {
-      if (count > 0) some(Count<1>{});
+      if (count > 0) visit(Count<1>{});
     }
   }
   template <int kValue>

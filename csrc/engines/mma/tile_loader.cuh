@@ -16,12 +16,12 @@
 
 #include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
-#include "engines/mma/tile_rows.cuh"
+#include "engines/mma/tile_matrices.cuh"
 
 namespace convt3d::mma {
 
 template <typename T, int kThreads>
-class TileLoader : public RawRowLoader<T, kThreads> {
+class TileLoader : public RawMatrixLoader<T, kThreads> {
  protected:
   using Lines = TileLines<T, kThreads>;
   using Lines::fixed_;
@@ -33,7 +33,7 @@ class TileLoader : public RawRowLoader<T, kThreads> {
   using typename Lines::Place;
 
  public:
-  using RawRowLoader<T, kThreads>::RawRowLoader;
+  using RawMatrixLoader<T, kThreads>::RawMatrixLoader;
 
   __device__ __forceinline__ void load(const LoadStage& stage) const {
     const bool masked = params_.source.mask != nullptr;

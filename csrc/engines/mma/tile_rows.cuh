@@ -1,5 +1,5 @@
 // Raw rows: channels' rows along the width are copied to shared memory as they lie in the source and, when they have
-// arrived, transposed to positions' rows of channels.
+// arrived, transposed to positions' rows of channels: word by word here, as matrices in tile_matrices.cuh.
 #pragma once
 
 #include "device/numeric.cuh"
@@ -30,7 +30,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
       const Strides& stride = i == 0 ? source.stride : source.mask_stride;
       const uint32_t table = i == 0 ? stage.table : this->mask_table(stage);
       const uint32_t to = stage.raw + (i == 0 ? 0 : static_cast<uint32_t>(params_.shape.raw.bytes));
-      if (params_.shape.raw.aligned) {
+      if (params_.shape.raw.begin == RowsBegin::kWhole) {
         copy_rows<true>(stage, data, stride, table, to);
       } else {
         copy_rows<false>(stage, data, stride, table, to);
@@ -38,18 +38,19 @@ class RawRowLoader : public TileLines<T, kThreads> {
     }
   }
 
-  __device__ __forceinline__ void transpose(const LoadStage& stage) const {
+  __device__ __forceinline__ void transpose_words(const LoadStage& stage) const {
     const bool masked = params_.source.mask != nullptr;
-    if (params_.shape.raw.aligned) {
-      masked ? transpose<true, true>(stage) : transpose<true, false>(stage);
-    } else {
-      masked ? transpose<false, true>(stage) : transpose<false, false>(stage);
+    if constexpr (sizeof(T) == 4) {
+      if (params_.shape.raw.begin == RowsBegin::kWhole) {
+        return masked ? transpose<true, true>(stage) : transpose<true, false>(stage);
+      }
     }
+    masked ? transpose<false, true>(stage) : transpose<false, false>(stage);
   }
 
- private:
   // What a stage reads along the width.
   struct Run {
+    int64_t least;   // coordinate that belongs to the tile
     int64_t first;   // coordinate that is in the source
     int64_t end;     // ... one past them; none are left where it is not past the first
     int32_t before;  // coordinates before the first that belong to the tile, and are zeros
@@ -60,13 +61,17 @@ class RawRowLoader : public TileLines<T, kThreads> {
     const int64_t first = least > 0 ? least : 0;
     const int64_t end = least + raw.span;
     const int64_t before = first - least;
-    return {first, end < params_.source.size[2] ? end : params_.source.size[2],
+    return {least, first, end < params_.source.size[2] ? end : params_.source.size[2],
             static_cast<int32_t>(before < raw.span ? before : raw.span)};
   }
   __device__ __forceinline__ int64_t run_address(const T* data, const Strides& stride, int64_t channel,
                                                  int64_t first) const {
     return Lines::address_of(data + channel * stride.c + first);
   }
+
+ private:
+  // Whole rows of matrices have their zeros before the source beside them.
+  static constexpr bool kZerosBefore = sizeof(T) == 2;
 
   // A row that begins between two multiples of 16 bytes is copied from the one before on. Nothing is read past it.
   template <bool kAligned>
@@ -80,9 +85,10 @@ class RawRowLoader : public TileLines<T, kThreads> {
       const int32_t item = number / kChannels;
       uint32_t to = raw_rows + static_cast<uint32_t>(first) * line_pitch +
                     static_cast<uint32_t>(item * raw.item_pitch + number % kChannels * raw.pitch + piece * kPieceBytes);
-      const int64_t begin = kAligned ? run.first & ~int64_t{kChannels - 1} : run.first;
+      const int64_t begin = kAligned ? (kZerosBefore ? run.least : run.first) & ~int64_t{kChannels - 1} : run.first;
       const int64_t left = (run.end - begin) * kElement - piece * kPieceBytes;  // bytes
-      const bool exists = number < stage.channels && run.end > run.first && (!kAligned || left > 0);
+      const bool in_row = !kAligned || (left > 0 && begin + piece * kChannels >= 0);
+      const bool exists = number < stage.channels && run.end > run.first && in_row;
       const int64_t from =
           exists ? run_address(data, stride, stage.first_channel + number, begin) + piece * kPieceBytes : kNowhere;
       const auto left_bytes = static_cast<int32_t>(left < kMostLeft ? left : kMostLeft);
@@ -112,11 +118,10 @@ class RawRowLoader : public TileLines<T, kThreads> {
     uint32_t from[kRows];
 
     // `low`: of the address of the first channel's first element; `step`: from a channel to the next.
-    __device__ __forceinline__ RawPiece(uint32_t raw, uint32_t low, uint32_t step, int32_t pitch, bool back) {
+    __device__ __forceinline__ RawPiece(uint32_t raw, uint32_t low, uint32_t step, int32_t pitch) {
 #pragma unroll
       for (int c = 0; c < kRows; ++c) {
-        from[c] = raw + static_cast<uint32_t>(c * pitch) + ((low + static_cast<uint32_t>(c) * step) & 15) -
-                  (back ? kElement : 0);
+        from[c] = raw + static_cast<uint32_t>(c * pitch) + ((low + static_cast<uint32_t>(c) * step) & 15);
       }
     }
     __device__ __forceinline__ void read(uint32_t bytes, int32_t pitch, uint32_t (&words)[kChannels]) const {
@@ -143,9 +148,6 @@ class RawRowLoader : public TileLines<T, kThreads> {
     const StagedTile& tile = params_.tile;
     const RawRows& raw = params_.shape.raw;
     const Run run = run_of(stage.box);
-    // Words begin at even elements.
-    const bool back = kAligned && sizeof(T) == 2 && run.first % 2 != 0;
-    const int32_t begin = run.before - (back ? 1 : 0);
     const int32_t items = params_.shape.lines * tile.pieces;
     const int32_t column = thread_ % kLanes;
     const uint32_t columns = this->columns_address();
@@ -159,7 +161,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
       const auto rows_of = [&](const T* data, const Strides& stride, uint32_t line_low, uint32_t at) {
         return RawPiece<kAligned>(at + static_cast<uint32_t>(item * raw.item_pitch),
                                   static_cast<uint32_t>(run_address(data, stride, channel, run.first)) + line_low,
-                                  static_cast<uint32_t>(stride.c) * kElement, raw.pitch, back);
+                                  static_cast<uint32_t>(stride.c) * kElement, raw.pitch);
       };
       const RawPiece<kAligned> rows = rows_of(source.data, source.stride, words_of_line.x, stage.raw);
       const RawPiece<kAligned> mask_rows =
@@ -172,8 +174,8 @@ class RawRowLoader : public TileLines<T, kThreads> {
 #pragma unroll 1
       for (int32_t i = column; i < run.before; i += kLanes) store_row(columns, i, to, uint4{0, 0, 0, 0});
 #pragma unroll(kMasked ? 1 : 2)
-      for (int32_t i = begin + kNeighbours * column; i < raw.span; i += kNeighbours * kLanes) {
-        const auto bytes = static_cast<uint32_t>((i - begin) * kElement);
+      for (int32_t i = run.before + kNeighbours * column; i < raw.span; i += kNeighbours * kLanes) {
+        const auto bytes = static_cast<uint32_t>((i - run.before) * kElement);
         uint32_t words[kChannels];
         rows.read(bytes, raw.pitch, words);
         if constexpr (kMasked) {
@@ -196,23 +198,23 @@ class RawRowLoader : public TileLines<T, kThreads> {
     }
   }
 
+ protected:
   // Of the coordinate `i` after the first that is staged, where that has a row.
   __device__ __forceinline__ static void store_row(uint32_t columns, int32_t i, uint32_t to, const uint4& piece) {
-    const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + 1)));
+    const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + kCoordinatesBefore)));
     hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);
   }
 
   // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
   __device__ __forceinline__ static uint32_t masked_word(uint32_t word, uint32_t mask) {
-    T values[kElement == 4 ? 1 : 2];
-    *reinterpret_cast<uint32_t*>(values) = mask;
     if constexpr (kElement == 4) {
-      return to_accumulator(values[0]) <= 0 ? 0 : word;
+      return to_accumulator(*reinterpret_cast<const T*>(&mask)) <= 0 ? 0 : word;
     } else {
-      if (to_accumulator(values[0]) <= 0) word &= 0xFFFF0000;
-      return to_accumulator(values[1]) <= 0 ? word & 0x0000FFFF : word;
+      return word & ~halves_at_most_zero<T>(mask);
     }
   }
+
+ private:
   // The lower halves of two neighbouring channels' words, or the upper ones.
   template <uint32_t kSelector, int kCount>
   __device__ __forceinline__ static uint32_t pair(const uint32_t (&words)[kCount], int c) {

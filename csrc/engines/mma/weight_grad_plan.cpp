@@ -261,10 +261,12 @@ class Search {
     const int32_t joined = plan.warps_groups - 1;
     set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
     set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
-    plan.grad_shape =
-        make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes, plan.layouts.grad_aligned, kLoadingThreads);
-    plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes, plan.layouts.input_aligned,
-                                       kLoadingThreads);
+    const int32_t step = plan.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
+    plan.grad_shape = make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes,
+                                      {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1},
+                                      kLoadingThreads);
+    plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
+                                       {plan.layouts.input_begin, step}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;
@@ -318,14 +320,10 @@ WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int term
 
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {
   const int64_t bytes = element_size(dtype);
-  const auto aligned = [&](const OperandTraits& tensor, int64_t width) {
-    return has_row_pieces(tensor, bytes, width, kPieceBytes / bytes);
-  };
-  const int64_t outputs = problem.output_size(2);
   return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
           load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
-          aligned(operands.first, outputs) && (!operands.mask.present || aligned(operands.mask, outputs)),
-          aligned(operands.second, problem.input_size[2])};
+          rows_begin(operands.first, operands.mask, bytes, problem.output_size(2)),
+          rows_begin(operands.second, {}, bytes, problem.input_size[2])};
 }
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,

@@ -84,9 +84,9 @@ struct GradLayout {
 struct GradLayouts {
   LoadWay grad;
   LoadWay input;
-  bool masked;        // grad_output counts only where the mask is not <= 0
-  bool grad_aligned;  // of raw rows: all begin at a multiple of 16 bytes
-  bool input_aligned;
+  bool masked;  // grad_output counts only where the mask is not <= 0
+  RowsBegin grad_begin;
+  RowsBegin input_begin;
 };
 
 struct WeightGradPlan {

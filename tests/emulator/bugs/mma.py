@@ -140,9 +140,30 @@ BUGS = [
     Bug(
         "mma: rows",
         M + "store.cuh",
-        "wide_product(at, step) >= left) continue;",
-        "wide_product(at, step) >= left - BUG) continue;",
+        "wide_product(at, apart) >= params_.size[2] - first_w) return;",
+        "wide_product(at, apart) >= params_.size[2] - first_w - BUG) return;",
         MMA,
+    ),
+    Bug(
+        "mma: matrices of sums: channels",
+        M + "store.cuh",
+        "first_n_ + matrix % kBeside * 8 + lane_ % 8)",
+        "first_n_ + matrix % kBeside * (BUG ? 0 : 8) + lane_ % 8)",
+        MMA + " --operator input_grad --type fp16",
+    ),
+    Bug(
+        "mma: matrices of sums: positions",
+        M + "store.cuh",
+        "first_m_ + matrix / kBeside * 8)",
+        "first_m_ + (BUG ? 0 : matrix / kBeside) * 8)",
+        MMA + " --operator input_grad --type fp16",
+    ),
+    Bug(
+        "mma: matrices of sums: room past the box",
+        M + "correlation_memory.cpp",
+        "plan.stages_matrices ? extent.m() : rows * length",
+        "plan.stages_matrices && !BUG ? extent.m() : rows * length",
+        MMA + " --operator input_grad --type fp16",
     ),
     Bug(
         "mma: residues of a row",

@@ -6,6 +6,7 @@ from bugs.bug import Bug
 
 M = "engines/mma/"
 MMA_WEIGHT = "--engine mma --operator weight_grad"
+MATRICES = " --type fp16"
 BUGS = [
     Bug(
         "mma weight gradient: copies: last piece",
@@ -78,17 +79,73 @@ BUGS = [
         MMA_WEIGHT,
     ),
     Bug(
-        "mma weight gradient: rows: odd coordinates",
+        "mma weight gradient: whole rows: pieces before the source",
         M + "tile_rows.cuh",
-        "sizeof(T) == 2 && run.first % 2 != 0;",
-        "sizeof(T) == 2 && run.first % 2 != 0 && !BUG;",
-        MMA_WEIGHT,
+        "begin + piece * kChannels >= 0);",
+        "begin + piece * kChannels >= (BUG ? -kChannels : 0));",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: where whole rows begin",
+        M + "tile_matrices.cuh",
+        "static_cast<int32_t>(run.least & (kChannels - 1))",
+        "static_cast<int32_t>((BUG ? run.first : run.least) & (kChannels - 1))",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: where lines begin",
+        M + "tile_matrices.cuh",
+        "(low_ + 2 * lows[i])",
+        "(low_ + (BUG ? 0 : 2 * lows[i]))",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: neighbours before a row",
+        M + "tile_matrices.cuh",
+        "in_row = low <= most_low_;",
+        "in_row = low <= most_low_ + (BUG ? 4 : 0);",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: zeros before the source",
+        M + "tile_matrices.cuh",
+        "for (int32_t i = 0; i < count; ++i) Rows::store_row",
+        "for (int32_t i = 0; i < count - BUG; ++i) Rows::store_row",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: coordinates without a row",
+        M + "tile_matrices.cuh",
+        "in_row && static_cast<int32_t>(column) >= 0;",
+        "in_row && (BUG || static_cast<int32_t>(column) >= 0);",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: the last four",
+        M + "tile_matrices.cuh",
+        "(places + kAtOnce - 1) / kAtOnce * params_.shape.lines;",
+        "(places + (BUG ? 0 : kAtOnce - 1)) / kAtOnce * params_.shape.lines;",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: other warps' lines",
+        M + "tile_matrices.cuh",
+        "const int32_t end = all * (warp + 1) / kWarps;",
+        "const int32_t end = all * (warp + 1) / kWarps - (BUG && warp > 0);",
+        MMA_WEIGHT + MATRICES,
+    ),
+    Bug(
+        "mma weight gradient: matrices: mask",
+        M + "tile_matrices.cuh",
+        "here + static_cast<uint32_t>(raw.bytes));",
+        "here + static_cast<uint32_t>(BUG ? 0 : raw.bytes));",
+        MMA_WEIGHT + MATRICES,
     ),
     Bug(
         "mma weight gradient: rows: mask",
         M + "tile_rows.cuh",
-        "return to_accumulator(values[1]) <= 0 ?",
-        "return !BUG && to_accumulator(values[1]) <= 0 ?",
+        "word & ~halves_at_most_zero<T>(mask);",
+        "word & ~(halves_at_most_zero<T>(mask) & (BUG ? 0xFFFFu : ~0u));",
         MMA_WEIGHT,
     ),
     Bug(

@@ -38,18 +38,6 @@ enum class HaloStagedOrder {
   kChannels,     // [voxel][channel]
 };
 
-// Two 16-bit elements, each rounded once, to nearest even.
-template <typename T>
-__device__ __forceinline__ uint32_t rounded_pair(float first, float second) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  }
-}
-
 // A pass's outputs of one slab.
 template <typename T>
 struct HaloTarget {
