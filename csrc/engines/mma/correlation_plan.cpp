@@ -233,7 +233,7 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
-    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels);
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, false);
     Search(plan, bytes, tensors, device, keep_all, plans)();
   }
   return plans;

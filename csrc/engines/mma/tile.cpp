@@ -10,6 +10,9 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
+constexpr int kWordBytes = 4;
+constexpr int32_t kMostRows = 1 << 26;
+constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than any shared memory
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
@@ -59,6 +62,43 @@ void choose_strides(StagedTile& tile, const BoxRows& rows) {
     set_strides(tile, padding);
   }
   tile.conflicts = fewest;
+}
+
+// An axis whose rows are coordinates, all that its units span.
+TileAxis of_coordinates(const TileAxis& axis) {
+  const int32_t units = axis.split ? 1 : axis.units;
+  const int32_t least = *std::min_element(axis.delta, axis.delta + units);
+  const int32_t most = *std::max_element(axis.delta, axis.delta + units);
+  TileAxis result = axis;
+  const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least);
+  result.length = static_cast<int32_t>(std::min<int64_t>(length, kMostCoordinates));
+  for (int32_t& shift : result.shift) {
+    const int32_t unit = axis.split ? 0 : shift / axis.length;
+    shift = (shift - unit * axis.length) * axis.step + (axis.split ? 0 : axis.delta[unit] - least);
+  }
+  if (axis.split) return result;
+  result.units = 1;
+  result.delta[0] = least;
+  return result;
+}
+
+// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart: elements
+// whose numbers are equal modulo 8 have the same banks.
+int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
+  const int32_t width = tile.axis[2].box;
+  const int32_t count = std::min(rows.count * width, 256);
+  int32_t result = 0;
+  for (int32_t first = 0; first < count; first += kMatrixRows) {
+    int32_t readers[kMatrixRows] = {};
+    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      const BoxPlace place = rows.place(i / width);
+      const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] +
+                          i % width * tile.column_step;
+      ++readers[row % kMatrixRows];
+    }
+    result += 2 * (*std::max_element(readers, readers + kMatrixRows) - 1);
+  }
+  return result;
 }
 
 }  // namespace
@@ -127,8 +167,55 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
     tile.staged[i] = make_divisor(axis[i].staged());
   }
   tile.images = images;
+  tile.column_step = 1;
   set_pieces(tile, pieces);
   choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
+  return tile;
+}
+
+int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
+  constexpr int32_t kElements = kPieceBytes / kWordBytes;
+  const bool begins = boxes == 1 || int64_t{width.box} * width.step % kElements == 0;
+  return aligned && begins ? kElements : 1;
+}
+
+StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
+                             int32_t before, bool spare, BoxOrder order) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) tile.axis[i] = i == 2 ? of_coordinates(axis[i]) : axis[i];
+  for (int i = 0; i < 3; ++i) tile.staged[i] = make_divisor(tile.axis[i].staged());
+  tile.images = images;
+  tile.pieces = pieces;
+  tile.pieces_of_row = make_divisor(pieces);
+  tile.pitch = kWordBytes;
+  tile.column_step = axis[2].step;
+  ChannelRows& rows = tile.channel_rows;
+  rows.elements = elements;
+  rows.pieces = static_cast<int32_t>(ceil_div(tile.axis[2].length + before, elements));
+  const int64_t copied = int64_t{rows.pieces} * elements * kWordBytes + (spare ? kWordBytes : 0);
+  // An odd number of pieces: eight channels begin in banks of their own.
+  rows.pitch = static_cast<int32_t>((ceil_div(copied, int64_t{kPieceBytes}) | 1) * kPieceBytes);
+  const int32_t channels = pieces * (kPieceBytes / kWordBytes);
+  const int64_t of_line = int64_t{channels} * (rows.pitch / kWordBytes);
+  tile.rows = kMostRows;  // which no shared memory has
+  if (of_line * images * tile.axis[0].staged() * tile.axis[1].staged() >= kMostRows / 2) return tile;
+  const BoxRows box_rows = make_box_rows(order, images, axis[0].box, axis[1].box);
+  int32_t padding[3] = {0, 0, 0};
+  const auto set = [&] {
+    tile.stride[3] = 1;
+    tile.stride[2] = static_cast<int32_t>(of_line) + padding[2];
+    tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + padding[1];
+    tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + padding[0];
+    tile.rows = images * tile.stride[0];
+    return word_conflicts(tile, box_rows);
+  };
+  tile.conflicts = set();
+  for (int i = 2; i >= 0 && tile.conflicts > 0 && axis[2].box < kMatrixRows; --i) {
+    padding[i] = kPieceBytes / kWordBytes;
+    const int32_t padded = set();
+    if (padded >= tile.conflicts) padding[i] = 0;
+    tile.conflicts = set();
+  }
   return tile;
 }
 
