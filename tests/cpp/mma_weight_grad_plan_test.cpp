@@ -25,7 +25,12 @@ int check_problem(const Problem& problem) {
         for (const GradLayouts& layouts : {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, false, false},
                                            GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, false, false},
                                            GradLayouts{LoadWay::kRows, LoadWay::kRows, true, true, false},
-                                           GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false}}) {
+                                           GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, false, false},
+                                           GradLayouts{LoadWay::kChannelRows, LoadWay::kChannelRows, false, true, true},
+                                           GradLayouts{LoadWay::kChannelRowsMasked, LoadWay::kCopy, true, false, false},
+                                           GradLayouts{LoadWay::kRows, LoadWay::kChannelRows, false, true, false}}) {
+          if (type != DataType::kFloat32 && (has_channel_rows(layouts.grad) || has_channel_rows(layouts.input)))
+            continue;
           const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);
           expect(!found.empty(), "every problem has a plan", problem);
           for (const WeightGradPlan& plan : found)

@@ -54,7 +54,8 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
   const double rounded = wide && plan.terms == 1 ? kRoundedWord : 0;
   const double of_fragment = wide ? (kWordInstructions + 4 * rounded) * words : kFragmentInstructions;
   const auto others = [&](double count, double of_warps) {
-    return count * of_fragment + of_warps * (kStepInstructions + columns * words * (wide ? 2 * (1 + rounded) : 1));
+    return count * of_fragment +
+           of_warps * (kStepInstructions + words * (wide ? 2 * columns * (1 + rounded) + 2 * (columns - 1) : columns));
   };
   const double products = fragments * columns * words * terms;
   StepClocks step{};

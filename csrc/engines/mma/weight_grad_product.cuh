@@ -140,12 +140,11 @@ class GradProduct {
     uint32_t input[2];
 
     __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const GradPlace of = place(places, lane() % 4 * 2 + i);
-        grad[i] = to_grad + of.grad;
-        input[i] = to_input + of.input;
-      }
+      const uint4 two = hopper::load_shared<uint4>(places + static_cast<uint32_t>(lane() % 4) * 2 * sizeof(GradPlace));
+      grad[0] = to_grad + two.x;
+      input[0] = to_input + two.y;
+      grad[1] = to_grad + two.z;
+      input[1] = to_input + two.w;
     }
   };
   __device__ __forceinline__ void load_rows(const Words& at, int m, uint32_t (&a)[4]) const {
