@@ -117,7 +117,9 @@ class Search {
         plan.chunk_steps = chunk_steps;
         plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
         // The rows' padding depends on the box alone.
-        if (first) {
+        if (has_channel_rows(plan.way)) {
+          with_channel_rows(plan, axis, images);
+        } else if (first) {
           plan.tile = make_tile(axis, images, 2 * chunk_steps);
           plan.order = BoxOrder::kHeight;
           for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
@@ -134,6 +136,13 @@ class Search {
         with_tile(plan);
       }
     }
+  }
+
+  void with_channel_rows(CorrelationPlan& plan, const std::array<TileAxis, 3>& axis, int32_t images) const {
+    const int32_t elements = copied_elements(aligned_rows_, axis[2], plan.boxes[3]);
+    const int32_t before = elements_before(axis[2], elements);
+    plan.order = BoxOrder::kHeight;
+    plan.tile = make_channel_rows(axis, images, 2 * plan.chunk_steps, elements, before, false);
   }
 
   void with_tile(CorrelationPlan plan) {
@@ -233,6 +242,10 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, true);
+    Search(plan, bytes, tensors, device, keep_all, plans)();
+    // It may be cheaper to transpose once than to read word by word for each tap.
+    if (!has_channel_rows(plan.way)) continue;
     plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, false);
     Search(plan, bytes, tensors, device, keep_all, plans)();
   }

@@ -179,6 +179,14 @@ int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
   return aligned && begins ? kElements : 1;
 }
 
+int32_t elements_before(const TileAxis& width, int32_t elements) {
+  const int32_t* const end = width.delta + width.units;
+  if (!width.split) return *std::min_element(width.delta, end) & (elements - 1);
+  int32_t most = 0;
+  for (const int32_t* delta = width.delta; delta < end; ++delta) most = std::max(most, *delta & (elements - 1));
+  return most;
+}
+
 StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
                              int32_t before, bool spare, BoxOrder order) {
   StagedTile tile{};

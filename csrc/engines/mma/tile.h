@@ -112,6 +112,8 @@ void set_pieces(StagedTile& tile, int32_t pieces);
 // Elements of a channel's row that are copied at once: boxes begin at multiples of them, or there is one.
 // `aligned`: all rows begin at a multiple of 16 bytes, and are whole pieces.
 int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes);
+// Most elements that are copied before those of a box.
+int32_t elements_before(const TileAxis& width, int32_t elements);
 // A tile of channel rows. `before`: most elements that are copied before a box's first; `spare`: each row ends with an
 // element that nothing is copied to.
 StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,

@@ -95,7 +95,7 @@ BUGS = [
         "mma: the box before",
         M + "store.cuh",
         "box_at(params_, hopper::computed_here(box));",
-        "box_at(params_, hopper::computed_here(BUG ? max(box - params_.walkers, 0) : box));",
+        "box_at(params_, hopper::computed_here(BUG ? max(box - 1, 0) : box));",
         MMA,
     ),
     Bug(
