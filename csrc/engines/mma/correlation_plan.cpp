@@ -117,8 +117,13 @@ class Search {
         plan.chunk_steps = chunk_steps;
         plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
         // The rows' padding depends on the box alone.
-        if (has_channel_rows(plan.way)) {
-          with_channel_rows(plan, axis, images);
+        if (first && has_channel_rows(plan.way)) {
+          const int32_t elements = copied_elements(aligned_rows_, axis[2], plan.boxes[3]);
+          plan.order = BoxOrder::kHeight;
+          plan.tile =
+              make_channel_rows(axis, images, 2 * chunk_steps, elements, elements_before(axis[2], elements), false);
+          pad_lines(plan.tile, plan.order);
+          first = false;
         } else if (first) {
           plan.tile = make_tile(axis, images, 2 * chunk_steps);
           plan.order = BoxOrder::kHeight;
@@ -136,13 +141,6 @@ class Search {
         with_tile(plan);
       }
     }
-  }
-
-  void with_channel_rows(CorrelationPlan& plan, const std::array<TileAxis, 3>& axis, int32_t images) const {
-    const int32_t elements = copied_elements(aligned_rows_, axis[2], plan.boxes[3]);
-    const int32_t before = elements_before(axis[2], elements);
-    plan.order = BoxOrder::kHeight;
-    plan.tile = make_channel_rows(axis, images, 2 * plan.chunk_steps, elements, before, false);
   }
 
   void with_tile(CorrelationPlan plan) {

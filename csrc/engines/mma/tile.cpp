@@ -101,6 +101,21 @@ int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
   return result;
 }
 
+// Where lines of so many pieces of channels begin; numbers that no shared memory has stay below kMostRows.
+void set_channel_lines(StagedTile& tile, int32_t pieces, const std::array<int32_t, 3>& padding) {
+  const auto bounded = [](int64_t rows) { return static_cast<int32_t>(std::min<int64_t>(rows, kMostRows)); };
+  tile.pieces = pieces;
+  tile.pieces_of_row = make_divisor(pieces);
+  tile.line_padding = padding;
+  tile.stride[3] = 1;
+  int64_t rows = int64_t{pieces} * (kPieceBytes / kWordBytes) * (tile.channel_rows.pitch / kWordBytes);
+  for (int i = 2; i >= 0; --i) {
+    tile.stride[i] = bounded(rows + padding[static_cast<std::size_t>(i)]);
+    rows = int64_t{tile.stride[i]} * (i > 0 ? tile.axis[i - 1].staged() : tile.images);
+  }
+  tile.rows = bounded(rows);
+}
+
 }  // namespace
 
 bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis) {
@@ -188,13 +203,11 @@ int32_t elements_before(const TileAxis& width, int32_t elements) {
 }
 
 StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
-                             int32_t before, bool spare, BoxOrder order) {
+                             int32_t before, bool spare) {
   StagedTile tile{};
   for (int i = 0; i < 3; ++i) tile.axis[i] = i == 2 ? of_coordinates(axis[i]) : axis[i];
   for (int i = 0; i < 3; ++i) tile.staged[i] = make_divisor(tile.axis[i].staged());
   tile.images = images;
-  tile.pieces = pieces;
-  tile.pieces_of_row = make_divisor(pieces);
   tile.pitch = kWordBytes;
   tile.column_step = axis[2].step;
   ChannelRows& rows = tile.channel_rows;
@@ -203,31 +216,30 @@ StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images
   const int64_t copied = int64_t{rows.pieces} * elements * kWordBytes + (spare ? kWordBytes : 0);
   // An odd number of pieces: eight channels begin in banks of their own.
   rows.pitch = static_cast<int32_t>((ceil_div(copied, int64_t{kPieceBytes}) | 1) * kPieceBytes);
-  const int32_t channels = pieces * (kPieceBytes / kWordBytes);
-  const int64_t of_line = int64_t{channels} * (rows.pitch / kWordBytes);
-  tile.rows = kMostRows;  // which no shared memory has
-  if (of_line * images * tile.axis[0].staged() * tile.axis[1].staged() >= kMostRows / 2) return tile;
-  const BoxRows box_rows = make_box_rows(order, images, axis[0].box, axis[1].box);
-  int32_t padding[3] = {0, 0, 0};
-  const auto set = [&] {
-    tile.stride[3] = 1;
-    tile.stride[2] = static_cast<int32_t>(of_line) + padding[2];
-    tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + padding[1];
-    tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + padding[0];
-    tile.rows = images * tile.stride[0];
-    return word_conflicts(tile, box_rows);
-  };
-  tile.conflicts = set();
-  for (int i = 2; i >= 0 && tile.conflicts > 0 && axis[2].box < kMatrixRows; --i) {
-    padding[i] = kPieceBytes / kWordBytes;
-    const int32_t padded = set();
-    if (padded >= tile.conflicts) padding[i] = 0;
-    tile.conflicts = set();
-  }
+  set_channel_lines(tile, pieces, {});
   return tile;
 }
 
+void pad_lines(StagedTile& tile, BoxOrder order) {
+  const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
+  std::array<int32_t, 3> padding{};
+  tile.conflicts = word_conflicts(tile, rows);
+  // Of wider boxes eight neighbours lie in one line.
+  for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
+    padding[i] = kPieceBytes / kWordBytes;
+    set_channel_lines(tile, tile.pieces, padding);
+    const int32_t conflicts = word_conflicts(tile, rows);
+    if (conflicts >= tile.conflicts) padding[i] = 0;
+    tile.conflicts = std::min(tile.conflicts, conflicts);
+  }
+  set_channel_lines(tile, tile.pieces, padding);
+}
+
 void set_pieces(StagedTile& tile, int32_t pieces) {
+  if (tile.has_channel_rows()) {
+    set_channel_lines(tile, pieces, tile.line_padding);  // which is the same for any number of channels
+    return;
+  }
   tile.pieces = pieces;
   tile.pitch = (pieces | 1) * kPieceBytes;
   tile.pieces_of_row = make_divisor(pieces);

@@ -87,7 +87,8 @@ struct StagedTile {
   int32_t conflicts;    // of reads of eight neighbouring positions, in 256 of a box
   int32_t column_step;  // rows from a position to its neighbour along the width
   ChannelRows channel_rows;
-  Divisor staged[3];  // rows of a stage along each axis
+  std::array<int32_t, 3> line_padding;  // of channel rows: rows behind all heights, depths, channels
+  Divisor staged[3];                    // rows of a stage along each axis
   Divisor pieces_of_row;
 
   CONVT3D_HOST_DEVICE int32_t bytes() const { return rows * pitch; }
@@ -117,6 +118,8 @@ int32_t elements_before(const TileAxis& width, int32_t elements);
 // A tile of channel rows. `before`: most elements that are copied before a box's first; `spare`: each row ends with an
 // element that nothing is copied to.
 StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
-                             int32_t before, bool spare, BoxOrder order = BoxOrder::kHeight);
+                             int32_t before, bool spare);
+// ... whose lines are padded so that reads of eight positions of a narrow box share as few banks as they can.
+void pad_lines(StagedTile& tile, BoxOrder order);
 
 }  // namespace convt3d::mma
