@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   if (thread < 0) {
     TileMultiplier<T, kTerms, kShape, kChannelRows>(params, layout).run();
   } else if (thread < kSourceThreads) {
-    SourceLoad<T>(params, layout, thread).run();
+    SourceLoad<T, kChannelRows>(params, layout, thread).run();
   } else {
     WeightLoad<T>(params, layout, step_bytes(kExtent, kTerms)).run();
   }

@@ -80,7 +80,7 @@ struct StageWalk {
   }
 };
 
-template <typename T>
+template <typename T, bool kChannelRows>
 class SourceLoad {
  public:
   __device__ __forceinline__ SourceLoad(const CorrelationParams<T>& params, const SharedLayout& layout, int32_t thread)
@@ -172,7 +172,7 @@ class SourceLoad {
   const BlockShare& share_;
   StageBarriers& barriers_;
   LoaderMeetings meet_;
-  TileLoader<T, kSourceThreads> loader_;
+  TileLoader<T, kSourceThreads, kChannelRows ? LoadedTiles::kChannelRows : LoadedTiles::kRowsOfChannels> loader_;
 };
 
 // One warp.

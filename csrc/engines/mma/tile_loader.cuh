@@ -20,7 +20,10 @@
 
 namespace convt3d::mma {
 
-template <typename T, int kThreads>
+// Which tiles a loader is for: fewer are less machine code.
+enum class LoadedTiles { kAny, kChannelRows, kRowsOfChannels };
+
+template <typename T, int kThreads, LoadedTiles kTiles = LoadedTiles::kAny>
 class TileLoader : public RawRowLoader<T, kThreads> {
  protected:
   using Lines = TileLines<T, kThreads>;
@@ -36,42 +39,49 @@ class TileLoader : public RawRowLoader<T, kThreads> {
   using RawRowLoader<T, kThreads>::RawRowLoader;
 
   __device__ __forceinline__ void load(const LoadStage& stage) const {
-    const bool masked = params_.source.mask != nullptr;
-    switch (params_.way) {
-      case LoadWay::kCopy:
-      case LoadWay::kCopyMasked:
-        return copy<kPieceBytes>(stage, FixedPlaces{*this});
-      case LoadWay::kChannelRows:
-      case LoadWay::kChannelRowsMasked:
-        if constexpr (kElement == 4)
-          with_row_places([&](auto bytes, const auto& places) { copy<decltype(bytes)::value>(stage, places); });
-        return;
-      case LoadWay::kRows:
-        return this->copy_rows(stage);
-      default:
-        return masked ? gather<true>(stage) : gather<false>(stage);
+    if constexpr (kMayHaveChannelRows) {
+      if (kTiles == LoadedTiles::kChannelRows || has_channel_rows(params_.way)) {
+        return with_row_places([&](auto bytes, const auto& places) { copy<decltype(bytes)::value>(stage, places); });
+      }
+    }
+    if constexpr (kTiles != LoadedTiles::kChannelRows) {
+      switch (params_.way) {
+        case LoadWay::kCopy:
+        case LoadWay::kCopyMasked:
+          return copy<kPieceBytes>(stage, FixedPlaces{*this});
+        case LoadWay::kRows:
+          return this->copy_rows(stage);
+        default:
+          return params_.source.mask != nullptr ? gather<true>(stage) : gather<false>(stage);
+      }
     }
   }
 
   // Whether there is anything left to do for copies that have arrived, for all threads alike.
   __device__ __forceinline__ bool settles() const {
-    return params_.way == LoadWay::kRows || params_.way == LoadWay::kCopyMasked ||
-           params_.way == LoadWay::kChannelRowsMasked;
+    return params_.way == LoadWay::kRows || copies_masked(params_.way);
   }
 
   // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
   __device__ __forceinline__ void settle(const LoadStage& stage) const {
-    if (params_.way == LoadWay::kRows) {
-      this->transpose(stage);
-    } else if (params_.way == LoadWay::kCopyMasked) {
-      mask_copied<kPieceBytes>(stage, FixedPlaces{*this});
-    } else if constexpr (kElement == 4) {
-      if (params_.way == LoadWay::kChannelRowsMasked)
-        with_row_places([&](auto bytes, const auto& places) { mask_copied<decltype(bytes)::value>(stage, places); });
+    if constexpr (kMayHaveChannelRows) {
+      if (params_.way == LoadWay::kChannelRowsMasked) {
+        return with_row_places(
+            [&](auto bytes, const auto& places) { mask_copied<decltype(bytes)::value>(stage, places); });
+      }
+    }
+    if constexpr (kTiles != LoadedTiles::kChannelRows) {
+      if (params_.way == LoadWay::kRows) {
+        this->transpose(stage);
+      } else if (params_.way == LoadWay::kCopyMasked) {
+        mask_copied<kPieceBytes>(stage, FixedPlaces{*this});
+      }
     }
   }
 
  private:
+  static constexpr bool kMayHaveChannelRows = sizeof(T) == 4 && kTiles != LoadedTiles::kRowsOfChannels;
+
   // What is copied to a place: from a channel and a coordinate on, that of position 0 the first.
   struct CopyPlace {
     uint32_t to;
