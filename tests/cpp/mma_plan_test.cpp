@@ -12,29 +12,38 @@
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
 #include "terms.h"
+#include "weight_grad_checks.h"
 
 using namespace convt3d;
 
 namespace {
 
-// What a plan's blocks visit along axis 0, by the residues' and the staged tile's tables.
-void check_mma_terms(const Problem& problem, const mma::CorrelationPlan& plan, bool forward) {
-  const mma::TileAxis& axis = plan.tile.axis[0];
-  const mma::Residues& residues = plan.residues[0];
+// What a plan's blocks visit along an axis, by the residues' and the staged tile's tables.
+void check_mma_terms(const Problem& any, const mma::CorrelationPlan& plan, std::size_t of, bool forward) {
+  const Problem problem = mma::turned(any, of);
+  const mma::TileAxis& axis = plan.tile.axis[of];
+  const mma::Residues& residues = plan.residues[of];
+  const mma::ChannelRows& rows = plan.tile.channel_rows;
+  const bool coordinates = of == 2 && plan.tile.has_channel_rows();
   std::vector<Term> visited;
-  for (int first = 0; first < plan.boxes[1] * plan.box[0]; first += plan.box[0]) {
+  for (int first = 0; first < plan.boxes[of + 1] * plan.box[of]; first += plan.box[of]) {
     for (int e = 0; e < residues.count; ++e) {
       for (int j = 0; j < residues.tap_count[e]; ++j) {
         const int tap = residues.first_tap[e] + j * residues.tap_step;
-        for (int u = 0; u < plan.box[0]; ++u) {
+        for (int u = 0; u < plan.box[of]; ++u) {
           const int destination = (first + u) * residues.count + e;
           if (destination >= residues.size) continue;
           // A stage of a split axis has the unit of its tap.
-          const int staged = axis.shift[tap] + u;
+          const int staged = axis.shift[tap] + u * (of == 2 ? plan.tile.column_step : 1);
           expect(staged >= 0 && staged < axis.staged(), "a tap reads what is staged", problem);
           const int unit = axis.split ? j : staged / axis.length;
           const int row = axis.split ? staged : staged % axis.length;
-          const int source = (first + row) * axis.step + axis.delta[unit];
+          const int begin = first * axis.step + axis.delta[unit];
+          const int source = begin + row * (coordinates ? 1 : axis.step);
+          if (coordinates) {
+            expect(rows.before(begin) == rows.before(axis.delta[unit]), "all boxes begin where copies may", problem);
+            expect(rows.before(begin) + row < rows.pieces * rows.elements, "a row has what its taps read", problem);
+          }
           if (source < 0 || source >= axis.source_size) continue;
           visited.push_back(forward ? Term{source, tap, destination} : Term{destination, tap, source});
         }
@@ -122,7 +131,7 @@ void check_mma(const Problem& problem) {
         for (size_t i = 0; i < plans.size(); i += 1 + plans.size() / 40) {
           const CorrelationPlan& plan = plans[i];
           const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
-          check_mma_terms(problem, plan, forward);
+          for (const size_t axis : {size_t{0}, size_t{2}}) check_mma_terms(problem, plan, axis, forward);
           expect(plan.tile.images * plan.box[0] * plan.box[1] * plan.box[2] <= extent.m(), "a box fits the shape",
                  problem);
           for (size_t axis = 0; axis < 3; ++axis) {
@@ -137,7 +146,11 @@ void check_mma(const Problem& problem) {
           expect(plan.n_blocks * extent.n() >= plan.n_channels &&
                      plan.chunks * plan.chunk_steps * kStepBytes >= plan.k_channels * element_bytes,
                  "blocks cover the channels", problem);
-          expect(plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
+          const ChannelRows& rows = plan.tile.channel_rows;
+          expect(plan.tile.has_channel_rows()
+                     ? rows.pitch % 32 == 16 && rows.pitch >= rows.pieces * rows.elements * element_bytes &&
+                           plan.tile.stride[2] * plan.tile.pitch >= rows.pitch * plan.chunk_steps * 8
+                     : plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
                  "rows hold a chunk, an odd number of pieces apart", problem);
           check_k_splits(problem, plan, device);
           expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);

@@ -27,7 +27,12 @@ int check_problem(const Problem& problem) {
               GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
               GradLayouts{LoadWay::kRows, LoadWay::kRows, true, RowsBegin::kWhole, RowsBegin::kAlike},
               GradLayouts{LoadWay::kRows, LoadWay::kRows, false, RowsBegin::kAlike, RowsBegin::kAnywhere},
-              GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere}}) {
+              GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kChannelRows, LoadWay::kChannelRows, false, RowsBegin::kWhole, RowsBegin::kWhole},
+              GradLayouts{LoadWay::kChannelRowsMasked, LoadWay::kCopy, true, RowsBegin::kAlike, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kRows, LoadWay::kChannelRows, false, RowsBegin::kWhole, RowsBegin::kAnywhere}}) {
+          if (type != DataType::kFloat32 && (has_channel_rows(layouts.grad) || has_channel_rows(layouts.input)))
+            continue;
           const std::vector<WeightGradPlan> found = weight_grad_candidates(problem, type, terms, layouts, limits);
           expect(!found.empty(), "every problem has a plan", problem);
           for (const WeightGradPlan& plan : found)

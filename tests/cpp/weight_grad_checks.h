@@ -22,6 +22,31 @@ inline Problem turned(const Problem& problem, std::size_t axis) {
   return result;
 }
 
+// Of channel rows: what the taps of a box read is copied, wherever copies begin.
+inline void check_channel_rows(const Problem& problem, const WeightGradPlan& plan) {
+  const TapParts& taps = plan.taps[2];
+  if (plan.grad.has_channel_rows()) {
+    const ChannelRows& rows = plan.grad.channel_rows;
+    bool inside = true;
+    for (int32_t part = 0; part < taps.parts; ++part) {
+      const int32_t before = rows.before(taps.offset(part, 0));
+      const int32_t last = (plan.box[2] - 1) * plan.grad.column_step + taps.coordinates(taps.most - 1);
+      inside = inside && before + last < rows.pieces * rows.elements;
+    }
+    expect(inside, "a row has what its taps read", problem);
+    expect(rows.elements == 1 || plan.boxes[3] == 1 || plan.box[2] * taps.step % rows.elements == 0,
+           "boxes begin where copies may", problem);
+  }
+  if (plan.input.has_channel_rows()) {
+    const ChannelRows& rows = plan.input.channel_rows;
+    const bool fills = plan.images * plan.box[0] * plan.box[1] * plan.box[2] % kGradStep != 0;
+    expect(rows.pieces * rows.elements * plan.element_bytes <= rows.pitch - (fills ? plan.element_bytes : 0),
+           "zeros are nobody else's", problem);
+    expect(rows.elements == 1 || plan.boxes[3] == 1 || plan.box[2] % rows.elements == 0, "boxes begin where copies may",
+           problem);
+  }
+}
+
 // Positions of boxes, taps of parts: by the tile's rows, as the kernel reads them.
 inline void check_axis(const Problem& any, const WeightGradPlan& plan, std::size_t axis) {
   const Problem problem = turned(any, axis);
@@ -63,6 +88,21 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
          "rounds cover the places", problem);
   expect(shape.each * shape.groups >= shape.lines, "groups cover the lines", problem);
   expect(shape.lines * shape.columns == tile.staged_rows(), "lines are those of the tile", problem);
+  if (has_channel_rows(way)) {
+    const ChannelRows& rows = tile.channel_rows;
+    const int32_t channels = tile.pieces * (kPieceBytes / element_bytes);
+    expect(tile.has_channel_rows() && tile.pitch == element_bytes && shape.places == channels * rows.pieces,
+           "places are those of channel rows", problem);
+    expect(rows.pitch % (2 * kPieceBytes) == kPieceBytes, "eight channels begin in banks of their own", problem);
+    expect(rows.elements == 1 || rows.elements * element_bytes == kPieceBytes, "copies are aligned", problem);
+    expect(
+        rows.pieces * rows.elements * element_bytes <= rows.pitch && tile.axis[2].length <= rows.pieces * rows.elements,
+        "a row has all that is copied", problem);
+    expect(tile.stride[2] * tile.pitch >= channels * rows.pitch && tile.stride[2] * tile.pitch % kPieceBytes == 0 &&
+               tile.stride[1] * tile.pitch % kPieceBytes == 0 && tile.stride[0] * tile.pitch % kPieceBytes == 0,
+           "lines hold all channels", problem);
+    return;
+  }
   if (way != LoadWay::kRows) {
     expect(shape.places == shape.columns * tile.pieces && shape.raw.bytes == 0 && shape.column_entries() == 0,
            "places are those of the tile", problem);
@@ -113,6 +153,7 @@ inline void check_plan(const Problem& problem, const WeightGradPlan& plan, const
          "shared memory is nobody else's", problem);
   check_loading(problem, plan.grad, plan.grad_shape, plan.layouts.grad, plan.element_bytes);
   check_loading(problem, plan.input, plan.input_shape, plan.layouts.input, plan.element_bytes);
+  check_channel_rows(problem, plan);
   expect(plan.warps_groups * plan.warps_m * plan.warps_n * plan.warps_k <= kGradWarps, "warps", problem);
   expect(plan.most_fragments() <= rows * plan.warps_m, "a warp has registers", problem);
   expect(plan.n_chunk == 8 * plan.columns * plan.warps_n, "columns", problem);
@@ -132,7 +173,7 @@ inline void check_plan(const Problem& problem, const WeightGradPlan& plan, const
   expect(plan.segment_boxes == 1 || int64_t{plan.segment_boxes} * plan.steps * kGradStep <= 8192,
          "sums in the tensor cores are short", problem);
   // Of 32 bits four neighbouring rows begin in different banks, of 16 bits eight.
-  expect(plan.grad.pitch / kPieceBytes % 2 == 1, "the pitch of rows", problem);
+  expect(plan.grad.has_channel_rows() || plan.grad.pitch / kPieceBytes % 2 == 1, "the pitch of rows", problem);
 }
 
 }  // namespace convt3d::mma

@@ -19,13 +19,23 @@ __device__ __forceinline__ void async_copy(uint32_t to, const void* from, uint32
   }
 }
 
-// 16 bytes from an address in global memory; zeros where it is below zero, which is nowhere.
+// 4 or 16 bytes from an address in global memory; zeros where it is below zero, which is nowhere.
+template <int kBytes = 16>
 __device__ __forceinline__ void async_copy_from(uint32_t to, int64_t from) {
-  asm volatile(
-      "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\ncp.async.cg.shared.global [%0], [%1], 16, nowhere;\n}" ::
-          "r"(to),
-      "l"(from)
-      : "memory");
+  static_assert(kBytes == 4 || kBytes == 16);
+  if constexpr (kBytes == 16) {
+    asm volatile(
+        "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\n"
+        "cp.async.cg.shared.global [%0], [%1], 16, nowhere;\n}" ::"r"(to),
+        "l"(from)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\n"
+        "cp.async.ca.shared.global [%0], [%1], 4, nowhere;\n}" ::"r"(to),
+        "l"(from)
+        : "memory");
+  }
 }
 
 // The thread's copies since the last commit become a group.

@@ -31,6 +31,7 @@ double memory_bytes(const LoadedTile& loaded, double channels, bool one_group) {
   const TileAxis& width = loaded.tile.axis[2];
   const double rows = loaded.tile.staged_rows();
   const double run = loaded.way == LoadWay::kRows    ? 1.0 * loaded.shape.raw.span
+                     : has_channel_rows(loaded.way)  ? 1.0 * width.length
                      : loaded.way == LoadWay::kWidth ? 1.0 * width.box
                                                      : channels * (one_group ? width.rows() : 1);
   return rows * channels * (loaded.element_bytes + kShortRun / run) * (loaded.masked ? 2 : 1);

@@ -49,7 +49,7 @@ class InputMultiplier {
     const int32_t lane = thread_ % 32;
     const int32_t warp_m = thread_ / 32 / kExtent.warps_n;
     const int32_t warp_n = thread_ / 32 % kExtent.warps_n;
-    uint32_t rows[Product::kRows];
+    uint32_t rows[Product::kNamed];
     uint32_t exist = 0;  // of the rows whose words this lane has, two of a fragment
     const int32_t positions = params_.store.box_rows.count * static_cast<int32_t>(params_.store.box_width.value);
     const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
@@ -64,7 +64,7 @@ class InputMultiplier {
     }
     Product product(rows,
                     static_cast<uint32_t>(warp_n * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes),
-                    kStep);
+                    kStep, sizeof(T));
     const uint32_t shared = hopper::shared_address(shared_);
     const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + grad.layout.barriers);

@@ -181,7 +181,8 @@ class Search {
     if (rows > kMostBoxRows) return false;
     const int32_t in_piece = kPieceBytes / grad.element_bytes;
     grad.grad = make_tile(of_grad, images, plan.channel_steps * kStepBytes / kPieceBytes);
-    grad.input = make_tile(of_input, images, grad.n_chunk / in_piece);
+    grad.input = has_channel_rows(grad.layouts.input) ? input_channel_rows(grad, of_input)
+                                                      : make_tile(of_input, images, grad.n_chunk / in_piece);
     const int32_t step = grad.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
     grad.grad_shape = make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes,
                                       {grad.layouts.grad_begin, step * grad.taps[2].step}, kLoadingThreads);
@@ -214,7 +215,7 @@ std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType d
   BackwardPlan plan{};
   plan.sums_bias = sums_bias;
   WeightGradPlan& grad = plan.grad;
-  grad = weight_grad_base(problem, dtype, terms, grad_layouts(problem, dtype, operands));
+  grad = weight_grad_base(problem, dtype, terms, grad_layouts(problem, dtype, operands, false));
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));
   grad.row_chunks = grad.n_chunks = 1;
   grad.group_blocks = static_cast<int32_t>(grad.groups);

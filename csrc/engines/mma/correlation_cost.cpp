@@ -20,6 +20,7 @@ constexpr double kWeightLatency = 690;  // of L2
 constexpr double kBlockWait = 4800;     // tables, barriers, the first bytes
 // Instructions of a warp that multiplies.
 constexpr double kStepInstructions = 5.7;   // beside products and reads of their factors
+constexpr double kWordReads = 7;            // ... of sixteen positions, word by word; counted, not fitted
 constexpr double kBoxInstructions = 70;     // of a loading warp
 constexpr double kSlotInstructions = 40;    // to take another slot of weights
 constexpr double kStageInstructions = 72;   // ... a stage
@@ -41,6 +42,7 @@ double fetched(const CorrelationPlan& plan, int32_t element_bytes) {
   const TileAxis& width = plan.tile.axis[2];
   const auto torn = [](double run) { return (run + kTornRun) / run; };
   if (plan.way == LoadWay::kRows) return torn(1.0 * element_bytes * plan.load.raw.span);
+  if (has_channel_rows(plan.way)) return torn(1.0 * element_bytes * width.length);
   if (plan.way == LoadWay::kWidth) return torn(1.0 * element_bytes * width.box);
   const int32_t all = plan.k_channels * element_bytes;
   const int32_t run = std::min(plan.chunk_steps * kStepBytes, all);
@@ -112,7 +114,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
   // Of one warp.
   const double products = extent.warp_m / 16.0 * extent.warp_n / 8.0 * (plan.terms == 2 ? 3 : 1);
   const double rounded = plan.terms == 1 && element_bytes == 4 ? 4 : 0;  // words of sixteen positions
-  const double step_others = extent.warp_m / 16.0 * (1 + rounded * kRoundedWord) +
+  const double reads = has_channel_rows(plan.way) ? kWordReads : 1;
+  const double step_others = extent.warp_m / 16.0 * (reads + rounded * kRoundedWord) +
                              std::max(1.0, extent.warp_n / 16.0) * plan.terms + kStepInstructions +
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;

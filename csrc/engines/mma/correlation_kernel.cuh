@@ -26,8 +26,10 @@ __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, i
         rest /= taps;
         const int32_t tap = params.residues[i].first_tap[residue.at[i]] + number * params.residues[i].tap_step;
         row += tile.axis[i].shift[tap] * tile.stride[i + 1];
+        if (i == 2) row += tile.channel_rows.before(tile.axis[i].delta[tile.axis[i].split ? number : 0]);
       }
-      table[s] = row * tile.pitch + k_step * kStepBytes;
+      constexpr int32_t kStepChannels = kStepBytes / static_cast<int32_t>(sizeof(T));
+      table[s] = row * tile.pitch + k_step * kStepChannels * tile.channel_step(sizeof(T));
     }
     table += count;
   }
@@ -73,10 +75,10 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
 }
 
 // What the multiplying warps do.
-template <typename T, int kTerms, Shape kShape>
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class TileMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers(), kChannelRows>;
 
  public:
   __device__ __forceinline__ TileMultiplier(const CorrelationParams<T>& params, const SharedLayout& layout)
@@ -88,21 +90,22 @@ class TileMultiplier {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + layout_.share);
     const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
     const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
-    uint32_t rows[Product::kRows];
+    const auto channel_bytes = static_cast<uint32_t>(kChannelRows ? tile.channel_rows.pitch : 0);
+    uint32_t rows[Product::kNamed];
 #pragma unroll
-    for (int i = 0; i < Product::kRows; ++i) {
-      // Lanes 0 to 15 name the rows' first 16 bytes, the others the next.
-      int32_t m = warp / kExtent.warps_n * kExtent.warp_m + i * 16 + lane % 16;
+    for (int i = 0; i < Product::kNamed; ++i) {
+      const typename Product::Named named = Product::name_row(i, lane, channel_bytes);
+      int32_t m = warp / kExtent.warps_n * kExtent.warp_m + named.position;
       const int32_t w = params_.store.box_width.take(m);
       const BoxPlace place = params_.store.box_rows.place(m);
-      const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + w;
-      rows[i] =
-          static_cast<uint32_t>((m < params_.store.box_rows.count ? row * tile.pitch : 0) + lane / 16 * kPieceBytes);
+      const int32_t row =
+          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + w * tile.column_step;
+      rows[i] = static_cast<uint32_t>(m < params_.store.box_rows.count ? row * tile.pitch : 0) + named.bytes;
     }
     Product product(rows,
                     static_cast<uint32_t>(warp % kExtent.warps_n * (kExtent.warp_n * kStepBytes * kTerms) +
                                           lane * Product::kLaneBytes),
-                    kStep);
+                    kStep, channel_bytes);
     const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
@@ -215,7 +218,7 @@ class TileMultiplier {
   const SharedLayout& layout_;
 };
 
-template <typename T, int kTerms, Shape kShape>
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_extent(kShape, kTerms).blocks)
     convt3d_mma_correlation(const __grid_constant__ CorrelationParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
@@ -233,9 +236,9 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kExtent.warps();
   if (thread < 0) {
-    TileMultiplier<T, kTerms, kShape>(params, layout).run();
+    TileMultiplier<T, kTerms, kShape, kChannelRows>(params, layout).run();
   } else if (thread < kSourceThreads) {
-    SourceLoad<T>(params, layout, thread).run();
+    SourceLoad<T, kChannelRows>(params, layout, thread).run();
   } else {
     WeightLoad<T>(params, layout, step_bytes(kExtent, kTerms)).run();
   }

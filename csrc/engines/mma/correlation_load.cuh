@@ -93,7 +93,7 @@ struct StageWalk {
   }
 };
 
-template <typename T>
+template <typename T, bool kChannelRows>
 class SourceLoad {
  public:
   __device__ __forceinline__ SourceLoad(const CorrelationParams<T>& params, const SharedLayout& layout, int32_t thread)
@@ -185,7 +185,7 @@ class SourceLoad {
   const BlockShare& share_;
   StageBarriers& barriers_;
   LoaderMeetings meet_;
-  TileLoader<T, kSourceThreads> loader_;
+  TileLoader<T, kSourceThreads, kChannelRows ? LoadedTiles::kChannelRows : LoadedTiles::kRowsOfChannels> loader_;
 };
 
 // One warp.

@@ -113,7 +113,14 @@ class Search {
         plan.chunk_steps = chunk_steps;
         plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
         // The rows' padding depends on the box alone.
-        if (first) {
+        if (first && has_channel_rows(plan.way)) {
+          const int32_t elements = copied_elements(aligned_rows_, axis[2], plan.boxes[3]);
+          plan.order = BoxOrder::kHeight;
+          plan.tile =
+              make_channel_rows(axis, images, 2 * chunk_steps, elements, elements_before(axis[2], elements), false);
+          pad_lines(plan.tile, plan.order);
+          first = false;
+        } else if (first) {
           plan.tile = make_tile(axis, images, 2 * chunk_steps);
           plan.order = BoxOrder::kHeight;
           for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
@@ -250,7 +257,11 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
-    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels);
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, true);
+    Search(plan, bytes, tensors, device, keep_all, plans)();
+    // It may be cheaper to transpose once than to read word by word for each tap.
+    if (!has_channel_rows(plan.way)) continue;
+    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, false);
     Search(plan, bytes, tensors, device, keep_all, plans)();
   }
   return plans;

@@ -2,16 +2,29 @@
 #pragma once
 
 #include "core/access.h"
+#include "core/host_device.h"
 
 namespace convt3d::mma {
 
 // How pieces of 16 bytes of channels come into a staged tile: copied past the registers; copied so with the mask
 // beside them, which is applied in shared memory; gathered element by element, neighbouring threads along the channels
-// or along the width; from rows along the width that are copied as they are and transposed in shared memory.
-enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows };
+// or along the width; from rows along the width that are copied as they are and transposed in shared memory. Rows of 32
+// bits are copied as they are into a tile of channel rows (tile.h), too, with the mask beside them or without.
+enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows, kChannelRows, kChannelRowsMasked };
 
 // Past the registers: what is begun arrives later.
 inline bool copies(LoadWay way) { return way != LoadWay::kChannels && way != LoadWay::kWidth; }
+// ... into its place in the tile.
+CONVT3D_HOST_DEVICE inline bool copies_only(LoadWay way) {
+  return way == LoadWay::kCopy || way == LoadWay::kChannelRows;
+}
+// ... and the mask into the same one beside it.
+CONVT3D_HOST_DEVICE inline bool copies_masked(LoadWay way) {
+  return way == LoadWay::kCopyMasked || way == LoadWay::kChannelRowsMasked;
+}
+CONVT3D_HOST_DEVICE inline bool has_channel_rows(LoadWay way) {
+  return way == LoadWay::kChannelRows || way == LoadWay::kChannelRowsMasked;
+}
 
 inline const char* to_string(LoadWay way) {
   switch (way) {
@@ -25,17 +38,25 @@ inline const char* to_string(LoadWay way) {
       return "width";
     case LoadWay::kRows:
       return "rows";
+    case LoadWay::kChannelRows:
+      return "channel_rows";
+    case LoadWay::kChannelRowsMasked:
+      return "channel_rows_masked";
   }
   return "unknown";
 }
 
-// `channels`: of a group.
-inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes,
-                        int64_t channels) {
+// `channels`: of a group; `channel_rows`: the tile may have them.
+inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
+                        bool channel_rows) {
   const int64_t piece = 16 / element_bytes;
   const bool pieces = has_pieces(source, element_bytes, channels, piece);
   if (pieces && !mask.present) return LoadWay::kCopy;
   if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kCopyMasked;
+  if (channel_rows && element_bytes == 4 && source.stride[4] == 1) {
+    if (!mask.present) return LoadWay::kChannelRows;
+    if (mask.stride[4] == 1) return LoadWay::kChannelRowsMasked;
+  }
   // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
   const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
   if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;

@@ -17,6 +17,9 @@ constexpr double kSettled = 74;          // ... and waits for what has arrived
 constexpr double kTableLine = 67;        // a line of the table that its box has
 constexpr double kRound = 67;            // a place of a thread, before its lines
 constexpr double kFixedPlace = 25;       // ... of which all that is the same in all boxes is kept; not fitted
+constexpr double kRowPlace = 33;         // ... of channel rows; counted, not fitted
+constexpr double kRowMaskApplied = 18;   // 16 bytes of channel rows; counted, not fitted
+constexpr double kWordMaskApplied = 7;   // ... an element; counted, not fitted
 constexpr double kRowCopied = 9.6;       // 16 bytes of rows that begin at multiples of 16 bytes
 constexpr double kOddRowCopied = 21;     // ... anywhere
 constexpr double kMaskApplied = 35;      // ... of 16 bits; not fitted
@@ -66,6 +69,15 @@ LoadingCost loading_cost(const LoadedTile& loaded) {
       copied = lines * kCopyInstructions;
       others += shape.rounds * kFixedPlace;
       break;
+    case LoadWay::kChannelRows:
+      copied = lines * kCopyInstructions;
+      others += shape.rounds * kRowPlace;
+      break;
+    case LoadWay::kChannelRowsMasked:
+      copied = 2 * lines * kCopyInstructions;
+      others += kSettled + 3 * shape.rounds * kRowPlace +
+                lines * (loaded.tile.channel_rows.elements > 1 ? kRowMaskApplied : kWordMaskApplied);
+      break;
     case LoadWay::kCopyMasked:
       copied = 2 * lines * kCopyInstructions;
       others += kSettled + 3 * shape.rounds * kFixedPlace + lines * kMaskApplied;
@@ -85,6 +97,11 @@ LoadingCost loading_cost(const LoadedTile& loaded) {
 
 double source_bytes(const LoadedTile& loaded) {
   const double masks = loaded.masked ? 2 : 1;
+  if (has_channel_rows(loaded.way)) {
+    const double run = static_cast<double>(loaded.tile.axis[2].length) * loaded.element_bytes;
+    const double rows = static_cast<double>(loaded.raw_pieces()) / loaded.tile.channel_rows.pieces;
+    return masks * rows * (run + kSector / 2);
+  }
   if (loaded.way == LoadWay::kRows) {
     const double run = static_cast<double>(loaded.shape.raw.span) * loaded.element_bytes;
     return masks * loaded.raw_pieces() / loaded.shape.raw.pitch * kPieceBytes * (run + kSector / 2);
@@ -99,7 +116,7 @@ double source_bytes(const LoadedTile& loaded) {
 double staging_bytes(const LoadedTile& loaded) {
   const double tile = loaded.pieces() * kPieceBytes;
   if (loaded.way == LoadWay::kRows) return tile + 2 * loaded.raw_pieces() * kPieceBytes * (loaded.masked ? 2 : 1);
-  return loaded.way == LoadWay::kCopyMasked ? 5 * tile : tile;
+  return copies_masked(loaded.way) ? 5 * tile : tile;
 }
 
 }  // namespace convt3d::mma

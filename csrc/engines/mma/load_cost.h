@@ -18,7 +18,7 @@ struct LoadedTile {
   int32_t element_bytes;
 
   double pieces() const { return static_cast<double>(tile.staged_rows()) * tile.pieces; }
-  // 16 bytes of raw rows.
+  // 16 bytes of raw rows, or what is copied at once of channel rows.
   double raw_pieces() const { return static_cast<double>(shape.lines) * shape.places; }
 };
 

@@ -68,7 +68,11 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
     pieces = shape.raw.pieces;
     shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
   }
-  if (way == LoadWay::kCopyMasked) shape.mask_bytes = tile.bytes();
+  if (tile.has_channel_rows()) {
+    pieces = tile.channel_rows.pieces;
+    shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
+  }
+  if (copies_masked(way)) shape.mask_bytes = tile.bytes();
   if (way == LoadWay::kCopy || way == LoadWay::kCopyMasked) shape.fixed_places = shape.places;
   choose_rounds(shape);
   shape.by_pieces = make_divisor(pieces);

@@ -1,8 +1,8 @@
 // How the threads that fill a staged tile (tile.h) share its pieces. As data; tile_loader.cuh does it.
 //
 // A *line* is an image, a depth and a height of a stage. A *place* of a line is a piece of channels of one position or,
-// of raw rows, 16 bytes of one channel's row. A thread has one place after another, and of each some lines: where a
-// line begins is read from a table, all else of a piece is the same along the lines.
+// of raw rows and channel rows, of one channel's row. A thread has one place after another, and of each some lines:
+// where a line begins is read from a table, all else of a piece is the same along the lines.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct LoadShape {
   int32_t groups;      // of threads, which share the lines
   int32_t each;        // lines of a group
   Divisor by_at_once;  // of threads
-  Divisor by_pieces;   // of a row: of channels or, of raw rows, of the width
+  Divisor by_pieces;   // of a row: of channels or, of raw rows and channel rows, of the width
   Divisor by_columns;
   Divisor by_units;      // of the width
   Divisor by_length[2];  // of depth and height

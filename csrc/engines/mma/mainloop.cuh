@@ -7,6 +7,7 @@
 #include "device/ptx/shared_memory.cuh"
 #include "device/two_terms.cuh"
 #include "engines/mma/shape.h"
+#include "engines/mma/tile.h"
 
 namespace convt3d::mma {
 
@@ -15,14 +16,18 @@ struct SeesNothing {
   __device__ __forceinline__ void operator()(int, const uint32_t (&)[4]) const {}
 };
 
-// kRegisters: of a thread, about.
-template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters>
+// kRegisters: of a thread, about. kChannelRows: the tile has them (tile.h), and is read word by word.
+template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters, bool kChannelRows = false>
 class WarpProduct {
+  static_assert(!kChannelRows || sizeof(T) == 4);
+
  public:
   static constexpr int kRows = kWarpM / 16;                        // fragments
   static constexpr int kColumns = kWarpN / 8;                      // fragments
   static constexpr int kPieces = kColumns > 1 ? kColumns / 2 : 1;  // of a step's weight, of each term
   static constexpr int kLaneBytes = kColumns > 1 ? 16 : 8;         // of a piece
+
+  static constexpr int kNamed = kChannelRows ? 2 * kRows : kRows;  // rows that a lane names
 
   float sum[kRows][kColumns][4];
 
@@ -31,12 +36,26 @@ class WarpProduct {
   static constexpr bool kReadsAhead = 4 * kRows * kColumns + 2 * (4 * kRows + 2 * kColumns) + 40 <= kRegisters;
 
  public:
-  // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices().
-  // `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the next.
-  __device__ __forceinline__ WarpProduct(const uint32_t (&rows)[kRows], uint32_t lane_weight, uint32_t step_bytes)
-      : lane_weight_(lane_weight), step_bytes_(step_bytes) {
+  // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices() and
+  // name_row(). `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the
+  // next. `channel_bytes`: of channel rows, from a channel to the next.
+  __device__ __forceinline__ WarpProduct(const uint32_t (&rows)[kNamed], uint32_t lane_weight, uint32_t step_bytes,
+                                         uint32_t channel_bytes)
+      : lane_weight_(lane_weight), step_bytes_(step_bytes), channel_bytes_(channel_bytes) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) rows_[i] = rows[i];
+    for (int i = 0; i < kNamed; ++i) rows_[i] = rows[i];
+  }
+
+  // The position, among those of the warp, whose row the lane names as its i-th, and from there the channels that it
+  // reads: of rows of channels lanes 0 to 15 name the first 16 bytes, the others the next; of channel rows lane t of
+  // four reads channels 2t and 2t + 1 of positions lane/4 and lane/4 + 8.
+  struct Named {
+    int32_t position;
+    uint32_t bytes;
+  };
+  __device__ __forceinline__ static Named name_row(int i, int32_t lane, uint32_t channel_bytes) {
+    if constexpr (kChannelRows) return {i * 8 + lane / 4, static_cast<uint32_t>(lane % 4 * 2) * channel_bytes};
+    return {i * 16 + lane % 16, static_cast<uint32_t>(lane / 16 * kPieceBytes)};
   }
 
   __device__ __forceinline__ void clear() { clear(sum); }
@@ -59,7 +78,7 @@ class WarpProduct {
 #pragma unroll
           for (int i = 0; i < kRows; ++i) {
             uint32_t a[4];
-            load_matrices<4>(a, rows_[i] + tile + offset);
+            read_positions(a, i, tile + offset);
             seen(i, a);
             multiply(sum[i], a, b);
           }
@@ -119,6 +138,19 @@ class WarpProduct {
     }
   }
 
+  // Fragment i of a step. Which channel is which of K's is for the packed weight to know.
+  __device__ __forceinline__ void read_positions(uint32_t (&a)[4], int i, uint32_t tile) const {
+    if constexpr (kChannelRows) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        a[k] =
+            hopper::load_shared<uint32_t>(rows_[2 * i + k % 2] + tile + static_cast<uint32_t>(k / 2) * channel_bytes_);
+      }
+    } else {
+      load_matrices<4>(a, rows_[i] + tile);
+    }
+  }
+
   __device__ __forceinline__ static void read_weight(uint32_t (&b)[kColumns][2], uint32_t weight) {
     if constexpr (kColumns == 1) {
       const uint2 piece = hopper::load_shared<uint2>(weight);
@@ -138,7 +170,7 @@ class WarpProduct {
 
   __device__ __forceinline__ void read(Operands& operands, uint32_t tile, uint32_t weight) const {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) load_matrices<4>(operands.a[i], rows_[i] + tile);
+    for (int i = 0; i < kRows; ++i) read_positions(operands.a[i], i, tile);
     read_weight(operands.b, weight);
   }
 
@@ -170,7 +202,7 @@ class WarpProduct {
     for (int i = 0; i < kRows; ++i) {
       uint32_t high[4];
       uint32_t low[4];
-      load_matrices<4>(high, rows_[i] + tile);
+      read_positions(high, i, tile);
       seen(i, high);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -187,9 +219,10 @@ class WarpProduct {
     }
   }
 
-  uint32_t rows_[kRows];
+  uint32_t rows_[kNamed];
   uint32_t lane_weight_;
   uint32_t step_bytes_;
+  uint32_t channel_bytes_;
 };
 
 }  // namespace convt3d::mma

@@ -1,7 +1,7 @@
 // Weight [C_in, C_out/groups, kD, kH, kW] -> fragments of B in the order in which blocks read them:
 // [group][block of channels][phase][chunk][tap of the phase][step of K][warp's channels][term][piece][lane], 16 bytes
-// each: for two fragments, neighbours along N, the words lane%4 and lane%4 + 4 of K's 32 bytes in column lane/4. Zeros
-// past the channels.
+// each: for two fragments, neighbours along N, the words lane%4 and lane%4 + 4 of K's 32 bytes in column lane/4 or, for
+// a tile of channel rows, the words 2 * (lane%4) and the next. Zeros past the channels.
 //
 // A block packs a tile: a step of K, the neighbouring channels that the lanes of some pieces share, and some taps. It
 // reads along whichever of these are neighbours in the weight, and writes pieces of all lanes one after another.
@@ -47,7 +47,8 @@ struct PackWeightParams {
   int32_t joined;  // fragments that share a lane's channels; 0: a fragment's columns are its channels
   int32_t terms;
   bool rounds;
-  int32_t tile_n;  // channels of a tile
+  bool neighbours;  // a lane has two words beside each other
+  int32_t tile_n;   // channels of a tile
   int32_t tile_taps;
   int32_t all_taps;
   int64_t tiles;  // below 2^31
@@ -191,7 +192,8 @@ __global__ void __launch_bounds__(kPackThreads)
                                             : fragment * 8 + column;
 #pragma unroll
         for (int32_t half = 0; half < 2; ++half) {
-          const T* const values = shared.values + (tap * params.tile_n + n) * kPitch + (lane % 4 + 4 * half) * kInWord;
+          const int32_t in_step = params.neighbours ? lane % 4 * 2 + half : lane % 4 + 4 * half;
+          const T* const values = shared.values + (tap * params.tile_n + n) * kPitch + in_step * kInWord;
           uint32_t word = *reinterpret_cast<const uint32_t*>(values);
           if constexpr (sizeof(T) == 4) {
             if (params.terms == 2) {
@@ -209,8 +211,8 @@ __global__ void __launch_bounds__(kPackThreads)
 #pragma unroll
       for (int32_t term = 0; term < 2; ++term) {
         if (term >= params.terms) continue;
-        const int64_t in_step = (int64_t{warp} * params.terms + term) * pieces + warp_n_tile * tile_pieces + piece;
-        uint32_t* const to = params.packed + shared.to[tap] * step_words + (in_step * 32 + lane) * 2 * joint;
+        const int64_t of_warp = (int64_t{warp} * params.terms + term) * pieces + warp_n_tile * tile_pieces + piece;
+        uint32_t* const to = params.packed + shared.to[tap] * step_words + (of_warp * 32 + lane) * 2 * joint;
         if (joint == 2) {
           *reinterpret_cast<uint4*>(to) = uint4{words[term][0], words[term][1], words[term][2], words[term][3]};
         } else {

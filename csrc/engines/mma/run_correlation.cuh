@@ -42,6 +42,7 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.joined = plan.stores_channels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
+  params.neighbours = plan.tile.has_channel_rows();
   for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
   params.warps = make_divisor(extent.warps_n);
   params.steps_of_chunk = make_divisor(plan.chunk_steps);
@@ -111,7 +112,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
-  params.only_copies = plan.way == LoadWay::kCopy;
+  params.only_copies = copies_only(plan.way);
   params.ahead = plan.ahead;
   params.table_bytes = plan.table_bytes();
   params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());
@@ -128,7 +129,10 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
 template <typename T, int kTerms, Shape kShape>
 void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   if constexpr (has_shape(kShape, kTerms)) {
-    void (*const kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape>;
+    void (*kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape, false>;
+    if constexpr (sizeof(T) == 4) {
+      if (plan.tile.has_channel_rows()) kernel = convt3d_mma_correlation<T, kTerms, kShape, true>;
+    }
     launch("correlation", kernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
            plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kernel)));
   }

@@ -10,6 +10,9 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
+constexpr int kWordBytes = 4;
+constexpr int32_t kMostRows = 1 << 26;
+constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than any shared memory
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
@@ -59,6 +62,58 @@ void choose_strides(StagedTile& tile, const BoxRows& rows) {
     set_strides(tile, padding);
   }
   tile.conflicts = fewest;
+}
+
+// An axis whose rows are coordinates, all that its units span.
+TileAxis of_coordinates(const TileAxis& axis) {
+  const int32_t units = axis.split ? 1 : axis.units;
+  const int32_t least = *std::min_element(axis.delta, axis.delta + units);
+  const int32_t most = *std::max_element(axis.delta, axis.delta + units);
+  TileAxis result = axis;
+  const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least);
+  result.length = static_cast<int32_t>(std::min<int64_t>(length, kMostCoordinates));
+  for (int32_t& shift : result.shift) {
+    const int32_t unit = axis.split ? 0 : shift / axis.length;
+    shift = (shift - unit * axis.length) * axis.step + (axis.split ? 0 : axis.delta[unit] - least);
+  }
+  if (axis.split) return result;
+  result.units = 1;
+  result.delta[0] = least;
+  return result;
+}
+
+// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart: elements
+// whose numbers are equal modulo 8 have the same banks.
+int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
+  const int32_t width = tile.axis[2].box;
+  const int32_t count = std::min(rows.count * width, 256);
+  int32_t result = 0;
+  for (int32_t first = 0; first < count; first += kMatrixRows) {
+    int32_t readers[kMatrixRows] = {};
+    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      const BoxPlace place = rows.place(i / width);
+      const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] +
+                          i % width * tile.column_step;
+      ++readers[row % kMatrixRows];
+    }
+    result += 2 * (*std::max_element(readers, readers + kMatrixRows) - 1);
+  }
+  return result;
+}
+
+// Where lines of so many pieces of channels begin; numbers that no shared memory has stay below kMostRows.
+void set_channel_lines(StagedTile& tile, int32_t pieces, const std::array<int32_t, 3>& padding) {
+  const auto bounded = [](int64_t rows) { return static_cast<int32_t>(std::min<int64_t>(rows, kMostRows)); };
+  tile.pieces = pieces;
+  tile.pieces_of_row = make_divisor(pieces);
+  tile.line_padding = padding;
+  tile.stride[3] = 1;
+  int64_t rows = int64_t{pieces} * (kPieceBytes / kWordBytes) * (tile.channel_rows.pitch / kWordBytes);
+  for (int i = 2; i >= 0; --i) {
+    tile.stride[i] = bounded(rows + padding[static_cast<std::size_t>(i)]);
+    rows = int64_t{tile.stride[i]} * (i > 0 ? tile.axis[i - 1].staged() : tile.images);
+  }
+  tile.rows = bounded(rows);
 }
 
 }  // namespace
@@ -127,12 +182,64 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
     tile.staged[i] = make_divisor(axis[i].staged());
   }
   tile.images = images;
+  tile.column_step = 1;
   set_pieces(tile, pieces);
   choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
   return tile;
 }
 
+int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
+  constexpr int32_t kElements = kPieceBytes / kWordBytes;
+  const bool begins = boxes == 1 || int64_t{width.box} * width.step % kElements == 0;
+  return aligned && begins ? kElements : 1;
+}
+
+int32_t elements_before(const TileAxis& width, int32_t elements) {
+  const int32_t* const end = width.delta + width.units;
+  if (!width.split) return *std::min_element(width.delta, end) & (elements - 1);
+  int32_t most = 0;
+  for (const int32_t* delta = width.delta; delta < end; ++delta) most = std::max(most, *delta & (elements - 1));
+  return most;
+}
+
+StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
+                             int32_t before, bool spare) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) tile.axis[i] = i == 2 ? of_coordinates(axis[i]) : axis[i];
+  for (int i = 0; i < 3; ++i) tile.staged[i] = make_divisor(tile.axis[i].staged());
+  tile.images = images;
+  tile.pitch = kWordBytes;
+  tile.column_step = axis[2].step;
+  ChannelRows& rows = tile.channel_rows;
+  rows.elements = elements;
+  rows.pieces = static_cast<int32_t>(ceil_div(tile.axis[2].length + before, elements));
+  const int64_t copied = int64_t{rows.pieces} * elements * kWordBytes + (spare ? kWordBytes : 0);
+  // An odd number of pieces: eight channels begin in banks of their own.
+  rows.pitch = static_cast<int32_t>((ceil_div(copied, int64_t{kPieceBytes}) | 1) * kPieceBytes);
+  set_channel_lines(tile, pieces, {});
+  return tile;
+}
+
+void pad_lines(StagedTile& tile, BoxOrder order) {
+  const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
+  std::array<int32_t, 3> padding{};
+  tile.conflicts = word_conflicts(tile, rows);
+  // Of wider boxes eight neighbours lie in one line.
+  for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
+    padding[i] = kPieceBytes / kWordBytes;
+    set_channel_lines(tile, tile.pieces, padding);
+    const int32_t conflicts = word_conflicts(tile, rows);
+    if (conflicts >= tile.conflicts) padding[i] = 0;
+    tile.conflicts = std::min(tile.conflicts, conflicts);
+  }
+  set_channel_lines(tile, tile.pieces, padding);
+}
+
 void set_pieces(StagedTile& tile, int32_t pieces) {
+  if (tile.has_channel_rows()) {
+    set_channel_lines(tile, pieces, tile.line_padding);  // which is the same for any number of channels
+    return;
+  }
   tile.pieces = pieces;
   tile.pitch = (pieces | 1) * kPieceBytes;
   tile.pieces_of_row = make_divisor(pieces);

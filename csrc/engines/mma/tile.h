@@ -4,6 +4,11 @@
 // Positions u of a box find their source at u*step + offset(tap) along each axis (core/phase_map.h). Coordinates with
 // the same remainder by `step` are a unit, in which neighbours in u are neighbours. A tap is then a shift by rows, the
 // same for all u.
+//
+// A tile of *channel rows* has a channel's coordinates along the width beside each other instead, all that a box spans:
+// [line][channel][coordinate], where a line is an image, a depth and a height. It is for elements of 32 bits, which are
+// read one by one wherever they lie. A row is then one element, neighbours in u are `step` of them apart, and a tap is
+// a shift still.
 #pragma once
 
 #include <array>
@@ -60,18 +65,38 @@ struct BoxRows {
 };
 BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height);
 
+struct ChannelRows {
+  int32_t
+      elements;    // that are copied at once: 4 where all rows begin at multiples of 16 bytes, or 1; 0: there are none
+  int32_t pieces;  // of so many elements, from a multiple of them on, of a row
+  int32_t pitch;   // bytes from a channel's row to the next
+
+  // Elements that are copied before a coordinate.
+  CONVT3D_HOST_DEVICE int32_t before(int64_t coordinate) const {
+    return elements == 0 ? 0 : static_cast<int32_t>(coordinate & (elements - 1));
+  }
+};
+
 struct StagedTile {
   TileAxis axis[3];
   int32_t images;
-  int32_t pieces;     // of a row, whole steps of K
-  int32_t pitch;      // bytes from a row to the next
-  int32_t stride[4];  // rows from an image, a depth, a height, a width to the next
-  int32_t rows;       // in shared memory
-  int32_t conflicts;  // of reads of eight neighbouring positions, in 256 of a box
-  Divisor staged[3];  // rows of a stage along each axis
+  int32_t pieces;       // of a row, whole steps of K
+  int32_t pitch;        // bytes from a row to the next
+  int32_t stride[4];    // rows from an image, a depth, a height, a width to the next
+  int32_t rows;         // in shared memory
+  int32_t conflicts;    // of reads of eight neighbouring positions, in 256 of a box
+  int32_t column_step;  // rows from a position to its neighbour along the width
+  ChannelRows channel_rows;
+  std::array<int32_t, 3> line_padding;  // of channel rows: rows behind all heights, depths, channels
+  Divisor staged[3];                    // rows of a stage along each axis
   Divisor pieces_of_row;
 
   CONVT3D_HOST_DEVICE int32_t bytes() const { return rows * pitch; }
+  CONVT3D_HOST_DEVICE bool has_channel_rows() const { return channel_rows.elements > 0; }
+  // Bytes from a channel to the next.
+  CONVT3D_HOST_DEVICE int32_t channel_step(int32_t element_bytes) const {
+    return has_channel_rows() ? channel_rows.pitch : element_bytes;
+  }
   CONVT3D_HOST_DEVICE int32_t staged_rows() const {
     return images * axis[0].staged() * axis[1].staged() * axis[2].staged();
   }
@@ -84,5 +109,17 @@ bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis)
 StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces,
                      BoxOrder order = BoxOrder::kHeight);
 void set_pieces(StagedTile& tile, int32_t pieces);
+
+// Elements of a channel's row that are copied at once: boxes begin at multiples of them, or there is one.
+// `aligned`: all rows begin at a multiple of 16 bytes, and are whole pieces.
+int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes);
+// Most elements that are copied before those of a box.
+int32_t elements_before(const TileAxis& width, int32_t elements);
+// A tile of channel rows. `before`: most elements that are copied before a box's first; `spare`: each row ends with an
+// element that nothing is copied to.
+StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
+                             int32_t before, bool spare);
+// ... whose lines are padded so that reads of eight positions of a narrow box share as few banks as they can.
+void pad_lines(StagedTile& tile, BoxOrder order);
 
 }  // namespace convt3d::mma

@@ -20,7 +20,10 @@
 
 namespace convt3d::mma {
 
-template <typename T, int kThreads>
+// Which tiles a loader is for: fewer are less machine code.
+enum class LoadedTiles { kAny, kChannelRows, kRowsOfChannels };
+
+template <typename T, int kThreads, LoadedTiles kTiles = LoadedTiles::kAny>
 class TileLoader : public RawMatrixLoader<T, kThreads> {
  protected:
   using Lines = TileLines<T, kThreads>;
@@ -36,44 +39,103 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
   using RawMatrixLoader<T, kThreads>::RawMatrixLoader;
 
   __device__ __forceinline__ void load(const LoadStage& stage) const {
-    const bool masked = params_.source.mask != nullptr;
-    switch (params_.way) {
-      case LoadWay::kCopy:
-      case LoadWay::kCopyMasked:
-        return copy(stage);
-      case LoadWay::kRows:
-        return this->copy_rows(stage);
-      default:
-        return masked ? gather<true>(stage) : gather<false>(stage);
+    if constexpr (kMayHaveChannelRows) {
+      if (kTiles == LoadedTiles::kChannelRows || has_channel_rows(params_.way)) {
+        return with_row_places([&](auto bytes, const auto& places) { copy<decltype(bytes)::value>(stage, places); });
+      }
+    }
+    if constexpr (kTiles != LoadedTiles::kChannelRows) {
+      switch (params_.way) {
+        case LoadWay::kCopy:
+        case LoadWay::kCopyMasked:
+          return copy<kPieceBytes>(stage, FixedPlaces{*this});
+        case LoadWay::kRows:
+          return this->copy_rows(stage);
+        default:
+          return params_.source.mask != nullptr ? gather<true>(stage) : gather<false>(stage);
+      }
     }
   }
 
   // Whether there is anything left to do for copies that have arrived, for all threads alike.
   __device__ __forceinline__ bool settles() const {
-    return params_.way == LoadWay::kRows || params_.way == LoadWay::kCopyMasked;
+    return params_.way == LoadWay::kRows || copies_masked(params_.way);
   }
 
   // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
   __device__ __forceinline__ void settle(const LoadStage& stage) const {
-    if (params_.way == LoadWay::kRows) {
-      this->transpose(stage);
-    } else if (params_.way == LoadWay::kCopyMasked) {
-      mask_copied(stage);
+    if constexpr (kMayHaveChannelRows) {
+      if (params_.way == LoadWay::kChannelRowsMasked) {
+        return with_row_places(
+            [&](auto bytes, const auto& places) { mask_copied<decltype(bytes)::value>(stage, places); });
+      }
+    }
+    if constexpr (kTiles != LoadedTiles::kChannelRows) {
+      if (params_.way == LoadWay::kRows) {
+        this->transpose(stage);
+      } else if (params_.way == LoadWay::kCopyMasked) {
+        mask_copied<kPieceBytes>(stage, FixedPlaces{*this});
+      }
     }
   }
 
  private:
-  __device__ __forceinline__ void copy(const LoadStage& stage) const {
-    const Source<T>& source = params_.source;
-#pragma unroll 1
-    for (int i = 0; i < (params_.way == LoadWay::kCopyMasked ? 2 : 1); ++i) {
-      const bool mask = i != 0;
-      copy(stage, mask ? source.mask : source.data, mask ? source.mask_stride : source.stride,
-           mask ? this->mask_table(stage) : stage.table, mask ? stage.raw : stage.to);
+  static constexpr bool kMayHaveChannelRows = sizeof(T) == 4 && kTiles != LoadedTiles::kRowsOfChannels;
+
+  // What is copied to a place: from a channel and a coordinate on, that of position 0 the first.
+  struct CopyPlace {
+    uint32_t to;
+    int32_t channel;
+    int32_t w;
+  };
+  // Pieces of channels.
+  struct FixedPlaces {
+    const TileLoader& loader;
+
+    __device__ __forceinline__ int64_t origin(const LoadStage& stage) const { return loader.origin(2, stage.box); }
+    __device__ __forceinline__ CopyPlace operator()(int32_t number) const {
+      const Place place = loader.fixed_place(number);
+      return {place.to, place.piece * kChannels, place.w};
+    }
+    __device__ __forceinline__ static int64_t channel_step(const Strides&) { return 1; }
+  };
+  // Pieces of channel rows, from a multiple of their elements on.
+  template <int kElements>
+  struct RowPlaces {
+    const TileLoader& loader;
+
+    __device__ __forceinline__ int64_t origin(const LoadStage& stage) const {
+      const TileAxis& width = loader.params_.tile.axis[2];
+      const int64_t first = loader.origin(2, stage.box) + (width.split ? 0 : width.delta[0]);
+      return first & ~int64_t{kElements - 1};
+    }
+    __device__ __forceinline__ CopyPlace operator()(int32_t number) const {
+      const int32_t w = loader.params_.shape.by_pieces.take(number) * kElements;
+      return {static_cast<uint32_t>(number * loader.params_.tile.channel_rows.pitch + w * kElement), number, w};
+    }
+    __device__ __forceinline__ static int64_t channel_step(const Strides& stride) { return stride.c; }
+  };
+  template <typename Visit>
+  __device__ __forceinline__ void with_row_places(Visit&& visit) const {
+    if (params_.tile.channel_rows.elements == kChannels) {
+      visit(typename Lines::template Count<kPieceBytes>{}, RowPlaces<kChannels>{*this});
+    } else {
+      visit(typename Lines::template Count<kElement>{}, RowPlaces<1>{*this});
     }
   }
 
-  // Of channels, in registers.
+  template <int kBytes, typename Places>
+  __device__ __forceinline__ void copy(const LoadStage& stage, const Places& places) const {
+    const Source<T>& source = params_.source;
+#pragma unroll 1
+    for (int i = 0; i < (copies_masked(params_.way) ? 2 : 1); ++i) {
+      const bool mask = i != 0;
+      copy<kBytes>(stage, places, mask ? source.mask : source.data, mask ? source.mask_stride : source.stride,
+                   mask ? this->mask_table(stage) : stage.table, mask ? stage.raw : stage.to);
+    }
+  }
+
+  // Of channels or, of channel rows, of coordinates, in registers.
   struct Piece {
     alignas(16) T value[kChannels];
 
@@ -101,10 +163,12 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
   };
 
   // Two places at a time share what is read of the lines.
-  __device__ __forceinline__ void copy(const LoadStage& stage, const T* data, const Strides& stride, uint32_t table,
-                                       uint32_t tile) const {
-    const int64_t origin = this->origin(2, stage.box);
-    const int64_t first_byte = Lines::address_of(data + stage.first_channel + origin * stride.w);
+  template <int kBytes, typename Places>
+  __device__ __forceinline__ void copy(const LoadStage& stage, const Places& places, const T* data,
+                                       const Strides& stride, uint32_t table, uint32_t tile) const {
+    const int64_t origin = places.origin(stage);
+    const int64_t channel_step = places.channel_step(stride);
+    const int64_t first_byte = Lines::address_of(data + stage.first_channel * channel_step + origin * stride.w);
     // Outside on either side: no coordinate of a box is 2^31 below zero.
     const auto first_w = static_cast<uint32_t>(origin);
     const auto width = static_cast<uint32_t>(params_.source.size[2]);
@@ -114,10 +178,9 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
       uint32_t to[kCount];
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        const Place place = this->fixed_place(numbers.of[i]);
-        const int32_t channel = place.piece * kChannels;
-        const bool exists = first_w + static_cast<uint32_t>(place.w) < width && channel < stage.channels;
-        from[i] = exists ? first_byte + (channel + place.w * stride.w) * kElement : kNowhere;
+        const CopyPlace place = places(numbers.of[i]);
+        const bool exists = first_w + static_cast<uint32_t>(place.w) < width && place.channel < stage.channels;
+        from[i] = exists ? first_byte + (place.channel * channel_step + place.w * stride.w) * kElement : kNowhere;
         to[i] = tile + place.to;
       }
       Lines::template for_each_line<8 / kCount>(table, first, count, [&](const auto& lines, uint32_t) {
@@ -125,7 +188,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
         for (const LoadLine& line : lines) {
 #pragma unroll
           for (int i = 0; i < kCount; ++i) {
-            async_copy_from(to[i] + static_cast<uint32_t>(line.row), from[i] + line.source);
+            async_copy_from<kBytes>(to[i] + static_cast<uint32_t>(line.row), from[i] + line.source);
           }
         }
       });
@@ -133,22 +196,33 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
   }
 
   // What the thread copied, in place, by the mask, which it copied as well.
-  __device__ __forceinline__ void mask_copied(const LoadStage& stage) const {
+  template <int kBytes, typename Places>
+  __device__ __forceinline__ void mask_copied(const LoadStage& stage, const Places& places) const {
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
-      const uint32_t at = this->fixed_place(number).to;
+      const uint32_t at = places(number).to;
       Lines::template for_each_line<2>(stage.table, first, count, [&](const auto& lines, uint32_t) {
         constexpr int kCount = sizeof(lines) / sizeof(lines[0]);
-        Piece pieces[kCount];
-        Piece masks[kCount];
+        const auto at_line = [&](uint32_t tile, int i) { return tile + at + static_cast<uint32_t>(lines[i].row); };
+        if constexpr (kBytes == kElement) {
+          uint32_t masks[kCount];
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          pieces[i].read_shared(stage.to + at + static_cast<uint32_t>(lines[i].row));
-          masks[i].read_shared(stage.raw + at + static_cast<uint32_t>(lines[i].row));
-        }
+          for (int i = 0; i < kCount; ++i) masks[i] = hopper::load_shared<uint32_t>(at_line(stage.raw, i));
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          pieces[i].apply(masks[i]);
-          hopper::store_shared(stage.to + at + static_cast<uint32_t>(lines[i].row), pieces[i].bytes(), true);
+          for (int i = 0; i < kCount; ++i)
+            hopper::store_shared_unless<0>(at_line(stage.to, i), __uint_as_float(masks[i]) <= 0, 0u);
+        } else {
+          Piece pieces[kCount];
+          Piece masks[kCount];
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) {
+            pieces[i].read_shared(at_line(stage.to, i));
+            masks[i].read_shared(at_line(stage.raw, i));
+          }
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) {
+            pieces[i].apply(masks[i]);
+            hopper::store_shared(at_line(stage.to, i), pieces[i].bytes(), true);
+          }
         }
       });
     });

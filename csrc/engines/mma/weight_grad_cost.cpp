@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/integer.h"
 #include "engines/mma/load_cost.h"
@@ -23,6 +24,20 @@ constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by w
 constexpr double kLoadedInRows = 2.5;          // times the instructions of a copy
 constexpr double kLoadedInElements = 4;
 
+// Reads of shared memory that wait for each other, of words of four positions of eight channels.
+struct WordConflicts {
+  double grad = 1;
+  double input = 1;
+};
+
+WordConflicts word_conflicts(const WeightGradPlan& plan) {
+  if (has_channel_rows(plan.layouts.grad)) {
+    // Neighbouring positions: `step` elements apart in channel rows, else an odd number of pieces.
+    return {static_cast<double>(std::gcd(plan.taps[2].step, 4)), has_channel_rows(plan.layouts.input) ? 1.0 : 2.0};
+  }
+  return {1, has_channel_rows(plan.layouts.input) ? 2.0 : 1.0};  // every other position
+}
+
 // What a multiprocessor's warps take for a step of K, in clocks.
 struct StepClocks {
   double products;  // of all warps
@@ -39,12 +54,15 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
   const double rounded = wide && plan.terms == 1 ? kRoundedWord : 0;
   const double of_fragment = wide ? (kWordInstructions + 4 * rounded) * words : kFragmentInstructions;
   const auto others = [&](double count, double of_warps) {
-    return count * of_fragment + of_warps * (kStepInstructions + columns * words * (wide ? 2 * (1 + rounded) : 1));
+    return count * of_fragment +
+           of_warps * (kStepInstructions + words * (wide ? 2 * columns * (1 + rounded) + 2 * (columns - 1) : columns));
   };
   const double products = fragments * columns * words * terms;
   StepClocks step{};
   step.products = products * device.rates.product_clocks / kProductShare;
-  step.shared = words * (512 * fragments + warps * (256.0 * columns + 256)) / device.rates.shared_bytes;
+  const WordConflicts conflicts = word_conflicts(plan);
+  step.shared = words * (512 * conflicts.grad * fragments + warps * (256.0 * conflicts.input * columns + 256)) /
+                device.rates.shared_bytes;
   step.issued = (products + others(fragments, warps)) / (kSchedulers * kIssued);
   step.alone = step.products + others(warp_fragments, 1) * kAloneClocks;
   return step;
@@ -55,12 +73,14 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device) {
   const StepClocks step = step_clocks(fragments, 0, kGradWarps, columns, plan, device);
-  const auto loads = [&](LoadWay way) {
-    return way == LoadWay::kCopy ? 1 : way == LoadWay::kRows ? kLoadedInRows : kLoadedInElements;
+  const auto loads = [&](LoadWay way, bool aligned) {
+    if (way == LoadWay::kCopy || (way == LoadWay::kChannelRows && aligned)) return 1.0;
+    return way == LoadWay::kRows || (way == LoadWay::kChannelRowsMasked && aligned) ? kLoadedInRows : kLoadedInElements;
   };
   const double bytes = plan.element_bytes * (grad_channels + input_channels);
   const double loading = plan.element_bytes / double{kPieceBytes} *
-                         (grad_channels * loads(plan.layouts.grad) + input_channels * loads(plan.layouts.input)) *
+                         (grad_channels * loads(plan.layouts.grad, plan.layouts.grad_aligned) +
+                          input_channels * loads(plan.layouts.input, plan.layouts.input_aligned)) *
                          kCopyInstructions * kAloneClocks / kLoadingThreads;
   return at_once({step.products / kGradStep, step.shared / kGradStep + 2 * bytes / device.rates.shared_bytes,
                   step.issued / kGradStep, loading, bytes / device.rates.l2_bytes});

@@ -7,34 +7,11 @@
 #include "engines/mma/pipeline.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_product.cuh"
+#include "engines/mma/weight_grad_tables.cuh"
 
 namespace convt3d::mma {
 
 static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= kMostPipelineStages);
-
-// The boxes of a split, one after another.
-struct BoxWalk {
-  int32_t at[4];  // image, depth, height, width
-  int64_t left;
-
-  template <typename T>
-  __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
-    int64_t rest = split * params.split_boxes;
-    left = min(params.split_boxes, params.box_count - rest);
-    for (int i = 3; i > 0; --i) {
-      at[i] = static_cast<int32_t>(rest % params.boxes[i]);
-      rest /= params.boxes[i];
-    }
-    at[0] = static_cast<int32_t>(rest);
-  }
-  template <typename T>
-  __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
-    for (int i = 3; i >= 0; --i) {
-      if (++at[i] < params.boxes[i] || i == 0) return;
-      at[i] = 0;
-    }
-  }
-};
 
 // What the loading warps do. Both operands go through the same code, one after the other.
 template <typename T>
@@ -173,116 +150,6 @@ class GradLoader {
   LoaderMeetings meet_;
 };
 
-// Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
-template <typename T>
-__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
-  const GradLayout& layout = params.layout;
-  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
-  const StagedTile& of_grad = params.source[0].tile;
-  const StagedTile& of_input = params.source[1].tile;
-  const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep;
-       i += static_cast<int32_t>(blockDim.x)) {
-    if (i >= positions) {
-      places[i] = {0, static_cast<uint32_t>(params.input_bytes)};
-      continue;
-    }
-    int32_t at[4];
-    int32_t rest = i;
-    for (int a = 2; a >= 0; --a) {
-      at[a + 1] = rest % params.box[a];
-      rest /= params.box[a];
-    }
-    at[0] = rest;
-    int32_t grad = 0;
-    int32_t input = 0;
-    for (int a = 0; a < 4; ++a) {
-      grad += at[a] * of_grad.stride[a] * of_grad.pitch;
-      input += at[a] * of_input.stride[a] * of_input.pitch;
-    }
-    places[i] = {static_cast<uint32_t>(grad), static_cast<uint32_t>(input)};
-  }
-  const int32_t words = of_input.pitch / 4;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words;
-       i += static_cast<int32_t>(blockDim.x)) {
-    const int32_t row = layout.stages + i / words * layout.stage_bytes + layout.input + params.input_bytes;
-    reinterpret_cast<uint32_t*>(shared + row)[i % words] = 0;
-  }
-}
-
-// What a multiplying warp has of a block.
-struct GradShare {
-  float* sums;      // of its split, of the block's first row and the warp's first column
-  int32_t columns;  // that exist from there on
-  int32_t group;    // of the block's
-  int32_t n;        // of warps beside each other
-  int32_t k;        // first step of a box
-  int32_t first;    // fragment of 16 rows
-  int32_t rows;     // fragments
-  int32_t eights;   // that exist of them
-  int32_t boxes;
-};
-static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
-
-template <typename T>
-__device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
-                                            GradShare* shares) {
-  if (threadIdx.x >= kGradWarps) return;
-  auto rest = static_cast<int32_t>(threadIdx.x);
-  const auto take = [&](int32_t count) {
-    const int32_t value = rest % count;
-    rest /= count;
-    return value;
-  };
-  GradShare share{};
-  share.k = take(params.warps_k);
-  share.n = take(params.warps_n);
-  const int32_t m = take(params.warps_m);
-  share.group = rest;
-  const int32_t eights = tile.eights(params);
-  const int32_t fragments = (eights + 1) / 2;
-  const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
-  share.first = min(m * each, fragments - 1);
-  share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
-  share.eights = min(2 * share.rows, eights - 2 * share.first);
-  share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
-  const int32_t n_first = tile.n_first + share.n * columns * 8;
-  share.columns = params.n_channels - n_first;
-  const int64_t slot = tile.split * params.warps_k + share.k;
-  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
-  share.sums = params.partial + slot * params.slot_elements +
-               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
-  shares[threadIdx.x] = share;
-}
-
-// Eights of channels lie beside each other, then taps.
-template <typename T>
-__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
-                                            GradEight* eights) {
-  const int32_t count = tile.eights(params);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) {
-    int32_t rest = i;
-    const auto take = [&](int32_t size) {
-      const int32_t value = rest % size;
-      rest /= size;
-      return value;
-    };
-    const int32_t channel = take(params.row_chunk / 8) * 8;
-    int32_t tap[3];
-    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
-    int32_t bytes = 0;
-    int32_t number = 0;
-    for (int a = 0; a < 3; ++a) {
-      const TapParts& taps = params.taps[a];
-      const StagedTile& of_grad = params.source[0].tile;
-      bytes += taps.shift(tap[a]) * of_grad.stride[a + 1] * of_grad.pitch;
-      number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
-    }
-    eights[i] = {static_cast<uint32_t>(bytes + channel * static_cast<int32_t>(sizeof(T))),
-                 number * params.row_channels + channel, params.row_channels - tile.row_first - channel};
-  }
-}
-
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
 template <typename T, int kTerms, int kRows, int kColumns>
@@ -297,9 +164,11 @@ class GradMultiplier {
     const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
     const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t last = share.eights - 1;
-    const uint32_t grad_group = static_cast<uint32_t>(share.group * params_.row_channels) * sizeof(T);
+    const int32_t grad_step = params_.source[0].tile.channel_step(sizeof(T));
+    const int32_t input_step = params_.source[1].tile.channel_step(sizeof(T));
+    const auto grad_group = static_cast<uint32_t>(share.group * params_.row_channels * grad_step);
     const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
-    Product product(share.rows, static_cast<uint32_t>(column) * static_cast<uint32_t>(sizeof(T)),
+    Product product(share.rows, static_cast<uint32_t>(column * input_step), {grad_step, input_step},
                     // Of an eight that the warp does not have, that of one that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
     constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);

@@ -35,7 +35,7 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   layout.raw_bytes = static_cast<int32_t>(std::min<int64_t>(raw, INT32_MAX));
   layout.stages = take(0);
   layout.input = plan.grad.bytes();
-  layout.stage_bytes = layout.input + plan.input.bytes() + plan.input.pitch;
+  layout.stage_bytes = layout.input + plan.input.bytes() + (plan.input.has_channel_rows() ? 0 : plan.input.pitch);
   layout.bytes = end + int64_t{plan.stages} * layout.stage_bytes;
   return layout;
 }

@@ -259,8 +259,22 @@ class Search {
     }
     const int32_t in_piece = kPieceBytes / plan.element_bytes;
     const int32_t joined = plan.warps_groups - 1;
-    set_tile(plan.grad, of_grad, plan, (joined * plan.row_channels + plan.row_chunk) / in_piece, pads);
-    set_tile(plan.input, of_input, plan, (joined * plan.n_channels + plan.n_chunk) / in_piece, pads);
+    const int32_t grad_pieces = (joined * plan.row_channels + plan.row_chunk) / in_piece;
+    const int32_t input_pieces = (joined * plan.n_channels + plan.n_chunk) / in_piece;
+    if (has_channel_rows(plan.layouts.grad)) {
+      const int32_t elements = copied_elements(plan.layouts.grad_begin == RowsBegin::kWhole, of_grad[2], plan.boxes[3]);
+      int32_t before = 0;
+      for (int32_t part = 0; part < plan.taps[2].parts; ++part)
+        before = std::max(before, plan.taps[2].offset(part, 0) & (elements - 1));
+      plan.grad = make_channel_rows(of_grad, plan.images, grad_pieces, elements, before, false);
+    } else {
+      set_tile(plan.grad, of_grad, plan, grad_pieces, pads);
+    }
+    if (has_channel_rows(plan.layouts.input)) {
+      plan.input = input_channel_rows(plan, of_input);
+    } else {
+      set_tile(plan.input, of_input, plan, input_pieces, pads);
+    }
     const int32_t step = plan.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
     plan.grad_shape = make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes,
                                       {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1},
@@ -283,6 +297,7 @@ class Search {
         tile.staged[i] = make_divisor(axis[i].staged());
       }
       tile.images = plan.images;
+      tile.column_step = 1;
       set_pieces(tile, pieces);
       tile.stride[3] = 1;
       for (std::size_t i = 3; i-- > 0;) tile.stride[i] = tile.stride[i + 1] * axis[i].staged();
@@ -315,14 +330,18 @@ WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int term
   base.groups = problem.groups;
   base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
   base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
+  for (std::size_t i = 0; i < 3; ++i) base.taps[i].step = static_cast<int32_t>(problem.stride[i]);
   return base;
 }
 
-GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands) {
+GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands, bool channel_rows_of_grad) {
   const int64_t bytes = element_size(dtype);
-  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group()),
-          load_way(operands.second, {}, bytes, problem.in_channels_per_group()), operands.mask.present,
-          rows_begin(operands.first, operands.mask, bytes, problem.output_size(2)),
+  const int64_t outputs = problem.output_size(2);
+  // Of channel rows, positions whose distance is a multiple of four share their banks.
+  channel_rows_of_grad = channel_rows_of_grad && problem.stride[2] % 4 != 0;
+  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), channel_rows_of_grad),
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true), operands.mask.present,
+          rows_begin(operands.first, operands.mask, bytes, outputs),
           rows_begin(operands.second, {}, bytes, problem.input_size[2])};
 }
 
@@ -332,6 +351,14 @@ std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType 
       weight_grad_candidates(problem, dtype, terms, grad_layouts(problem, dtype, operands), device);
   if (plans.empty()) return std::nullopt;
   return plans.front();
+}
+
+StagedTile input_channel_rows(const WeightGradPlan& plan, const std::array<TileAxis, 3>& axis) {
+  const int32_t elements = copied_elements(plan.layouts.input_begin == RowsBegin::kWhole, axis[2], plan.boxes[3]);
+  const int32_t channels = (plan.warps_groups - 1) * plan.n_channels + plan.n_chunk;
+  // Positions that fill up the last step have an element that is zero.
+  const bool fills = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2] % kGradStep != 0;
+  return make_channel_rows(axis, plan.images, channels * plan.element_bytes / kPieceBytes, elements, 0, fills);
 }
 
 std::string to_string(const WeightGradPlan& plan) {

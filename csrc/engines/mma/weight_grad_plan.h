@@ -58,6 +58,8 @@ struct TapParts {
     return j % units * length + j / units * units * stride * dilation / step;
   }
   CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
+  // Coordinates from a position's own to that of tap j.
+  CONVT3D_HOST_DEVICE int32_t coordinates(int32_t j) const { return j * stride * dilation; }
 };
 
 // A block's shared memory, in bytes.
@@ -75,7 +77,7 @@ struct GradLayout {
   int32_t input_raw;  // in them
   int32_t raw_bytes;
   int32_t stages;
-  int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it
+  int32_t input;  // in a stage, behind the tile of grad_output; one row of zeros follows it, but of channel rows
   int32_t stage_bytes;
   int64_t bytes;
 };
@@ -129,7 +131,7 @@ struct WeightGradPlan {
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
   // There is nothing left to do for a box that has arrived.
-  bool only_copies() const { return layouts.grad == LoadWay::kCopy && layouts.input == LoadWay::kCopy; }
+  bool only_copies() const { return copies_only(layouts.grad) && copies_only(layouts.input); }
   // The loaders' tables: while one is read, the next is made; those of boxes that have arrived may be read again.
   int32_t tables() const { return only_copies() ? 2 : ahead + 1; }
   // Stages are written when their boxes have arrived, not before.
@@ -154,7 +156,11 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
 // The best of them for a device.
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
                                                const Operands& operands, const DeviceTraits& device);
-GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands);
+// `channel_rows_of_grad`: the tile of grad_output may have them.
+GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands,
+                         bool channel_rows_of_grad = true);
+// The input's tile of channel rows, for boxes that the plan has.
+StagedTile input_channel_rows(const WeightGradPlan& plan, const std::array<TileAxis, 3>& axis);
 std::string to_string(const WeightGradPlan& plan);
 
 }  // namespace convt3d::mma

@@ -17,6 +17,12 @@ struct GradPlace {
   uint32_t input;
 };
 
+// Bytes from a channel to the next, in both tiles.
+struct GradChannels {
+  int32_t grad;
+  int32_t input;
+};
+
 // kRows, kColumns: fragments.
 template <typename T, int kTerms, int kRows, int kColumns>
 class GradProduct {
@@ -30,18 +36,21 @@ class GradProduct {
   // position's row in the tile of grad_output; `columns`: bytes from a position's row of the input to the warp's
   // channels.
   template <typename OffsetOf>
-  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, OffsetOf&& offset_of) : rows_(rows) {
+  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, const GradChannels& channels,
+                                         OffsetOf&& offset_of)
+      : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
       if constexpr (kWords) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) offset_[m][i] = offset_of(2 * m + i) + static_cast<uint32_t>(lane / 4) * 4;
+        for (int i = 0; i < 2; ++i)
+          offset_[m][i] = offset_of(2 * m + i) + static_cast<uint32_t>(lane / 4 * channels.grad);
       } else {
         offset_[m][0] = offset_of(2 * m + lane / 8 % 2);
       }
     }
-    columns_ = columns + static_cast<uint32_t>(kWords ? lane / 4 * 4 : lane / 16 * 16);
+    columns_ = columns + static_cast<uint32_t>(kWords ? lane / 4 * channels.input : lane / 16 * 16);
     clear();
   }
 
@@ -123,19 +132,19 @@ class GradProduct {
     }
   }
 
-  // Eight positions of 32-bit channels; a lane has those of two neighbours, so that those of four lanes are an even
-  // number of rows apart, in banks of their own.
+  // Eight positions of 32-bit channels; a lane has those of two entries beside each other: of rows of channels two
+  // neighbours, so that those of four lanes are an even number of rows apart, in banks of their own; of channel rows
+  // two that are four apart, so that four lanes have neighbours.
   struct Words {
     uint32_t grad[2];
     uint32_t input[2];
 
     __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const GradPlace of = place(places, lane() % 4 * 2 + i);
-        grad[i] = to_grad + of.grad;
-        input[i] = to_input + of.input;
-      }
+      const uint4 two = hopper::load_shared<uint4>(places + static_cast<uint32_t>(lane() % 4) * 2 * sizeof(GradPlace));
+      grad[0] = to_grad + two.x;
+      input[0] = to_input + two.y;
+      grad[1] = to_grad + two.z;
+      input[1] = to_input + two.w;
     }
   };
   __device__ __forceinline__ void load_rows(const Words& at, int m, uint32_t (&a)[4]) const {
@@ -145,7 +154,7 @@ class GradProduct {
   __device__ __forceinline__ void load_columns(const Words& at, int n, uint32_t (&b)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n * 32));
+      b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n) * eight_columns_);
   }
 
   __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
@@ -224,6 +233,7 @@ class GradProduct {
   int32_t rows_;
   uint32_t offset_[kRows][kOffsets];
   uint32_t columns_;
+  uint32_t eight_columns_;  // of words: from eight columns to the next
 };
 
 }  // namespace convt3d::mma

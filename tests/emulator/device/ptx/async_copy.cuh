@@ -10,8 +10,10 @@ inline void async_copy(uint32_t to, const void* from, uint32_t exist = kBytes) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   emulator::copy_of_thread(to, from, kBytes, exist);
 }
+template <int kBytes = 16>
 inline void async_copy_from(uint32_t to, int64_t from) {
-  emulator::copy_of_thread(to, reinterpret_cast<const void*>(from < 0 ? 0 : from), 16, from < 0 ? 0 : 16);
+  static_assert(kBytes == 4 || kBytes == 16);
+  emulator::copy_of_thread(to, reinterpret_cast<const void*>(from < 0 ? 0 : from), kBytes, from < 0 ? 0 : kBytes);
 }
 inline void async_commit() { emulator::commit_copies_of_thread(); }
 template <int kPending>

@@ -1,0 +1,151 @@
+// What a block of the weight gradient keeps in shared memory of its positions, warps and rows.
+#pragma once
+
+#include "engines/mma/weight_grad_params.cuh"
+#include "engines/mma/weight_grad_product.cuh"
+
+namespace convt3d::mma {
+
+// The boxes of a split, one after another.
+struct BoxWalk {
+  int32_t at[4];  // image, depth, height, width
+  int64_t left;
+
+  template <typename T>
+  __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
+    int64_t rest = split * params.split_boxes;
+    left = min(params.split_boxes, params.box_count - rest);
+    for (int i = 3; i > 0; --i) {
+      at[i] = static_cast<int32_t>(rest % params.boxes[i]);
+      rest /= params.boxes[i];
+    }
+    at[0] = static_cast<int32_t>(rest);
+  }
+  template <typename T>
+  __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
+    for (int i = 3; i >= 0; --i) {
+      if (++at[i] < params.boxes[i] || i == 0) return;
+      at[i] = 0;
+    }
+  }
+};
+
+// Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
+template <typename T>
+__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
+  const GradLayout& layout = params.layout;
+  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
+  const StagedTile& of_grad = params.source[0].tile;
+  const StagedTile& of_input = params.source[1].tile;
+  const ChannelRows& rows = of_input.channel_rows;
+  const int32_t zeros = of_input.has_channel_rows() ? rows.pitch - 4 : params.input_bytes;
+  const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep;
+       i += static_cast<int32_t>(blockDim.x)) {
+    // Of each eight, a lane reads two entries beside each other.
+    int32_t rest = of_grad.has_channel_rows() ? i / 8 * 8 + i % 8 / 2 + i % 2 * 4 : i;
+    if (rest >= positions) {
+      places[i] = {0, static_cast<uint32_t>(zeros)};
+      continue;
+    }
+    int32_t at[4];
+    for (int a = 2; a >= 0; --a) {
+      at[a + 1] = rest % params.box[a];
+      rest /= params.box[a];
+    }
+    at[0] = rest;
+    const auto place = [&](const StagedTile& tile) {
+      int32_t row = at[3] * tile.column_step;
+      for (int a = 0; a < 3; ++a) row += at[a] * tile.stride[a];
+      return static_cast<uint32_t>(row * tile.pitch);
+    };
+    places[i] = {place(of_grad), place(of_input)};
+  }
+  // A row's, or an element of each channel.
+  const int32_t words = of_input.has_channel_rows() ? of_input.pieces * 4 : of_input.pitch / 4;
+  const int32_t step = of_input.has_channel_rows() ? rows.pitch / 4 : 1;
+  if (positions == params.steps * kGradStep) return;
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words;
+       i += static_cast<int32_t>(blockDim.x)) {
+    const int32_t at = layout.stages + i / words * layout.stage_bytes + layout.input + zeros;
+    reinterpret_cast<uint32_t*>(shared + at)[i % words * step] = 0;
+  }
+}
+
+// What a multiplying warp has of a block.
+struct GradShare {
+  float* sums;      // of its split, of the block's first row and the warp's first column
+  int32_t columns;  // that exist from there on
+  int32_t group;    // of the block's
+  int32_t n;        // of warps beside each other
+  int32_t k;        // first step of a box
+  int32_t first;    // fragment of 16 rows
+  int32_t rows;     // fragments
+  int32_t eights;   // that exist of them
+  int32_t boxes;
+};
+static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
+
+template <typename T>
+__device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
+                                            GradShare* shares) {
+  if (threadIdx.x >= kGradWarps) return;
+  auto rest = static_cast<int32_t>(threadIdx.x);
+  const auto take = [&](int32_t count) {
+    const int32_t value = rest % count;
+    rest /= count;
+    return value;
+  };
+  GradShare share{};
+  share.k = take(params.warps_k);
+  share.n = take(params.warps_n);
+  const int32_t m = take(params.warps_m);
+  share.group = rest;
+  const int32_t eights = tile.eights(params);
+  const int32_t fragments = (eights + 1) / 2;
+  const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+  share.first = min(m * each, fragments - 1);
+  share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
+  share.eights = min(2 * share.rows, eights - 2 * share.first);
+  share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
+  const int32_t n_first = tile.n_first + share.n * columns * 8;
+  share.columns = params.n_channels - n_first;
+  const int64_t slot = tile.split * params.warps_k + share.k;
+  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
+  share.sums = params.partial + slot * params.slot_elements +
+               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
+  shares[threadIdx.x] = share;
+}
+
+// Eights of channels lie beside each other, then taps.
+template <typename T>
+__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
+                                            GradEight* eights) {
+  const int32_t count = tile.eights(params);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) {
+    int32_t rest = i;
+    const auto take = [&](int32_t size) {
+      const int32_t value = rest % size;
+      rest /= size;
+      return value;
+    };
+    const int32_t channel = take(params.row_chunk / 8) * 8;
+    int32_t tap[3];
+    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
+    const StagedTile& of_grad = params.source[0].tile;
+    int32_t bytes = channel * of_grad.channel_step(sizeof(T)) +
+                    of_grad.channel_rows.before(tile.offset[2] + of_grad.axis[2].delta[0]) * of_grad.pitch;
+    int32_t number = 0;
+    for (int a = 0; a < 3; ++a) {
+      const TapParts& taps = params.taps[a];
+      const bool coordinates = a == 2 && of_grad.has_channel_rows();
+      const int32_t shift = coordinates ? taps.coordinates(tap[a]) : taps.shift(tap[a]);
+      bytes += shift * of_grad.stride[a + 1] * of_grad.pitch;
+      number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
+    }
+    eights[i] = {static_cast<uint32_t>(bytes), number * params.row_channels + channel,
+                 params.row_channels - tile.row_first - channel};
+  }
+}
+
+}  // namespace convt3d::mma
