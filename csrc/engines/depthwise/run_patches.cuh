@@ -1,0 +1,74 @@
+// The engine's patches: which of the kernels, and its parameters.
+#pragma once
+
+#include "device/launch.cuh"
+#include "device/make_source.cuh"
+#include "device/ordered_sum.cuh"
+#include "engines/depthwise/patch_input_grad_kernel.cuh"
+#include "engines/depthwise/patch_weight_grad_kernel.cuh"
+#include "engines/depthwise/run_patches.h"
+
+namespace convt3d::depthwise {
+
+// Hands `function` the plan's taps and access, as values of types of their own.
+template <typename Function>
+void with_patch(const DepthwisePatchPlan& plan, Function&& function) {
+  with_patch_taps(plan.taps, [&](auto taps) {
+    using Access = DepthwisePatchAccess;
+    switch (plan.access) {
+      case Access::kRows:
+        return function(taps, std::integral_constant<Access, Access::kRows>());
+      case Access::kElements:
+        return function(taps, std::integral_constant<Access, Access::kElements>());
+      case Access::kChannels:
+        return function(taps, std::integral_constant<Access, Access::kChannels>());
+    }
+  });
+}
+
+template <typename T>
+void patch_input_grad(const DepthwisePatchPlan& plan, ConstTensor grad_output, ConstTensor weight,
+                      MutableTensor grad_input, Stream stream) {
+  DepthwisePatchParams<T> params{};
+  params.plan = plan;
+  params.source = static_cast<const T*>(grad_output.data);
+  params.source_stride = to_strides(grad_output.stride);
+  params.weight = static_cast<const T*>(weight.data);
+  params.weight_stride = to_strides(weight.stride);
+  params.destination = static_cast<T*>(grad_input.data);
+  params.destination_stride = to_strides(grad_input.stride);
+  with_patch(plan, [&](auto taps, auto access) {
+    auto* const kernel = convt3d_depthwise_patch_input_grad<T, decltype(taps), decltype(access)::value>;
+    launch("depthwise input gradient", kernel, plan.blocks(), plan.threads, stream, params, plan.shared_bytes);
+  });
+}
+
+template <typename T>
+void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, ConstTensor grad_output,
+                       ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+  DepthwisePatchParams<T> params{};
+  params.plan = plan;
+  params.source = static_cast<const T*>(grad_output.data);
+  params.source_stride = to_strides(grad_output.stride);
+  params.input = static_cast<const T*>(input.data);
+  params.input_stride = to_strides(input.stride);
+  params.partial = static_cast<float*>(workspace);
+  with_patch(plan, [&](auto taps, auto access) {
+    auto* const kernel = convt3d_depthwise_patch_weight_grad<T, decltype(taps), decltype(access)::value>;
+    launch("depthwise weight gradient", kernel, plan.blocks(), plan.threads, stream, params, plan.shared_bytes);
+  });
+
+  const auto& stride = grad_weight.stride;
+  OrderedSumParams<T, float> sums{};
+  sums.partial = params.partial;
+  sums.splits = plan.item_tiles;
+  sums.elements = plan.partial_elements() / plan.item_tiles;
+  sums.axis[0] = {problem.kernel_size[2], problem.kernel_size[2], stride[4]};
+  sums.axis[1] = {problem.kernel_size[1], problem.kernel_size[1], stride[3]};
+  sums.axis[2] = {plan.depth_taps, plan.depth_taps, stride[2]};
+  sums.axis[3] = {int64_t{plan.channel_tiles} * plan.tile_channels(), plan.channels, stride[0]};
+  sums.destination = static_cast<T*>(grad_weight.data);
+  add_in_order<kDepthwisePatchSumLanes>("depthwise weight gradient reduction", sums, stream);
+}
+
+}  // namespace convt3d::depthwise
