@@ -76,7 +76,7 @@ __global__ __launch_bounds__(kDepthwisePatchThreads, Taps::kTaps > 3 ? 3 : 4) vo
     const __grid_constant__ DepthwisePatchParams<T> params) {
   constexpr bool kByChannels = kAccess == DepthwisePatchAccess::kChannels;
   constexpr int kHeight = depthwise_patch_height(kAccess);
-  constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride);
+  constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, false);
   constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, false);
   using Row = DepthwisePatchRow<T, Taps, kAccess, kWidth, kChannels>;
   constexpr int kStride = Taps::kStride;
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(kDepthwisePatchThreads, Taps::kTaps > 3 ? 3 : 4) vo
   constexpr int kRows = (kHeight - 1) * kStride + kTaps;
   constexpr int kAhead = kTaps > 3 ? 1 : kTaps;  // taps of the height whose rows are loaded before they are needed
   const DepthwisePatchPlan& plan = params.plan;
-  const Strides& from = params.source_stride;
+  const Strides& from = params.source.step;
   const Strides& to = params.destination_stride;
 
   auto block = static_cast<uint32_t>(blockIdx.x);
@@ -112,7 +112,7 @@ __global__ __launch_bounds__(kDepthwisePatchThreads, Taps::kTaps > 3 ? 3 : 4) vo
   if (channel >= plan.channels) return;
 
   const float* const weights = staged + (kByChannels ? lane * kChannels : 0);
-  const T* const source = params.source + static_cast<int64_t>(block) * from.n + channel * from.c;
+  const unsigned char* const source = params.source.data + static_cast<int64_t>(block) * from.n + channel * from.c;
   T* const destination = params.destination + static_cast<int64_t>(block) * to.n + channel * to.c;
   const int32_t first_item = static_cast<int32_t>(item_tile) * plan.steps * plan.slots;
   const int32_t items_end = min(plan.items, first_item + plan.steps * plan.slots);
@@ -126,14 +126,14 @@ __global__ __launch_bounds__(kDepthwisePatchThreads, Taps::kTaps > 3 ? 3 : 4) vo
     const int32_t from_w = w * kStride - plan.padding[2];
     const uint32_t columns = existing_places(from_w, plan.source_size[2]);
     const uint32_t rows = existing_places(from_h, plan.source_size[1]);
-    const T* const corner = source + from.spatial(0, from_h, from_w);
+    const unsigned char* const corner = source + from.spatial(0, from_h, from_w);
 
     float sum[kHeight][kWidth][kChannels] = {};
 #pragma unroll 1
     for (int32_t tap_d = 0; tap_d < plan.depth_taps; ++tap_d) {
       const int32_t from_d = d * plan.depth_stride - plan.padding[0] + tap_d;
       if (!depthwise_inside(from_d, plan.source_size[0])) continue;
-      const T* const plane = corner + from_d * from.d;
+      const unsigned char* const plane = corner + from_d * from.d;
       const float* const plane_weights =
           weights + tap_d * kTaps * (kByChannels ? kTaps * tile_channels : Taps::kPaddedTaps);
       Row pieces[kRows];

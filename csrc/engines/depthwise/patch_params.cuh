@@ -10,13 +10,17 @@
 
 namespace convt3d {
 
+// A tensor's elements, by bytes: the compiler then adds constants in the loads themselves.
+struct DepthwisePatchTensor {
+  const unsigned char* data;
+  Strides step;  // bytes
+};
+
 template <typename T>
 struct DepthwisePatchParams {
   DepthwisePatchPlan plan;
-  const T* source;  // grad_output
-  Strides source_stride;
-  const T* input;  // of the weight gradient
-  Strides input_stride;
+  DepthwisePatchTensor source;  // grad_output
+  DepthwisePatchTensor input;   // of the weight gradient
   const T* weight;
   Strides weight_stride;  // n: channel
   T* destination;
@@ -36,7 +40,7 @@ struct DepthwisePiece {
   std::conditional_t<kBytes == 2, uint32_t, Bits> bits;
 
   // Zeros where it does not exist; without a branch.
-  __device__ __forceinline__ void load_if(bool exists, const T* from) {
+  __device__ __forceinline__ void load_if(bool exists, const unsigned char* from) {
     bits = {};
     if (exists) bits = __ldg(reinterpret_cast<const Bits*>(from));
   }
@@ -56,11 +60,12 @@ struct DepthwisePatchRow {
   static constexpr int kColumns = (kWidth - 1) * Taps::kStride + Taps::kTaps;
   DepthwisePiece<T, kChannels> column[kColumns];
 
-  // `first`: of column 0, `step` elements before the next one where channels are contiguous; zeros where a column does
-  // not exist.
-  __device__ __forceinline__ void load(const T* first, int64_t step, uint32_t existing) {
+  // `first`: of column 0, `step` bytes before the next one where channels are contiguous; zeros where a column does not
+  // exist.
+  __device__ __forceinline__ void load(const unsigned char* first, int64_t step, uint32_t existing) {
+    constexpr bool kByChannels = kAccess == DepthwisePatchAccess::kChannels;
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i, first += kAccess == DepthwisePatchAccess::kChannels ? step : 1) {
+    for (int i = 0; i < kColumns; ++i, first += kByChannels ? step : static_cast<int64_t>(sizeof(T))) {
       column[i].load_if((existing >> i & 1) != 0, first);
     }
   }
@@ -74,21 +79,22 @@ struct DepthwisePatchRow<T, Taps, DepthwisePatchAccess::kRows, kWidth, 1> {
   static constexpr int kAfter = kColumns - kBefore - kMiddle;
   static constexpr int kVector = depthwise_patch_vector(sizeof(T), kWidth, Taps::kStride);
   static_assert(kAfter >= 0, "vectors lie within the columns");
+  static constexpr int kSize = sizeof(T);
   DepthwisePiece<T, 1> before[kBefore];
   DepthwisePiece<T, kVector> middle[kMiddle / kVector];
   DepthwisePiece<T, 1> after[kAfter > 0 ? kAfter : 1];
 
-  __device__ __forceinline__ void load(const T* first, int64_t, uint32_t existing) {
+  __device__ __forceinline__ void load(const unsigned char* first, int64_t, uint32_t existing) {
 #pragma unroll
-    for (int i = 0; i < kBefore; ++i) before[i].load_if((existing >> i & 1) != 0, first + i);
+    for (int i = 0; i < kBefore; ++i) before[i].load_if((existing >> i & 1) != 0, first + i * kSize);
 #pragma unroll
     for (int i = 0; i < kMiddle; i += kVector) {
-      middle[i / kVector].load_if((existing >> (kBefore + i) & 1) != 0, first + kBefore + i);
+      middle[i / kVector].load_if((existing >> (kBefore + i) & 1) != 0, first + (kBefore + i) * kSize);
     }
 #pragma unroll
     for (int i = 0; i < kAfter; ++i) {
       constexpr int kFirst = kBefore + kMiddle;
-      after[i].load_if((existing >> (kFirst + i) & 1) != 0, first + kFirst + i);
+      after[i].load_if((existing >> (kFirst + i) & 1) != 0, first + (kFirst + i) * kSize);
     }
   }
   __device__ __forceinline__ float value(int i, int) const {

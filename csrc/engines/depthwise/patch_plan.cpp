@@ -12,9 +12,8 @@ namespace {
 
 // Constants, not a device's own, so that the order of summation and every bit of a result is the same on all.
 constexpr int64_t kWeightGradBlocks = 1024;
-constexpr int64_t kPartialBytes = 6 << 20;  // of the weight gradient: more would show beside what is read
-constexpr int64_t kWarpsOfSums = 8;
-constexpr int64_t kSegmentRows = 64;  // of the input, which a float32 sum takes up before it joins the others
+constexpr int64_t kPartialBytes = 10 << 20;  // of the weight gradient: more would show beside what is read
+constexpr int64_t kSegmentRows = 64;         // of the input, which a float32 sum takes up before it joins the others
 constexpr int64_t kWarp = 32;
 constexpr int64_t kWantedBlocks = 4096;  // a few waves on the largest devices
 constexpr int64_t kMaxSteps = 8;         // past this, staging the weights no longer shows
@@ -69,7 +68,7 @@ std::optional<DepthwisePatchAccess> access_of(Operator op, const Problem& proble
     return Access::kChannels;
   }
   if (source.stride[4] != 1) return std::nullopt;
-  const int64_t width = depthwise_patch_width(Access::kRows, size, taps, stride);
+  const int64_t width = depthwise_patch_width(Access::kRows, size, taps, stride, sums);
   const int64_t vector = depthwise_patch_vector(size, static_cast<int>(width), stride);
   const bool rows = problem.padding[2] == (taps - 1) / 2 &&
                     has_row_pieces(source, bytes, problem.output_size(2), vector) &&
@@ -137,7 +136,7 @@ void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.items = narrow(std::min<int64_t>(items, INT_MAX));
   const int64_t sums = int64_t{taps} * taps * plan.patch_channels;  // of a thread
   const int64_t warp_bytes = sums * kWarp * static_cast<int64_t>(sizeof(float));
-  const int64_t warps = std::min(kWarpsOfSums, kDepthwisePatchBytes / warp_bytes);
+  const int64_t warps = std::min(depthwise_patch_sum_threads(taps) / kWarp, kDepthwisePatchBytes / warp_bytes);
   plan.parts = narrow(std::max<int64_t>(1, std::min(warps / plan.depth_taps, ceil_div(items * plan.lanes, kWarp))));
   plan.threads = narrow(plan.parts * plan.depth_taps * kWarp);
   plan.slots = narrow(plan.parts * kWarp / plan.lanes);
@@ -192,7 +191,7 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
   }
   const bool sums = op == Operator::kWeightGrad;
   plan.patch_channels = depthwise_patch_channels(*access, static_cast<int>(bytes), taps, sums);
-  plan.patch_width = depthwise_patch_width(*access, static_cast<int>(bytes), taps, stride);
+  plan.patch_width = depthwise_patch_width(*access, static_cast<int>(bytes), taps, stride, sums);
   plan.lanes = 1;
   if (*access == DepthwisePatchAccess::kChannels) {
     int64_t most = kWarp;

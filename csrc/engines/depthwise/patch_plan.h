@@ -15,9 +15,10 @@
 
 namespace convt3d {
 
-constexpr int kDepthwisePatchThreads = 128;     // of a block of the input gradient
-constexpr int kDepthwisePatchSumThreads = 256;  // ... and of the weight gradient, at most
-constexpr int kDepthwisePatchDepthTaps = 7;     // at most
+constexpr int kDepthwisePatchThreads = 128;  // of a block of the input gradient
+// ... and of the weight gradient, at most: two blocks share a multiprocessor's registers.
+constexpr int depthwise_patch_sum_threads(int taps) { return taps > 3 ? 224 : 256; }
+constexpr int kDepthwisePatchDepthTaps = 7;  // at most
 constexpr int kDepthwisePatchBytes = 48 * 1024;
 constexpr int kDepthwisePatchSumLanes = 16;  // threads that share one sum of partial sums
 
@@ -68,7 +69,7 @@ constexpr int depthwise_patch_channels(DepthwisePatchAccess access, int element_
 constexpr int depthwise_patch_height(DepthwisePatchAccess access) {
   return access == DepthwisePatchAccess::kChannels ? 2 : 4;
 }
-constexpr int depthwise_patch_width(DepthwisePatchAccess access, int element_bytes, int taps, int stride) {
+constexpr int depthwise_patch_width(DepthwisePatchAccess access, int element_bytes, int taps, int stride, bool sums) {
   switch (access) {
     case DepthwisePatchAccess::kRows:
       return stride == 1 && element_bytes == 2 ? 8 : 4;
@@ -77,7 +78,7 @@ constexpr int depthwise_patch_width(DepthwisePatchAccess access, int element_byt
     case DepthwisePatchAccess::kChannels:
       break;
   }
-  return taps <= 3 ? element_bytes : 4;
+  return taps <= 3 ? element_bytes : sums ? 2 : 4;
 }
 // Elements of a vector of a row.
 constexpr int depthwise_patch_vector(int element_bytes, int width, int stride) {

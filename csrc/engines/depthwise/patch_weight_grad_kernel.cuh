@@ -18,20 +18,22 @@ struct DepthwiseWalkSpan {
 // is read once, and meets all rows of the input that are kept for it. `source` and `input`: of the depth, at position
 // 0.
 template <int kWidth, typename T, typename Taps, DepthwisePatchAccess kAccess, int kChannels>
-__device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params, const T* source, const T* input,
-                                          const DepthwiseWalkSpan& span,
+__device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params, const unsigned char* source,
+                                          const unsigned char* input, const DepthwiseWalkSpan& span,
                                           float (&sum)[Taps::kTaps][Taps::kTaps][kChannels]) {
   constexpr int kStride = Taps::kStride;
   constexpr int kTaps = Taps::kTaps;
   constexpr int kSets = Taps::kSets;
+  constexpr int kUnrolled =
+      kTaps <= 3 && kChannels == 1 ? kSets : 1;  // what is kept then needs no moves between registers
   using Row = DepthwisePatchRow<T, Taps, kAccess, kWidth, kChannels>;
   // Of one channel, neighbours along the width are a vector.
   constexpr int kVector = kAccess == DepthwisePatchAccess::kChannels ? kChannels : kWidth;
   using Input = DepthwisePiece<T, kVector>;
   constexpr int kInputs = kWidth * kChannels / kVector;
   const DepthwisePatchPlan& plan = params.plan;
-  const Strides& from = params.source_stride;
-  const Strides& in = params.input_stride;
+  const Strides& from = params.source.step;
+  const Strides& in = params.input.step;
 
   int32_t from_h = span.h * kStride - plan.padding[1];
   const int32_t from_w = span.w * kStride - plan.padding[2];
@@ -85,7 +87,8 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   load(next, 0);
   int32_t number = 0;
   const auto advance = [&](int32_t end, auto whole) {
-#pragma unroll 1
+  // Twice, so that what is kept needs no moves between registers.
+#pragma unroll(decltype(whole)::value ? kUnrolled : 1)
     for (; number < end; ++number) {
       const Step step = next;
       load(next, number + 1);
@@ -112,19 +115,16 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
 }
 
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
-__global__ __launch_bounds__(
-    kDepthwisePatchSumThreads,
-    Taps::kTaps > 3
-        ? 1
-        : 2) void convt3d_depthwise_patch_weight_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
-  constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride);
+__global__ __launch_bounds__(depthwise_patch_sum_threads(Taps::kTaps), 2) void convt3d_depthwise_patch_weight_grad(
+    const __grid_constant__ DepthwisePatchParams<T> params) {
+  constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, true);
   constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, true);
   constexpr int kTaps = Taps::kTaps;
   constexpr int kWarp = 32;
   constexpr int kSums = kTaps * kTaps * kChannels;
   const DepthwisePatchPlan& plan = params.plan;
-  const Strides& from = params.source_stride;
-  const Strides& in = params.input_stride;
+  const Strides& from = params.source.step;
+  const Strides& in = params.input.step;
   const auto channel_tile = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(plan.channel_tiles));
   const auto split = static_cast<int32_t>(blockIdx.x / static_cast<uint32_t>(plan.channel_tiles));
   const auto warp = static_cast<int32_t>(threadIdx.x / kWarp);
@@ -151,8 +151,8 @@ __global__ __launch_bounds__(
     const int32_t d = plan.by_units[0].take(rest);
     const int32_t from_d = d * plan.depth_stride - plan.padding[0] + tap_d;
     if (item >= plan.items || channel >= plan.channels || !depthwise_inside(from_d, plan.source_size[0])) continue;
-    const T* const source = params.source + rest * from.n + channel * from.c + from_d * from.d;
-    const T* const input = params.input + rest * in.n + channel * in.c + d * in.d;
+    const unsigned char* const source = params.source.data + rest * from.n + channel * from.c + from_d * from.d;
+    const unsigned char* const input = params.input.data + rest * in.n + channel * in.c + d * in.d;
     DepthwiseWalkSpan span;
     span.h = segment * plan.segment;
     span.rows = min(plan.segment, plan.size[1] - span.h);

@@ -27,12 +27,17 @@ void with_patch(const DepthwisePatchPlan& plan, Function&& function) {
 }
 
 template <typename T>
+DepthwisePatchTensor patch_tensor(const ConstTensor& tensor) {
+  const auto step = [&](int i) { return tensor.stride[i] * static_cast<int64_t>(sizeof(T)); };
+  return {static_cast<const unsigned char*>(tensor.data), {step(0), step(1), step(2), step(3), step(4)}};
+}
+
+template <typename T>
 void patch_input_grad(const DepthwisePatchPlan& plan, ConstTensor grad_output, ConstTensor weight,
                       MutableTensor grad_input, Stream stream) {
   DepthwisePatchParams<T> params{};
   params.plan = plan;
-  params.source = static_cast<const T*>(grad_output.data);
-  params.source_stride = to_strides(grad_output.stride);
+  params.source = patch_tensor<T>(grad_output);
   params.weight = static_cast<const T*>(weight.data);
   params.weight_stride = to_strides(weight.stride);
   params.destination = static_cast<T*>(grad_input.data);
@@ -48,10 +53,8 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
                        ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
   DepthwisePatchParams<T> params{};
   params.plan = plan;
-  params.source = static_cast<const T*>(grad_output.data);
-  params.source_stride = to_strides(grad_output.stride);
-  params.input = static_cast<const T*>(input.data);
-  params.input_stride = to_strides(input.stride);
+  params.source = patch_tensor<T>(grad_output);
+  params.input = patch_tensor<T>(input);
   params.partial = static_cast<float*>(workspace);
   with_patch(plan, [&](auto taps, auto access) {
     auto* const kernel = convt3d_depthwise_patch_weight_grad<T, decltype(taps), decltype(access)::value>;
