@@ -72,8 +72,12 @@ __device__ __forceinline__ void store_patch_row(T* row, const Strides& stride, i
 }
 
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
-__global__ __launch_bounds__(kDepthwisePatchThreads, Taps::kTaps > 3 ? 3 : 4) void convt3d_depthwise_patch_input_grad(
-    const __grid_constant__ DepthwisePatchParams<T> params) {
+__global__ __launch_bounds__(
+    kDepthwisePatchThreads,
+    Taps::kTaps <= 3 ? 4
+    : sizeof(T) == 4
+        ? 2
+        : 3) void convt3d_depthwise_patch_input_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
   constexpr bool kByChannels = kAccess == DepthwisePatchAccess::kChannels;
   constexpr int kHeight = depthwise_patch_height(kAccess);
   constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, false);

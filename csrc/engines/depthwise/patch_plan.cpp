@@ -15,6 +15,7 @@ constexpr int64_t kWeightGradBlocks = 1024;
 constexpr int64_t kPartialBytes = 10 << 20;  // of the weight gradient: more would show beside what is read
 constexpr int64_t kSegmentRows = 64;         // of the input, which a float32 sum takes up before it joins the others
 constexpr int64_t kWarp = 32;
+constexpr int64_t kMostItems = 1 << 30;  // so that their numbers, rounded up to whole blocks, have 31 bits
 constexpr int64_t kWantedBlocks = 4096;  // a few waves on the largest devices
 constexpr int64_t kMaxSteps = 8;         // past this, staging the weights no longer shows
 
@@ -100,7 +101,7 @@ void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   const int64_t height = depthwise_patch_height(plan.access);
   plan.units = {plan.size[0], narrow(ceil_div(plan.size[1], height)), narrow(ceil_div(plan.size[2], plan.patch_width))};
   const int64_t items = int64_t{plan.units[0]} * plan.units[1] * plan.units[2];
-  plan.items = narrow(std::min<int64_t>(items, INT_MAX));
+  plan.items = narrow(std::min(items, kMostItems));
   // As few warps as have all items at once, if these are few.
   plan.threads = kDepthwisePatchThreads;
   while (plan.threads > kWarp && items * plan.lanes <= plan.threads / 2) plan.threads /= 2;
@@ -133,7 +134,7 @@ void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.segment = narrow(ceil_div(plan.size[1], segments));
   plan.units = {plan.size[0], narrow(ceil_div(plan.size[1], plan.segment)), plan.whole_patches + single};
   const int64_t items = plan.batch * plan.units[0] * plan.units[1] * plan.units[2];
-  plan.items = narrow(std::min<int64_t>(items, INT_MAX));
+  plan.items = narrow(std::min(items, kMostItems));
   const int64_t sums = int64_t{taps} * taps * plan.patch_channels;  // of a thread
   const int64_t warp_bytes = sums * kWarp * static_cast<int64_t>(sizeof(float));
   const int64_t warps = std::min(depthwise_patch_sum_threads(taps) / kWarp, kDepthwisePatchBytes / warp_bytes);
@@ -211,7 +212,7 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
                               : has_row_pieces(result, bytes, plan.size[2], plan.patch_width);
   }
   for (int i = 0; i < 3; ++i) plan.by_units[i] = make_divisor(plan.units[i]);
-  if (plan.items == INT_MAX || plan.blocks() > INT_MAX) return std::nullopt;
+  if (plan.items == kMostItems || plan.blocks() > INT_MAX) return std::nullopt;
   return plan;
 }
 

@@ -72,13 +72,13 @@ constexpr int depthwise_patch_height(DepthwisePatchAccess access) {
 constexpr int depthwise_patch_width(DepthwisePatchAccess access, int element_bytes, int taps, int stride, bool sums) {
   switch (access) {
     case DepthwisePatchAccess::kRows:
-      return stride == 1 && element_bytes == 2 ? 8 : 4;
+      return stride == 1 && element_bytes == 2 ? 8 : sums && element_bytes == 4 && taps > 5 ? 2 : 4;
     case DepthwisePatchAccess::kElements:
       return 1;
     case DepthwisePatchAccess::kChannels:
       break;
   }
-  return taps <= 3 ? element_bytes : sums ? 2 : 4;
+  return sums ? 2 : taps <= 3 ? element_bytes : 4;
 }
 // Elements of a vector of a row.
 constexpr int depthwise_patch_vector(int element_bytes, int width, int stride) {

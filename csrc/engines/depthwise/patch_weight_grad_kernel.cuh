@@ -15,8 +15,8 @@ struct DepthwiseWalkSpan {
 };
 
 // Adds the products of kWidth neighbours of the input, row after row, to the sums of their taps. A row of grad_output
-// is read once, and meets all rows of the input that are kept for it. `source` and `input`: of the depth, at position
-// 0.
+// is read once, and meets all rows of the input that are kept for it. `source` and `input`: of the depth, height and
+// width 0.
 template <int kWidth, typename T, typename Taps, DepthwisePatchAccess kAccess, int kChannels>
 __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params, const unsigned char* source,
                                           const unsigned char* input, const DepthwiseWalkSpan& span,
@@ -24,8 +24,8 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   constexpr int kStride = Taps::kStride;
   constexpr int kTaps = Taps::kTaps;
   constexpr int kSets = Taps::kSets;
-  constexpr int kUnrolled =
-      kTaps <= 3 && kChannels == 1 ? kSets : 1;  // what is kept then needs no moves between registers
+  // Where registers suffice, so that what is kept needs no moves between them.
+  constexpr int kUnrolled = kTaps <= 3 && kChannels == 1 ? kSets : 1;
   using Row = DepthwisePatchRow<T, Taps, kAccess, kWidth, kChannels>;
   // Of one channel, neighbours along the width are a vector.
   constexpr int kVector = kAccess == DepthwisePatchAccess::kChannels ? kChannels : kWidth;
@@ -87,7 +87,6 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   load(next, 0);
   int32_t number = 0;
   const auto advance = [&](int32_t end, auto whole) {
-  // Twice, so that what is kept needs no moves between registers.
 #pragma unroll(decltype(whole)::value ? kUnrolled : 1)
     for (; number < end; ++number) {
       const Step step = next;
