@@ -7,26 +7,24 @@
 namespace convt3d {
 
 // Weights of the block's channels by all of its threads, float32: [depth][height][padded width] of one channel, or
-// [depth][height][width][channel].
-template <typename Taps, bool kManyChannels, typename T>
+// [depth][height][width][channel], of which rows begin in banks of their own.
+template <typename Taps, bool kByChannels, typename T>
 __device__ __forceinline__ void stage_patch_weights(const DepthwisePatchParams<T>& params, int32_t first_channel,
                                                     float* weights) {
   const DepthwisePatchPlan& plan = params.plan;
-  const uint32_t rows = plan.depth_taps * Taps::kTaps;
-  const uint32_t tile = plan.tile_channels();
-  const auto existing = static_cast<uint32_t>(min(plan.tile_channels(), plan.channels - first_channel));
+  const int32_t existing = min(plan.tile_channels(), plan.channels - first_channel);
+  const int32_t taps = static_cast<int32_t>(plan.by_taps.value);
   const T* const first = params.weight + first_channel * params.weight_stride.n;
 #pragma unroll 2
-  for (uint32_t index = threadIdx.x; index < tile * rows * Taps::kTaps; index += plan.threads) {
-    const uint32_t channel = kManyChannels ? index / (rows * Taps::kTaps) : 0;
-    const uint32_t tap = index - channel * (rows * Taps::kTaps);
+  for (int32_t index = static_cast<int32_t>(threadIdx.x); index < existing * taps; index += plan.threads) {
+    const int32_t channel = plan.by_taps.quotient(index);
+    const auto tap = static_cast<uint32_t>(plan.by_taps.remainder(index, channel));
     const uint32_t row = tap / Taps::kTaps;
     const uint32_t w = tap % Taps::kTaps;
     const T* const place = first + channel * params.weight_stride.n +
                            params.weight_stride.spatial(row / Taps::kTaps, row % Taps::kTaps, w);
-    if (channel < existing) {
-      weights[kManyChannels ? tap * tile + channel : row * Taps::kPaddedTaps + w] = to_accumulator(__ldg(place));
-    }
+    const uint32_t to = kByChannels ? tap * plan.weight_pitch() + channel : row * Taps::kPaddedTaps + w;
+    weights[to] = to_accumulator(__ldg(place));
   }
 }
 
@@ -71,13 +69,18 @@ __device__ __forceinline__ void store_patch_row(T* row, const Strides& stride, i
   }
 }
 
+// Blocks that share a multiprocessor: as many as need no spilled register.
+template <typename T, typename Taps, DepthwisePatchAccess kAccess>
+constexpr int kDepthwisePatchBlocks = Taps::kTaps > 3 ? sizeof(T) == 4 ? 2 : 3
+                                      : sizeof(T) == 4 && kAccess == DepthwisePatchAccess::kChannels ? 3
+                                                                                                     : 4;
+
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
 __global__ __launch_bounds__(
     kDepthwisePatchThreads,
-    Taps::kTaps <= 3 ? 4
-    : sizeof(T) == 4
-        ? 2
-        : 3) void convt3d_depthwise_patch_input_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
+    kDepthwisePatchBlocks<T, Taps, kAccess>) void convt3d_depthwise_patch_input_grad(const __grid_constant__
+                                                                                         DepthwisePatchParams<T>
+                                                                                             params) {
   constexpr bool kByChannels = kAccess == DepthwisePatchAccess::kChannels;
   constexpr int kHeight = depthwise_patch_height(kAccess);
   constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, false);
@@ -106,8 +109,8 @@ __global__ __launch_bounds__(
     channel_tile = block % static_cast<uint32_t>(plan.channel_tiles);
     block /= static_cast<uint32_t>(plan.channel_tiles);
   }
-  const int32_t tile_channels = plan.tile_channels();
-  const int32_t first_channel = static_cast<int32_t>(channel_tile) * tile_channels;
+  const int32_t weight_pitch = plan.weight_pitch();
+  const int32_t first_channel = static_cast<int32_t>(channel_tile) * plan.tile_channels();
   const auto lane = static_cast<int32_t>(threadIdx.x & (plan.lanes - 1));
   const int32_t channel = first_channel + lane * kChannels;
   float* const staged = reinterpret_cast<float*>(dynamic_shared_memory);
@@ -139,7 +142,7 @@ __global__ __launch_bounds__(
       if (!depthwise_inside(from_d, plan.source_size[0])) continue;
       const unsigned char* const plane = corner + from_d * from.d;
       const float* const plane_weights =
-          weights + tap_d * kTaps * (kByChannels ? kTaps * tile_channels : Taps::kPaddedTaps);
+          weights + tap_d * kTaps * (kByChannels ? kTaps * weight_pitch : Taps::kPaddedTaps);
       Row pieces[kRows];
       float window[kRows][Row::kColumns][kChannels];
       float part[kHeight][kWidth][kChannels] = {};
@@ -171,7 +174,7 @@ __global__ __launch_bounds__(
         float weight[kTaps][kChannels];
         if constexpr (kByChannels) {
 #pragma unroll
-          for (int x = 0; x < kTaps; ++x) load_floats(plane_weights + (k * kTaps + x) * tile_channels, weight[x]);
+          for (int x = 0; x < kTaps; ++x) load_floats(plane_weights + (k * kTaps + x) * weight_pitch, weight[x]);
         } else {
           float padded[Taps::kPaddedTaps];
           load_floats(plane_weights + k * Taps::kPaddedTaps, padded);

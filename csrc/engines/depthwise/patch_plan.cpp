@@ -15,8 +15,9 @@ constexpr int64_t kWeightGradBlocks = 1024;
 constexpr int64_t kPartialBytes = 10 << 20;  // of the weight gradient: more would show beside what is read
 constexpr int64_t kSegmentRows = 64;         // of the input, which a float32 sum takes up before it joins the others
 constexpr int64_t kWarp = 32;
+constexpr int64_t kSectorBytes = 32;
 constexpr int64_t kMostItems = 1 << 30;  // so that their numbers, rounded up to whole blocks, have 31 bits
-constexpr int64_t kWantedBlocks = 4096;  // a few waves on the largest devices
+constexpr int64_t kWantedBlocks = 2048;  // a few waves on the largest devices
 constexpr int64_t kMaxSteps = 8;         // past this, staging the weights no longer shows
 
 // Instructions, counted in the machine code: of a load with its address and its predicate, of a row, of an item, of a
@@ -25,7 +26,7 @@ constexpr double kLoadClocks = 3.5;
 constexpr double kRowClocks = 4;
 constexpr double kItemClocks = 150;
 constexpr double kStepClocks = 30;
-constexpr double kWeightClocks = 15;
+constexpr double kWeightClocks = 25;
 constexpr int kThreadsAtATime = 128;  // instructions of a multiprocessor in a clock
 
 int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
@@ -77,16 +78,18 @@ std::optional<DepthwisePatchAccess> access_of(Operator op, const Problem& proble
   return rows ? Access::kRows : Access::kElements;
 }
 
-// Neighbouring threads along the channels: as many as waste the fewest, and whose weights or sums fit.
-int32_t channel_lanes(int64_t owners, int64_t most) {
+// Neighbouring threads along the channels: as many as waste the fewest, if they fill a sector.
+int32_t channel_lanes(int64_t owners, int64_t most, int64_t owner_bytes) {
+  const int64_t least = std::min(kSectorBytes / owner_bytes, most);
   int32_t best = 1;
+  while (best < std::min(owners, least)) best *= 2;
+  if (owners <= least) return best;
   int64_t best_waste = INT64_MAX;
-  for (int32_t lanes = narrow(most); lanes >= 1; lanes /= 2) {
+  for (int64_t lanes = most; lanes >= least; lanes /= 2) {
     const int64_t waste = ceil_div(owners, lanes) * lanes - owners;
-    if (waste < best_waste || (lanes >= 8 && waste * 8 <= owners && best_waste * 8 > owners)) {
-      best = lanes;
-      best_waste = waste;
-    }
+    if (waste >= best_waste) continue;
+    best = narrow(lanes);
+    best_waste = waste;
   }
   return best;
 }
@@ -106,12 +109,13 @@ void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.threads = kDepthwisePatchThreads;
   while (plan.threads > kWarp && items * plan.lanes <= plan.threads / 2) plan.threads /= 2;
   plan.slots = plan.threads / plan.lanes;
+  plan.by_taps = make_divisor(int64_t{plan.depth_taps} * taps * taps);
   const int64_t rounds = ceil_div(items, plan.slots);
   const int64_t blocks = rounds * plan.channel_tiles * plan.batch;
   plan.steps = narrow(std::clamp<int64_t>(blocks / kWantedBlocks, 1, std::min(rounds, kMaxSteps)));
   plan.item_tiles = narrow(ceil_div(rounds, plan.steps));
   const bool channels = plan.access == DepthwisePatchAccess::kChannels;
-  const int64_t weights = channels ? int64_t{taps} * taps * plan.tile_channels() : int64_t{taps} * (taps <= 4 ? 4 : 8);
+  const int64_t weights = channels ? int64_t{taps} * taps * plan.weight_pitch() : int64_t{taps} * (taps <= 4 ? 4 : 8);
   plan.shared_bytes = plan.depth_taps * weights * static_cast<int64_t>(sizeof(float));
 
   const double positions = static_cast<double>(height) * plan.patch_width;
@@ -196,9 +200,9 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
   plan.lanes = 1;
   if (*access == DepthwisePatchAccess::kChannels) {
     int64_t most = kWarp;
-    const int64_t channel_bytes = int64_t{plan.depth_taps} * taps * taps * plan.patch_channels * 4;
-    while (!sums && most * channel_bytes > kDepthwisePatchBytes) most /= 2;
-    plan.lanes = channel_lanes(ceil_div(plan.channels, plan.patch_channels), most);
+    const int64_t lane_bytes = int64_t{plan.depth_taps} * taps * taps * plan.patch_channels * 4;
+    while (!sums && (most + 1) * lane_bytes > kDepthwisePatchBytes) most /= 2;
+    plan.lanes = channel_lanes(ceil_div(plan.channels, plan.patch_channels), most, plan.patch_channels * bytes);
   }
   while ((1 << plan.lane_shift) < plan.lanes) ++plan.lane_shift;
   plan.channel_tiles = narrow(ceil_div(plan.channels, plan.tile_channels()));

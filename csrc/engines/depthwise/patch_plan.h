@@ -78,7 +78,7 @@ constexpr int depthwise_patch_width(DepthwisePatchAccess access, int element_byt
     case DepthwisePatchAccess::kChannels:
       break;
   }
-  return sums ? 2 : taps <= 3 ? element_bytes : 4;
+  return !sums && (taps > 3) == (element_bytes == 2) ? 4 : 2;
 }
 // Elements of a vector of a row.
 constexpr int depthwise_patch_vector(int element_bytes, int width, int stride) {
@@ -110,6 +110,7 @@ struct DepthwisePatchPlan {
   int32_t slots;          // items of a block at a time
   int32_t steps;          // items of a thread, one after the other
   int32_t item_tiles;     // blocks along the items
+  Divisor by_taps;        // of the input gradient: all taps of a channel
   bool result_vectors;    // of the input gradient: a thread's neighbours are stored as one
   int32_t whole_patches;  // of the weight gradient: patches of the width before those of the single positions left
   int32_t segment;        // ... rows of the input that a thread walks along
@@ -118,6 +119,8 @@ struct DepthwisePatchPlan {
   double clocks;  // of all blocks together, by a model: a multiprocessor at work alone
 
   CONVT3D_HOST_DEVICE int32_t tile_channels() const { return lanes * patch_channels; }
+  // Floats from a tap's weights to the next one's, where channels are contiguous.
+  CONVT3D_HOST_DEVICE int32_t weight_pitch() const { return tile_channels() + patch_channels; }
   int64_t blocks() const { return int64_t{channel_tiles} * item_tiles * (op == Operator::kWeightGrad ? 1 : batch); }
   int64_t partial_elements() const;
   int64_t workspace_bytes() const { return partial_elements() * static_cast<int64_t>(sizeof(float)); }

@@ -189,6 +189,11 @@ void depthwise_patches(Drawing& d) {
     p.output_padding[i] = d.coin(30) ? 0 : p.stride[i] - 1;
   }
   if (d.coin(10)) p.input_size[1] = d.draw(60, 140);
+  if (!d.coin(15)) return;
+  // So many channels and so flat that a thread has several walks.
+  d.channels(d.one_of({132, 160, 300}), 1, 1);
+  p.kernel_size[0] = d.draw(3, 7);
+  p.input_size = {d.draw(16, 30), d.draw(1, 3), d.draw(12, 30)};
 }
 
 void depthwise(Drawing& d) {
