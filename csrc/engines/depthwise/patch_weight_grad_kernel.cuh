@@ -3,6 +3,7 @@
 // they sum joins the block's sums in shared memory, and device/ordered_sum.cuh adds those of the blocks.
 #pragma once
 
+#include "device/overlap.cuh"
 #include "engines/depthwise/patch_params.cuh"
 
 namespace convt3d {
@@ -166,6 +167,7 @@ __global__ __launch_bounds__(depthwise_patch_sum_threads(Taps::kTaps), 2) void c
 #pragma unroll
     for (int i = 0; i < kSums; ++i) mine[i * kWarp] += (&sum[0][0][0])[i];
   }
+  begin_dependents();  // who adds the sums waits for them
   __syncthreads();
 
   // The threads that share a sum, one after the other.

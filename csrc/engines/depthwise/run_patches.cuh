@@ -62,14 +62,19 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
   });
 
   const auto& stride = grad_weight.stride;
-  OrderedSumParams<T, float> sums{};
+  const auto& taps = problem.kernel_size;
+  OrderedSum<T, float> sums{};
   sums.partial = params.partial;
   sums.splits = plan.item_tiles;
   sums.elements = plan.partial_elements() / plan.item_tiles;
-  sums.axis[0] = {problem.kernel_size[2], problem.kernel_size[2], stride[4]};
-  sums.axis[1] = {problem.kernel_size[1], problem.kernel_size[1], stride[3]};
-  sums.axis[2] = {plan.depth_taps, plan.depth_taps, stride[2]};
-  sums.axis[3] = {int64_t{plan.channel_tiles} * plan.tile_channels(), plan.channels, stride[0]};
+  const OrderedSumAxis channels = {int64_t{plan.channel_tiles} * plan.tile_channels(), plan.channels, stride[0]};
+  if (stride[3] == taps[2] * stride[4] && stride[2] == taps[1] * stride[3]) {
+    sums.axis[0] = {problem.taps(), problem.taps(), stride[4]};
+    sums.axis[1] = channels;
+  } else {
+    for (int i = 0; i < 3; ++i) sums.axis[i] = {taps[2 - i], taps[2 - i], stride[4 - i]};
+    sums.axis[3] = channels;
+  }
   sums.destination = static_cast<T*>(grad_weight.data);
   add_in_order<kDepthwisePatchSumLanes>("depthwise weight gradient reduction", sums, stream);
 }
