@@ -95,7 +95,7 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
-def test_tiles_of_the_depthwise_engine(precision: str, layout: str, capability: tuple[int, int]) -> None:
+def test_tiles_and_patches_of_the_depthwise_engine(precision: str, layout: str, capability: tuple[int, int]) -> None:
     """Both gradients, and the forward where a kernel is longer than four."""
     device = known_device(capability)
     for kernel, stride in [((3, 3, 3), (2, 2, 2)), ((7, 5, 6), (2, 1, 2)), ((1, 1, 7), (1, 2, 1))]:
@@ -103,7 +103,9 @@ def test_tiles_of_the_depthwise_engine(precision: str, layout: str, capability: 
         for operator in ("forward", "input_grad", "weight_grad"):
             plan = layer_plan(layer, operator, precision, layout, device)
             assert plan.engine == "depthwise"
-            assert plan.plan.startswith("tiles ") == (operator != "forward" or max(kernel) > 4)
+            patches = operator != "forward" and kernel == (3, 3, 3)
+            assert plan.plan.startswith("patches ") == patches
+            assert plan.plan.startswith("tiles ") == (not patches and (operator != "forward" or max(kernel) > 4))
             assert (plan.workspace_bytes > 0) == (operator == "weight_grad")
             if operator != "forward":
                 masked = layer_plan(layer, operator, precision, layout, device, masked=True)

@@ -12,6 +12,7 @@
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
+#include "engines/depthwise/run_patches.h"
 #include "engines/depthwise/run_tiles.h"
 #include "engines/mma/run.h"
 #include "engines/mma/run_backward.h"
@@ -106,6 +107,9 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
         return depthwise::tile_input_grad<T>(problem, *tiles, grad_output, relu_output, weight, grad_input, stream);
       }
+      if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
+        return depthwise::patch_input_grad<T>(*patches, grad_output, weight, grad_input, stream);
+      }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
                                   stream);
@@ -125,6 +129,9 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
         return depthwise::tile_weight_grad<T>(problem, *tiles, grad_output, relu_output, input, grad_weight, workspace,
                                               stream);
+      }
+      if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
+        return depthwise::patch_weight_grad<T>(problem, *patches, grad_output, input, grad_weight, workspace, stream);
       }
       if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
         return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, grad_weight, workspace, stream);

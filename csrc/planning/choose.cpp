@@ -43,6 +43,9 @@ Offer simt_offer(const PlanQuery& query) {
 Offer depthwise_offer(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
   if (is_backward(op)) return std::nullopt;
+  if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
+    return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
+  }
   if (op != Operator::kForward || has_long_kernel(problem)) {
     if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands)) {
       return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};

@@ -9,6 +9,7 @@ OfEngine engine_of(const WeightGradPlan&) { return Engine::kSimt; }
 OfEngine engine_of(const BiasGradPlan&) { return Engine::kSimt; }
 OfEngine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
+OfEngine engine_of(const DepthwisePatchPlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const HaloPlan&) { return Engine::kWgmma; }
 OfEngine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }

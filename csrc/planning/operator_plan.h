@@ -8,6 +8,7 @@
 
 #include "core/cost.h"
 #include "core/device_traits.h"
+#include "engines/depthwise/patch_plan.h"
 #include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
 #include "engines/mma/backward_plan.h"
@@ -28,7 +29,8 @@ struct SeparatePlan {
 
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
-                                HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan, mma::BackwardPlan, SeparatePlan>;
+                                DepthwisePatchPlan, HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan,
+                                mma::BackwardPlan, SeparatePlan>;
 
 struct OperatorPlan {
   EnginePlan plan;

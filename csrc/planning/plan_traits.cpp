@@ -23,6 +23,9 @@ struct TraitsOf {
   Traits operator()(const DepthwiseTilePlan& plan) const {
     return depthwise_tile_traits(query.problem, plan, arguments);
   }
+  Traits operator()(const DepthwisePatchPlan& plan) const {
+    return depthwise_patch_traits(query.problem, plan, query.dtype);
+  }
   Traits operator()(const mma::CorrelationPlan& plan) const {
     return query.op == Operator::kForward ? mma::forward_traits(query.problem, plan, arguments)
                                           : mma::input_grad_traits(query.problem, plan, arguments);

@@ -3,6 +3,7 @@
 #include "engines/simt/plan.h"
 #include "core/devices.h"
 #include "depthwise_checks.h"
+#include "depthwise_patch_checks.h"
 #include "depthwise_tile_checks.h"
 #include "engines/wgmma/plan/plan.h"
 #include "n_major_checks.h"
@@ -405,8 +406,10 @@ int main() {
       if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
     }
     check_depthwise_tiles(problem, draw(1, 40));
+    check_depthwise_patches(problem, draw(1, 80));
   }
   check_depthwise_workspace();
+  check_depthwise_patch_workspace();
   // Rows that are shorter than a segment could be, many in a tile.
   for (int width = 1; width <= 9; ++width) {
     for (int size = 1; size <= 2; ++size) {

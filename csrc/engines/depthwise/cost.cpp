@@ -37,4 +37,16 @@ Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataT
   return {std::max(memory_ms, issue_ms) + kStartClocks / device.clocks_per_ms, false};
 }
 
+Cost depthwise_cost(const Problem& problem, const DepthwisePatchPlan& plan, DataType dtype,
+                    const DeviceTraits& device) {
+  // Assumed, not measured.
+  constexpr double kMemoryFraction = 0.7;
+  constexpr double kIssueFraction = 0.6;
+  constexpr double kStartClocks = 6000;
+  const double bytes = moved_bytes(problem, dtype) + 2.0 * plan.workspace_bytes();
+  const double memory_ms = bytes / (kMemoryFraction * device.bytes_per_ms);
+  const double issue_ms = plan.clocks / (kIssueFraction * device.multiprocessors * device.clocks_per_ms);
+  return {std::max(memory_ms, issue_ms) + kStartClocks / device.clocks_per_ms, false};
+}
+
 }  // namespace convt3d

@@ -86,4 +86,30 @@ Traits depthwise_tile_traits(const Problem& problem, const DepthwiseTilePlan& pl
   return traits;
 }
 
+Traits depthwise_patch_traits(const Problem& problem, const DepthwisePatchPlan& plan, DataType dtype) {
+  const bool weight_grad = plan.op == Operator::kWeightGrad;
+  Traits traits =
+      engine_traits("depthwise", weight_grad ? "weight_grad" : "input_grad", type_name(dtype, Float32Mode::kIeee));
+  traits.push_back({"kernel", "patches"});
+  traits.push_back({"taps", to_string(plan.taps)});
+  traits.push_back({"load", to_string(plan.access)});
+  traits.push_back({"lanes", plan.lanes == 1 ? "1" : plan.lanes < 32 ? "few" : "warp"});
+  traits.push_back({"channel_tiles", one_or_many(plan.channel_tiles)});
+  traits.push_back({"channel_tail", yes_no(plan.channels % plan.tile_channels() != 0)});
+  traits.push_back({"tail_w", yes_no(plan.size[2] % plan.patch_width != 0)});
+  traits.push_back({"taps_d", plan.depth_taps <= 1 ? "1" : plan.depth_taps <= 4 ? "few" : "many"});
+  traits.push_back({"steps", one_or_many(plan.steps)});
+  traits.push_back({"item_tiles", one_or_many(plan.item_tiles)});
+  if (weight_grad) {
+    traits.push_back({"parts", one_or_many(plan.parts)});
+    traits.push_back({"segments", one_or_many(plan.units[1])});
+  } else {
+    traits.push_back({"store", plan.result_vectors ? "vectors" : "elements"});
+    traits.push_back({"tail_h", yes_no(plan.size[1] % depthwise_patch_height(plan.access) != 0)});
+  }
+  traits.push_back({"images", one_or_many(plan.batch)});
+  add_parameters(problem, traits);
+  return traits;
+}
+
 }  // namespace convt3d

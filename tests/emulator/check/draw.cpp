@@ -175,7 +175,29 @@ void depthwise_tiles(Drawing& d) {
   if (d.coin(10)) p.input_size[static_cast<std::size_t>(d.draw(0, 2))] = d.draw(60, 200);
 }
 
+// ... whose height and width have the taps of its patches.
+void depthwise_patches(Drawing& d) {
+  depthwise_tiles(d);
+  Problem& p = d.problem;
+  d.channels(d.one_of({1, 2, 3, 4, 6, 8, 12, 16, 20, 33, 36, 40, 68, 132}), 1, 1);
+  constexpr std::array<std::array<int64_t, 2>, 4> kKernels = {{{3, 1}, {3, 2}, {5, 2}, {7, 2}}};
+  const auto& kernel = kKernels[static_cast<std::size_t>(d.draw(0, 3))];
+  for (const std::size_t i : {1, 2}) {
+    p.kernel_size[i] = kernel[0];
+    p.stride[i] = kernel[1];
+    p.padding[i] = d.coin(70) ? kernel[0] / 2 : d.draw(0, 7);
+    p.output_padding[i] = d.coin(30) ? 0 : p.stride[i] - 1;
+  }
+  if (d.coin(10)) p.input_size[1] = d.draw(60, 140);
+  if (!d.coin(15)) return;
+  // So many channels and so flat that a thread has several walks.
+  d.channels(d.one_of({132, 160, 300}), 1, 1);
+  p.kernel_size[0] = d.draw(3, 7);
+  p.input_size = {d.draw(16, 30), d.draw(1, 3), d.draw(12, 30)};
+}
+
 void depthwise(Drawing& d) {
+  if (d.coin(30)) return depthwise_patches(d);
   if (d.coin(50)) return depthwise_tiles(d);
   Problem& p = d.problem;
   const bool pure = d.coin(60);

@@ -1,0 +1,190 @@
+// Depthwise weight gradient by patches: a warp has the sums of one tap of the depth, and all of height and width, in
+// registers. Its threads walk along the height, each at neighbouring places of the width or neighbouring channels; what
+// they sum joins the block's sums in shared memory, and device/ordered_sum.cuh adds those of the blocks.
+#pragma once
+
+#include "device/overlap.cuh"
+#include "engines/depthwise/patch_params.cuh"
+
+namespace convt3d {
+
+// Where a walk begins, and how far it goes.
+struct DepthwiseWalkSpan {
+  int32_t h;
+  int32_t w;
+  int32_t rows;
+};
+
+// Adds the products of kWidth neighbours of the input, row after row, to the sums of their taps. A row of grad_output
+// is read once, and meets all rows of the input that are kept for it. `source` and `input`: of the depth, height and
+// width 0.
+template <int kWidth, typename T, typename Taps, DepthwisePatchAccess kAccess, int kChannels>
+__device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params, const unsigned char* source,
+                                          const unsigned char* input, const DepthwiseWalkSpan& span,
+                                          float (&sum)[Taps::kTaps][Taps::kTaps][kChannels]) {
+  constexpr int kStride = Taps::kStride;
+  constexpr int kTaps = Taps::kTaps;
+  constexpr int kSets = Taps::kSets;
+  // Where registers suffice, so that what is kept needs no moves between them.
+  constexpr int kUnrolled = kTaps <= 3 && kChannels == 1 ? kSets : 1;
+  using Row = DepthwisePatchRow<T, Taps, kAccess, kWidth, kChannels>;
+  // Of one channel, neighbours along the width are a vector.
+  constexpr int kVector = kAccess == DepthwisePatchAccess::kChannels ? kChannels : kWidth;
+  using Input = DepthwisePiece<T, kVector>;
+  constexpr int kInputs = kWidth * kChannels / kVector;
+  const DepthwisePatchPlan& plan = params.plan;
+  const Strides& from = params.source.step;
+  const Strides& in = params.input.step;
+
+  int32_t from_h = span.h * kStride - plan.padding[1];
+  const int32_t from_w = span.w * kStride - plan.padding[2];
+  const uint32_t columns = existing_places(from_w, plan.source_size[2]);
+  source += from_h * from.h + from_w * from.w;
+  input += span.h * in.h + span.w * in.w;
+
+  struct Step {
+    Row row[kStride];
+    Input input[kInputs];
+  };
+  const auto load = [&](Step& step, int32_t number) {
+#pragma unroll
+    for (int e = 0; e < kStride; ++e, ++from_h, source += from.h) {
+      step.row[e].load(source, from.w, depthwise_inside(from_h, plan.source_size[1]) ? columns : 0);
+    }
+#pragma unroll
+    for (int i = 0; i < kInputs; ++i) {
+      step.input[i].load_if(number < span.rows, input + i * in.w);
+    }
+    input += in.h;
+  };
+
+  float kept[kSets][kWidth][kChannels] = {};  // rows of the input, the last one first
+  // What does not exist of the input is left out and not multiplied by zero: grad_output may be infinite there.
+  const auto multiply = [&](const Step& step, auto whole, int32_t number) {
+#pragma unroll
+    for (int e = 0; e < kStride; ++e) {
+#pragma unroll
+      for (int i = 0; i < kSets; ++i) {
+        const int tap_h = i * kStride + e;
+        if (tap_h >= kTaps) continue;
+        if constexpr (!decltype(whole)::value) {
+          if (number < i || number - i >= span.rows) continue;
+        }
+#pragma unroll
+        for (int p = 0; p < kWidth; ++p) {
+#pragma unroll
+          for (int tap_w = 0; tap_w < kTaps; ++tap_w) {
+#pragma unroll
+            for (int c = 0; c < kChannels; ++c) {
+              sum[tap_h][tap_w][c] += kept[i][p][c] * step.row[e].value(p * kStride + tap_w, c);
+            }
+          }
+        }
+      }
+    }
+  };
+
+  Step next;
+  load(next, 0);
+  int32_t number = 0;
+  const auto advance = [&](int32_t end, auto whole) {
+#pragma unroll(decltype(whole)::value ? kUnrolled : 1)
+    for (; number < end; ++number) {
+      const Step step = next;
+      load(next, number + 1);
+#pragma unroll
+      for (int i = kSets - 1; i >= 0; --i) {
+#pragma unroll
+        for (int p = 0; p < kWidth; ++p) {
+#pragma unroll
+          for (int c = 0; c < kChannels; ++c) {
+            const int neighbour = p * kChannels + c;
+            kept[i][p][c] =
+                i > 0 ? kept[i > 0 ? i - 1 : 0][p][c] : step.input[neighbour / kVector].value(neighbour % kVector);
+          }
+        }
+      }
+      multiply(step, whole, number);
+    }
+  };
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    advance(pass == 0 ? kSets - 1 : span.rows + kSets - 1, std::false_type());
+    if (pass == 0) advance(span.rows, std::true_type());
+  }
+}
+
+template <typename T, typename Taps, DepthwisePatchAccess kAccess>
+__global__ __launch_bounds__(depthwise_patch_sum_threads(Taps::kTaps), 2) void convt3d_depthwise_patch_weight_grad(
+    const __grid_constant__ DepthwisePatchParams<T> params) {
+  constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, true);
+  constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, true);
+  constexpr int kTaps = Taps::kTaps;
+  constexpr int kWarp = 32;
+  constexpr int kSums = kTaps * kTaps * kChannels;
+  const DepthwisePatchPlan& plan = params.plan;
+  const Strides& from = params.source.step;
+  const Strides& in = params.input.step;
+  const auto channel_tile = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(plan.channel_tiles));
+  const auto split = static_cast<int32_t>(blockIdx.x / static_cast<uint32_t>(plan.channel_tiles));
+  const auto warp = static_cast<int32_t>(threadIdx.x / kWarp);
+  const int32_t tap_d = warp % plan.depth_taps;
+  const int32_t part = warp / plan.depth_taps;
+  const auto warp_lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  const int32_t lane = warp_lane & (plan.lanes - 1);
+  const int32_t tile_channels = plan.tile_channels();
+  const int32_t channel = channel_tile * tile_channels + lane * kChannels;
+  const int32_t slots = kWarp >> plan.lane_shift;  // of a warp
+
+  // A thread's sums of all its walks are its own: [part][tap of the depth][of height and width][channel][thread].
+  float* const sums = reinterpret_cast<float*>(dynamic_shared_memory);
+  float* const mine = sums + warp * kSums * kWarp + warp_lane;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) mine[i * kWarp] = 0;
+
+  int32_t item = split * plan.steps * plan.slots + part * slots + (warp_lane >> plan.lane_shift);
+#pragma unroll 1
+  for (int32_t step = 0; step < plan.steps; ++step, item += plan.slots) {
+    int32_t rest = item;
+    const int32_t unit_w = plan.by_units[2].take(rest);
+    const int32_t segment = plan.by_units[1].take(rest);
+    const int32_t d = plan.by_units[0].take(rest);
+    const int32_t from_d = d * plan.depth_stride - plan.padding[0] + tap_d;
+    if (item >= plan.items || channel >= plan.channels || !depthwise_inside(from_d, plan.source_size[0])) continue;
+    const unsigned char* const source = params.source.data + rest * from.n + channel * from.c + from_d * from.d;
+    const unsigned char* const input = params.input.data + rest * in.n + channel * in.c + d * in.d;
+    DepthwiseWalkSpan span;
+    span.h = segment * plan.segment;
+    span.rows = min(plan.segment, plan.size[1] - span.h);
+    float sum[kTaps][kTaps][kChannels] = {};
+    if (kWidth == 1 || unit_w < plan.whole_patches) {
+      span.w = unit_w * kWidth;
+      walk_rows<kWidth, T, Taps, kAccess>(params, source, input, span, sum);
+    } else if constexpr (kAccess == DepthwisePatchAccess::kChannels) {
+      span.w = unit_w + plan.whole_patches * (kWidth - 1);
+      walk_rows<1, T, Taps, kAccess>(params, source, input, span, sum);
+    }
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) mine[i * kWarp] += (&sum[0][0][0])[i];
+  }
+  begin_dependents();  // who adds the sums waits for them
+  __syncthreads();
+
+  // The threads that share a sum, one after the other.
+  const int32_t taps = plan.depth_taps * kTaps * kTaps;
+  float* const partial =
+      params.partial + (static_cast<int64_t>(split) * plan.channel_tiles + channel_tile) * tile_channels * taps;
+#pragma unroll 1
+  for (int32_t result = static_cast<int32_t>(threadIdx.x); result < taps * tile_channels; result += plan.threads) {
+    const int32_t tap = result / tile_channels;
+    const int32_t c = result - tap * tile_channels;
+    const float* const first = sums + (tap * kChannels + c % kChannels) * kWarp + c / kChannels;
+    float total = 0;
+    for (int32_t i = 0; i < plan.parts; ++i) {
+      for (int32_t other = 0; other < kWarp; other += plan.lanes) total += first[i * taps * kChannels * kWarp + other];
+    }
+    partial[c * taps + tap] = total;
+  }
+}
+
+}  // namespace convt3d

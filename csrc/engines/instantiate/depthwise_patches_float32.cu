@@ -1,0 +1,9 @@
+#include "engines/depthwise/run_patches.cuh"
+
+namespace convt3d::depthwise {
+
+template void patch_input_grad<float>(const DepthwisePatchPlan&, ConstTensor, ConstTensor, MutableTensor, Stream);
+template void patch_weight_grad<float>(const Problem&, const DepthwisePatchPlan&, ConstTensor, ConstTensor,
+                                       MutableTensor, void*, Stream);
+
+}  // namespace convt3d::depthwise
