@@ -301,8 +301,8 @@ BUGS = [
     Bug(
         "mma: splits: counters that nobody begins",
         M + "pack_weight.cuh",
-        "params.counters[index] = 0;",
-        "params.counters[index] = BUG;",
+        " < params.counter_count;",
+        " < (BUG ? 0 : params.counter_count);",
         MMA,
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
