@@ -128,7 +128,7 @@ template <typename T, int kTerms, Shape kShape>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
-  begin_dependents();  // who adds the sums waits for them
+  begin_dependents();                                // who adds the sums waits for them
   constexpr int kColumns = backward_columns(kShape, kTerms);
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;

@@ -246,7 +246,7 @@ template <typename T, int kTerms, int kColumns>
 __global__ void __launch_bounds__(kGradThreads, 1)
     convt3d_mma_weight_grad(const __grid_constant__ WeightGradParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
-  begin_dependents();  // who adds the sums waits for them
+  begin_dependents();                                // who adds the sums waits for them
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
   if (tile.eights(params) == 0) return;
