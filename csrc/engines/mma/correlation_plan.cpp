@@ -114,7 +114,7 @@ class Search {
         plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
         // The rows' padding depends on the box alone.
         if (first && has_channel_rows(plan.way)) {
-          const int32_t elements = copied_elements(aligned_rows_, axis[2], plan.boxes[3]);
+          const int32_t elements = copied_elements(rows_begin_ == RowsBegin::kWhole, axis[2], plan.boxes[3]);
           plan.order = BoxOrder::kHeight;
           plan.tile =
               make_channel_rows(axis, images, 2 * chunk_steps, elements, elements_before(axis[2], elements), false);
