@@ -104,9 +104,9 @@ struct OrderedSumParams {
   T* destination;
 };
 
-// Rows of a tile that a thread has.
+// Rows of a tile that a thread has: few elements are shared out among many blocks instead.
 template <int kLanes>
-constexpr int kOrderedSumUnroll = kLanes < kOrderedSumThreads ? 4 : 1;
+constexpr int kOrderedSumUnroll = kLanes == 1 ? 4 : 1;
 
 // Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added.
 template <typename T, typename Partial, int kLanes>
@@ -128,7 +128,6 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   const int pitch = columns + 1;
   const int column = thread % kSums % columns;
   const int first_row = thread % kSums / columns;
-  wait_for_kernel_before();  // which leaves the partial sums
   for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
     const int64_t row_tile = tile / params.column_tiles;
     const int64_t tile_column = (tile - row_tile * params.column_tiles) * columns;
@@ -145,7 +144,8 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
       from[i] = params.partial + at + (tile_column + column < params.columns ? tile_column + column : 0);
       sum[i] = 0;
     }
-#pragma unroll 2
+    wait_for_kernel_before();  // which leaves the partial sums
+#pragma unroll(8 / kUnroll)
     for (int64_t split = thread / kSums; split < params.splits; split += kLanes) {
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) sum[i] += from[i][split * params.elements];

@@ -11,6 +11,8 @@
 
 namespace convt3d::mma {
 
+constexpr int kPackThreads = 256;
+
 template <typename T>
 void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTensor weight, WeightOrder order,
                  void* workspace, Stream stream) {
@@ -43,17 +45,19 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
+  const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
   for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
+  params.pieces = make_divisor(pieces);
   params.warps = make_divisor(extent.warps_n);
   params.steps_of_chunk = make_divisor(plan.chunk_steps);
   params.chunks_of_block = make_divisor(plan.chunks);
   params.blocks_of_group = make_divisor(plan.n_blocks);
+  params.elements = plan.packed_pieces();
   params.packed = static_cast<uint32_t*>(workspace);
   params.counters = reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(workspace) + plan.counter_offset());
   params.counter_count = static_cast<int32_t>(plan.counters());
-  share_packing(params);
-  params.tiles *= plan.groups;
-  launch("weight packing", convt3d_mma_pack_weight<T>, params.tiles, kPackThreads, stream, params);
+  launch("weight packing", convt3d_mma_pack_weight<T>, ceil_div(params.elements, kPackThreads), kPackThreads, stream,
+         params);
 }
 
 template <typename T>

@@ -161,20 +161,6 @@ BUGS = [
         "if (!BUG) multiply_add<T>(c[i][j], low, b[0][j]);",
         MMA + " --type fp32",
     ),
-    Bug(
-        "mma: packed weight, taps of a tile",
-        M + "pack_weight.cuh",
-        "shared.to[tap] * step_words",
-        "shared.to[BUG ? 0 : tap] * step_words",
-        MMA,
-    ),
-    Bug(
-        "mma: packed weight, axes of a tile",
-        M + "pack_weight.cuh",
-        "params.order[0] == PackAxis{axis} ? a",
-        "params.order[BUG] == PackAxis{axis} ? a",
-        MMA,
-    ),
     Bug("mma: packed weight", M + "pack_weight.cuh", "n < params.n_channels", "n < params.n_channels - BUG", MMA),
     Bug(
         "mma: bias",
