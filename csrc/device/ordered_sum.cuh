@@ -104,15 +104,10 @@ struct OrderedSumParams {
   T* destination;
 };
 
-// Rows of a tile that a thread has: few elements are shared out among many blocks instead.
-template <int kLanes>
-constexpr int kOrderedSumUnroll = kLanes == 1 ? 4 : 1;
-
-// Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added.
-template <typename T, typename Partial, int kLanes>
+// Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added. kUnroll: rows of a tile that a thread has.
+template <typename T, typename Partial, int kLanes, int kUnroll>
 __global__ void __launch_bounds__(kOrderedSumThreads)
     convt3d_ordered_sum(const __grid_constant__ OrderedSumParams<T, Partial> params) {
-  constexpr int kUnroll = kOrderedSumUnroll<kLanes>;
   constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
   static_assert(kSums * kLanes == kOrderedSumThreads, "lanes share a block evenly");
   struct Shared {
@@ -170,9 +165,8 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   }
 }
 
-// One lane is for many elements; many lanes are for few elements of many splits.
-template <int kLanes, typename T, typename Partial>
-void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
+template <int kLanes, int kUnroll, typename T, typename Partial>
+void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
   constexpr int kMostColumns = 32;
   OrderedSumParams<T, Partial> params{};
   params.partial = sum.partial;
@@ -205,10 +199,22 @@ void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream st
     ++params.column_bits;
   }
   params.column_tiles = ceil_div(columns.size, int64_t{1} << params.column_bits);
-  params.tiles = params.column_tiles * ceil_div(rows, int64_t{kSums >> params.column_bits} * kOrderedSumUnroll<kLanes>);
-  void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes>;
+  params.tiles = params.column_tiles * ceil_div(rows, int64_t{kSums >> params.column_bits} * kUnroll);
+  void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes, kUnroll>;
   launch(name, kernel, params.tiles, kOrderedSumThreads, stream, params, 0,
          overlapping_order(name, reinterpret_cast<const void*>(kernel)));
+}
+
+// One lane is for many elements; many lanes are for few elements of many splits.
+template <int kLanes, typename T, typename Partial>
+void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
+  constexpr int kRows = 4;
+  // Few elements are shared out among many blocks instead.
+  constexpr int64_t kManyElements = int64_t{512} * kRows * kOrderedSumThreads / kLanes;
+  if constexpr (kLanes < kOrderedSumThreads) {
+    if (kLanes == 1 || sum.elements >= kManyElements) return add_tiles_in_order<kLanes, kRows>(name, sum, stream);
+  }
+  if constexpr (kLanes > 1) add_tiles_in_order<kLanes, 1>(name, sum, stream);
 }
 
 }  // namespace convt3d

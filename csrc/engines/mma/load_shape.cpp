@@ -47,8 +47,8 @@ RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, RowsAt rows) {
   const bool is_known = rows.begin == RowsBegin::kWhole && !width.split && rows.multiple % in_piece == 0;
   const int32_t lead = is_known ? (least % in_piece + in_piece) % in_piece : in_piece - 1;
   raw.pieces = static_cast<int32_t>(ceil_div(int64_t{raw.span} + lead, int64_t{in_piece}));
-  // Eight rows of a matrix lie in banks of their own, or else eight pieces of channels.
-  raw.pitch = (raw.matrices ? raw.pieces | 1 : raw.pieces) * kPieceBytes;
+  // Eight rows of a matrix lie in banks of their own, or two in the same; else eight pieces of channels.
+  raw.pitch = (raw.matrices && raw.pieces % 4 == 0 ? raw.pieces + 1 : raw.pieces) * kPieceBytes;
   raw.item_pitch = kPieceBytes / element_bytes * raw.pitch + (raw.matrices ? 0 : kPieceBytes);
   return raw;
 }
