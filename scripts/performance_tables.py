@@ -140,7 +140,12 @@ def host(root: Path) -> str:
     measured = {} if content is None else content.get("overhead_us", {})
     precisions = [precision for precision in PRECISIONS if precision in measured]
     calls = dict.fromkeys(call for precision in precisions for call in measured[precision])
-    rows = [[f"`{call}`", *(f"{measured[precision][call]:.1f}" for precision in precisions)] for call in calls]
+
+    def microseconds(precision: str, call: str) -> str:
+        value = measured[precision].get(call)  # autocast is to 16 bits
+        return "-" if value is None else f"{value:.1f}"
+
+    rows = [[f"`{call}`", *(microseconds(precision, call) for precision in precisions)] for call in calls]
     return table(["call", *precisions], rows, left=1)
 
 

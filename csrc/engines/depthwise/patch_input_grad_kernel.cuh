@@ -71,9 +71,12 @@ __device__ __forceinline__ void store_patch_row(T* row, const Strides& stride, i
 
 // Blocks that share a multiprocessor: as many as need no spilled register.
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
-constexpr int kDepthwisePatchBlocks = Taps::kTaps > 3 ? sizeof(T) == 4 ? 2 : 3
-                                      : sizeof(T) == 4 && kAccess == DepthwisePatchAccess::kChannels ? 3
-                                                                                                     : 4;
+constexpr int kDepthwisePatchBlocks =
+    Taps::kTaps > 3 ? sizeof(T) == 4             ? 2
+                      : kDepthwisePatchFewBlocks ? 2
+                                                 : 3
+    : sizeof(T) == 4 && (kDepthwisePatchFewBlocks || kAccess == DepthwisePatchAccess::kChannels) ? 3
+                                                                                                 : 4;
 
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
 __global__ __launch_bounds__(

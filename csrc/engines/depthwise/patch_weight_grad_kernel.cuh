@@ -115,8 +115,11 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
 }
 
 template <typename T, typename Taps, DepthwisePatchAccess kAccess>
-__global__ __launch_bounds__(depthwise_patch_sum_threads(Taps::kTaps), 2) void convt3d_depthwise_patch_weight_grad(
-    const __grid_constant__ DepthwisePatchParams<T> params) {
+__global__ __launch_bounds__(
+    depthwise_patch_sum_threads(Taps::kTaps),
+    Taps::kTaps > 3 && kDepthwisePatchFewBlocks
+        ? 1
+        : 2) void convt3d_depthwise_patch_weight_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
   constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, true);
   constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, true);
   constexpr int kTaps = Taps::kTaps;
