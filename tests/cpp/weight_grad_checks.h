@@ -113,8 +113,9 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
   const int32_t in_piece = kPieceBytes / element_bytes;
   expect(shape.places == channels * raw.pieces && raw.pieces * kPieceBytes <= raw.pitch, "places are those of raw rows",
          problem);
-  expect(raw.pitch % kPieceBytes == 0 && (raw.matrices ? raw.pitch : raw.item_pitch) / kPieceBytes % 2 == 1,
-         "rows of a matrix, or pieces of channels, are in banks of their own", problem);
+  expect(raw.pitch % kPieceBytes == 0 &&
+             (raw.matrices ? raw.pitch / kPieceBytes % 4 != 0 : raw.item_pitch / kPieceBytes % 2 == 1),
+         "at most two rows of a matrix meet in a bank, pieces of channels in none", problem);
   // Whole rows are read from a multiple of 16 bytes on, which is known where all boxes begin alike.
   const int32_t lead = raw.begin == RowsBegin::kWhole ? (raw.least % in_piece + in_piece) % in_piece : in_piece - 1;
   expect(raw.span + lead <= raw.pieces * in_piece, "a row has all that is read", problem);

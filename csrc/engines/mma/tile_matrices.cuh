@@ -45,6 +45,12 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kMatrixRows = 8;
   static constexpr int kAtOnce = 4;  // matrices
+  // Lines in flight, half as many with a mask: as many as there are registers for. Without stmatrix, stores take more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr int kLinesAtOnce = 2;
+#else
+  static constexpr int kLinesAtOnce = 4;
+#endif
   static_assert(kThreads % 32 == 0);
 
   // Where a lane's row of a matrix goes: of whole rows it is the same in all lines, but for where those begin.
@@ -132,7 +138,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
       uint32_t table = stage.table + static_cast<uint32_t>(first * kLineBytes);
       const uint32_t to = stage.to + static_cast<uint32_t>(piece * kPieceBytes);
       const Target<kWhole> target(*this, stage, run, lead, group * kMatrixRows + row);
-      Lines::template for_each_batch<kMasked ? 2 : 4>(count, [&](auto batch) {
+      Lines::template for_each_batch<kMasked ? kLinesAtOnce / 2 : kLinesAtOnce>(count, [&](auto batch) {
         constexpr int kLines = decltype(batch)::value;
         uint32_t targets[kLines];
         uint32_t matrices[kLines][kAtOnce];
