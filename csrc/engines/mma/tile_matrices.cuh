@@ -44,13 +44,8 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
  private:
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kMatrixRows = 8;
-  static constexpr int kAtOnce = 4;  // matrices
-  // Lines in flight, half as many with a mask: as many as there are registers for. Without stmatrix, stores take more.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  static constexpr int kLinesAtOnce = 2;
-#else
-  static constexpr int kLinesAtOnce = 4;
-#endif
+  static constexpr int kAtOnce = 4;       // matrices
+  static constexpr int kLinesAtOnce = 2;  // in flight, half as many with a mask: more would take too many registers
   static_assert(kThreads % 32 == 0);
 
   // Where a lane's row of a matrix goes: of whole rows it is the same in all lines, but for where those begin.
