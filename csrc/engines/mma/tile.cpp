@@ -16,22 +16,33 @@ constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than an
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-// Accesses that wait for others when eight neighbouring positions are read, over all of the box. Rows whose numbers are
-// equal modulo 8 have the same banks, as the pitch is odd.
-int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
+// Of each eight neighbouring positions of a box, those of a beginning of it, waits(readers), added up: readers of the
+// rows whose numbers are equal modulo 8, which have the same banks as rows are an odd number of pieces apart.
+template <typename Waits>
+int32_t sum_over_eights(const StagedTile& tile, const BoxRows& rows, int32_t column_step, Waits&& waits) {
   const int32_t width = tile.axis[2].box;
   const int32_t count = std::min(rows.count * width, 256);
   int32_t result = 0;
   for (int32_t first = 0; first < count; first += kMatrixRows) {
-    int32_t readers[kMatrixRows] = {};
+    std::array<int32_t, kMatrixRows> readers{};
     for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
       const BoxPlace place = rows.place(i / width);
       const int32_t row =
-          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width;
-      result += readers[row % kMatrixRows]++;
+          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width * column_step;
+      ++readers[static_cast<std::size_t>(row % kMatrixRows)];
     }
+    result += waits(readers);
   }
   return result;
+}
+
+// Accesses that wait for others when eight neighbouring positions are read as rows.
+int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
+  return sum_over_eights(tile, rows, 1, [](const auto& readers) {
+    int32_t waits = 0;
+    for (const int32_t count : readers) waits += count * (count - 1) / 2;
+    return waits;
+  });
 }
 
 void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
@@ -82,23 +93,11 @@ TileAxis of_coordinates(const TileAxis& axis) {
   return result;
 }
 
-// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart: elements
-// whose numbers are equal modulo 8 have the same banks.
+// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart.
 int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
-  const int32_t width = tile.axis[2].box;
-  const int32_t count = std::min(rows.count * width, 256);
-  int32_t result = 0;
-  for (int32_t first = 0; first < count; first += kMatrixRows) {
-    int32_t readers[kMatrixRows] = {};
-    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
-      const BoxPlace place = rows.place(i / width);
-      const int32_t row = place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] +
-                          i % width * tile.column_step;
-      ++readers[row % kMatrixRows];
-    }
-    result += 2 * (*std::max_element(readers, readers + kMatrixRows) - 1);
-  }
-  return result;
+  return sum_over_eights(tile, rows, tile.column_step, [](const auto& readers) {
+    return 2 * (*std::max_element(readers.begin(), readers.end()) - 1);
+  });
 }
 
 // Where lines of so many pieces of channels begin; numbers that no shared memory has stay below kMostRows.
