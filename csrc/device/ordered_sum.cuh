@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
     convt3d_ordered_sum(const __grid_constant__ OrderedSumParams<T, Partial> params) {
   constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
   static_assert(kSums * kLanes == kOrderedSumThreads, "lanes share a block evenly");
+  constexpr int kTileBits = exact_log2(kSums * kUnroll);  // rows and columns of a tile are powers of two
   struct Shared {
     double lanes[kLanes > 1 ? kOrderedSumThreads : 1];
     OrderedSumRow rows[kSums * kUnroll];
@@ -119,10 +120,11 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int columns = 1 << params.column_bits;
   const int row_lanes = kSums >> params.column_bits;
-  const int tile_rows = row_lanes * kUnroll;
+  const int row_bits = kTileBits - params.column_bits;
+  const int tile_rows = 1 << row_bits;
   const int pitch = columns + 1;
-  const int column = thread % kSums % columns;
-  const int first_row = thread % kSums / columns;
+  const int column = thread % kSums & (columns - 1);
+  const int first_row = thread % kSums >> params.column_bits;
   for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
     const int64_t row_tile = tile / params.column_tiles;
     const int64_t tile_column = (tile - row_tile * params.column_tiles) * columns;
@@ -153,9 +155,9 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
       }
     }
     __syncthreads();
-    for (int i = thread; i < tile_rows << params.column_bits; i += kOrderedSumThreads) {
-      const int to_column = params.along_columns ? i % columns : i / tile_rows;
-      const int to_row = params.along_columns ? i / columns : i % tile_rows;
+    for (int i = thread; i < 1 << kTileBits; i += kOrderedSumThreads) {
+      const int to_column = params.along_columns ? i & (columns - 1) : i >> row_bits;
+      const int to_row = params.along_columns ? i >> params.column_bits : i & (tile_rows - 1);
       const int64_t destination = shared.rows[to_row].destination;
       if (destination < 0 || tile_column + to_column >= params.columns) continue;
       params.destination[destination + (tile_column + to_column) * params.column_stride] =

@@ -66,8 +66,9 @@ struct SplitClocks {
 SplitClocks split_clocks(const CorrelationPlan& plan, const DeviceTraits& device) {
   if (plan.k_splits == 1) return {0, 0};
   const auto tile = static_cast<double>(plan.tile_bytes());
-  const int64_t threads = 32 * shape_extent(plan.shape, plan.terms).warps();
-  const int64_t rounds = ceil_div(plan.tile_bytes(), 16 * threads * kSumPieces) * ceil_div(plan.k_splits, kSumSplits);
+  const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
+  const int64_t pieces = ceil_div(plan.tile_bytes(), int64_t{16} * 32 * extent.warps());
+  const int64_t rounds = ceil_div(pieces, sum_pieces(extent)) * ceil_div(plan.k_splits, sum_splits(extent));
   const double waits = static_cast<double>(rounds) * kWeightLatency;
   const double streams = plan.k_splits * tile / device.rates.l2_bytes;
   return {kSplitWait + at_once({waits, streams}), 2 * tile};

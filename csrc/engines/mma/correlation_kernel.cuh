@@ -218,12 +218,8 @@ class TileMultiplier {
   const SharedLayout& layout_;
 };
 
-// That fit a multiprocessor by their registers. Of 16 bits the assembler spills some of 128 x 64 where two have to.
-template <typename T, int kTerms, Shape kShape>
-constexpr int kLeastBlocks = sizeof(T) == 2 && kShape == Shape::k128x64 ? 1 : shape_extent(kShape, kTerms).blocks;
-
 template <typename T, int kTerms, Shape kShape, bool kChannelRows>
-__global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), kLeastBlocks<T, kTerms, kShape>)
+__global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_extent(kShape, kTerms).blocks)
     convt3d_mma_correlation(const __grid_constant__ CorrelationParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);

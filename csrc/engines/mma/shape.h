@@ -32,10 +32,6 @@ struct ShapeExtent {
   CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kSourceWarps + kWeightWarps) * 32; }
 };
 
-// Sums of other blocks that are on their way to a thread at once: 16 bytes each, of so many splits.
-constexpr int kSumPieces = 8;
-constexpr int kSumSplits = 2;
-
 // `terms`: numbers that stand for one in the tensor cores. With two each warp has sums of two levels.
 CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   switch (shape) {
@@ -58,6 +54,17 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   }
   return {};
 }
+// What is on its way to a thread that adds sums of other blocks: so many pieces of 16 bytes, of so many splits. A
+// second split is on its way where that leaves registers.
+CONVT3D_HOST_DEVICE constexpr int32_t sum_pieces(const ShapeExtent& extent) {
+  const int32_t pieces = extent.m() * extent.n() / (extent.warps() * 32 * 4);
+  return pieces < 8 ? pieces : 8;
+}
+CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
+  const int32_t sums = extent.m() * extent.n() / (extent.warps() * 32);
+  return sums + 2 * 4 * sum_pieces(extent) < extent.registers() ? 2 : 1;
+}
+
 // Larger ones would not have the registers for two levels.
 constexpr bool has_shape(Shape shape, int terms) {
   return terms == 1 || (shape != Shape::k256x32 && shape != Shape::k256x64 && shape != Shape::k128x128);

@@ -22,7 +22,8 @@ class SplitSum {
   using Sums = float[Product::kRows][Product::kColumns][4];
   static constexpr int kPieces = Product::kRows * Product::kColumns;
   static constexpr int kTile = kPieces * kThreads * 4;
-  static constexpr int kAtOnce = kPieces < kSumPieces ? kPieces : kSumPieces;
+  static constexpr int kAtOnce = sum_pieces(kExtent);
+  static constexpr int kSplitsAtOnce = sum_splits(kExtent);
   static_assert(kTile == kExtent.m() * kExtent.n() && kPieces % kAtOnce == 0);
 
  public:
@@ -63,7 +64,7 @@ class SplitSum {
         for (int i = 0; i < 4; ++i) sum[k / Product::kColumns][k % Product::kColumns][i] = 0;
       }
       const float* from = partial + first * kThreads * 4;
-#pragma unroll kSumSplits
+#pragma unroll kSplitsAtOnce
       for (int32_t split = 0; split < params_.splits; ++split) {
         float values[kAtOnce][4];
 #pragma unroll

@@ -245,7 +245,7 @@ BUGS = [
     Bug(
         "mma: splits: sums of another box",
         M + "split_sum.cuh",
-        "int64_t{box} * params_.shares",
+        "int64_t{hopper::computed_here(box)} * params_.shares",
         "int64_t{BUG ? 0 : box} * params_.shares",
         MMA,
     ),
