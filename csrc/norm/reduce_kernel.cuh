@@ -92,6 +92,7 @@ __device__ __forceinline__ void merge_threads(Result (&shared)[kThreads], bool t
   }
 }
 
+// The last blocks first: what the kernel before wrote last, and what the kernel behind reads first, are in the L2 cache.
 template <typename T, typename R, bool kChannels, typename Sums>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     convt3d_norm_reduce(const __grid_constant__ Params<T, R> params) {
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   const int64_t blocks = plan.blocks();
 #pragma unroll 1
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const Place place = place_of<kChannels>(params.shape, plan, block);
+    const Place place = place_of<kChannels>(params.shape, plan, blocks - 1 - block);
     Reducer<kChannels, Sums, T, R> reducer(params, place);
     if (place.exists) {
       const int64_t phase = params.phase + place.n * params.x.n + place.c * params.x.c;

@@ -22,8 +22,9 @@ struct PackWeightParams {
   int32_t k_channels;
   int32_t n_channels;
   // Of a group of the problem, several of which are one here: between them the weight is zero.
-  int32_t k_part;
-  int32_t n_part;
+  bool parts;
+  Divisor k_part;
+  Divisor n_part;
   int64_t part_stride;  // in the weight, of a part's output channels, which begin anew in each
   int32_t n_blocks;
   int32_t chunks;
@@ -34,6 +35,7 @@ struct PackWeightParams {
   int32_t terms;
   bool rounds;
   bool neighbours;   // a lane has two words beside each other
+  bool lanes_first;  // neighbouring threads are lanes, else taps: whichever are closer in the weight
   int64_t elements;  // pieces of words of one term, below 2^31
   Divisor taps[3];
   Divisor pieces;  // of a warp's channels
@@ -53,8 +55,47 @@ CONVT3D_HOST_DEVICE inline int64_t taps_before(const Residues (&residues)[3], in
   return of_d + of_h + int64_t{residues[0].tap_count[d]} * residues[1].tap_count[h] * residues[2].taps_before[w];
 }
 
-// A thread packs the words of a lane for one fragment, or two, of one step: neighbouring threads have neighbouring taps
-// of the weight.
+// What a lane has of a step, for one fragment or two: word `half` of fragment f, and of it element i.
+template <typename T>
+struct PackedElements {
+  static constexpr int kInWord = 4 / static_cast<int>(sizeof(T));
+
+  const T* first;  // of the first word of the first fragment
+  int32_t k;       // its channels
+  int32_t n;
+  int32_t half_k;      // from one half to the other, in channels
+  int32_t fragment_n;  // ... and from one fragment to the other
+
+  template <bool kParts>
+  __device__ __forceinline__ T at(const PackWeightParams<T>& params, int f, int half, int i) const {
+    const int32_t this_k = k + half * half_k + i;
+    const int32_t this_n = n + f * fragment_n;
+    const T* from = first + (half * half_k + i) * params.stride.k + f * fragment_n * params.stride.n;
+    bool exists = this_k < params.k_channels && this_n < params.n_channels;
+    if constexpr (kParts) {
+      // Those of a part after the first continue along input channels alone.
+      const int32_t part = params.k_part.quotient(this_k);
+      exists = exists && part == params.n_part.quotient(this_n);
+      from -= part * params.part_stride;
+    }
+    return exists ? __ldg(from) : from_accumulator<T>(Accumulator<T>(0));
+  }
+
+  template <bool kParts>
+  __device__ __forceinline__ void read(const PackWeightParams<T>& params, int fragments, T (&to)[2][2][kInWord]) const {
+#pragma unroll
+    for (int f = 0; f < 2; ++f) {
+      if (f >= fragments) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < kInWord; ++i) to[f][half][i] = at<kParts>(params, f, half, i);
+      }
+    }
+  }
+};
+
+// A thread packs the words of a lane for one fragment, or two, of one step.
 template <typename T>
 __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
@@ -67,77 +108,81 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
   const auto pieces = static_cast<int32_t>(params.pieces.value);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+#pragma unroll 1
   for (int64_t index = first; index < params.counter_count; index += step) params.counters[index] = 0;
+#pragma unroll 1
   for (int64_t index = first; index < params.elements; index += step) {
     auto rest = static_cast<int32_t>(index);
+    int32_t lane = 0;
+    const auto take_lane = [&] {
+      lane = rest % 32;
+      rest /= 32;
+    };
+    if (params.lanes_first) take_lane();
     int32_t tap[3];
 #pragma unroll
     for (int i = 2; i >= 0; --i) tap[i] = params.taps[i].take(rest);
-    const int32_t lane = rest % 32;
-    rest /= 32;
+    if (!params.lanes_first) take_lane();
     const int32_t piece = params.pieces.take(rest);
     const int32_t warp = params.warps.take(rest);
     const int32_t k_step = params.steps_of_chunk.take(rest);
     const int32_t chunk = params.chunks_of_block.take(rest);
     const int32_t n_block = params.blocks_of_group.take(rest);
-    const int64_t group = rest;
+    const int32_t group = rest;
 
     const int32_t e[3] = {params.residue_of[0][tap[0]], params.residue_of[1][tap[1]], params.residue_of[2][tap[2]]};
     const int32_t j[3] = {params.number_of[0][tap[0]], params.number_of[1][tap[1]], params.number_of[2][tap[2]]};
     const int32_t counts[3] = {residues[0].tap_count[e[0]], residues[1].tap_count[e[1]], residues[2].tap_count[e[2]]};
-    const int64_t number = (int64_t{j[0]} * counts[1] + j[1]) * counts[2] + j[2];
-    const int64_t phase_taps = int64_t{counts[0]} * counts[1] * counts[2];
-    const int64_t all_taps = int64_t{residues[0].taps} * residues[1].taps * residues[2].taps;
-    // In steps.
-    int64_t place = (group * params.n_blocks + n_block) * all_taps * params.chunks * params.chunk_steps;
-    place += taps_before(residues, e[0], e[1], e[2]) * params.chunks * params.chunk_steps;
+    const int32_t number = (j[0] * counts[1] + j[1]) * counts[2] + j[2];
+    const int32_t phase_taps = counts[0] * counts[1] * counts[2];
+    const int32_t all_taps = residues[0].taps * residues[1].taps * residues[2].taps;
+    // In steps, of which there are fewer than pieces.
+    int32_t place = (group * params.n_blocks + n_block) * all_taps * params.chunks * params.chunk_steps;
+    place += static_cast<int32_t>(taps_before(residues, e[0], e[1], e[2])) * params.chunks * params.chunk_steps;
     place += (chunk * phase_taps + number) * params.chunk_steps + k_step;
 
-    const T* const from = params.weight + group * params.stride.group + tap[0] * params.stride.tap[0] +
-                          tap[1] * params.stride.tap[1] + tap[2] * params.stride.tap[2];
+    const int32_t column = lane / 4;
+    const int32_t channel = params.joined > 0
+                                ? first_channel_of(piece * joint, column / 2, params.joined) + column % 2
+                                : piece * joint * 8 + column;
+    PackedElements<T> elements{};
+    elements.k = (chunk * params.chunk_steps + k_step) * kInStep + lane % 4 * (params.neighbours ? 2 : 1) * kInWord;
+    elements.n = n_block * params.block_n + warp * params.warp_n + channel;
+    elements.half_k = (params.neighbours ? 1 : 4) * kInWord;
+    elements.fragment_n = params.joined > 1 ? 2 : 8;
+    elements.first = params.weight + group * params.stride.group + tap[0] * params.stride.tap[0] +
+                     tap[1] * params.stride.tap[1] + tap[2] * params.stride.tap[2] + elements.k * params.stride.k +
+                     elements.n * params.stride.n;
+    alignas(4) T values[2][2][kInWord];
+    if (params.parts) {
+      elements.template read<true>(params, joint, values);
+    } else {
+      elements.template read<false>(params, joint, values);
+    }
     uint32_t words[2][4] = {};  // of each term
 #pragma unroll
-    for (int32_t f = 0; f < 2; ++f) {
-      if (f >= joint) continue;
-      const int32_t fragment = piece * joint + f;
-      const int32_t column = lane / 4;
-      const int32_t channel = params.joined > 0 ? first_channel_of(fragment, column / 2, params.joined) + column % 2
-                                                : fragment * 8 + column;
-      const int32_t n = n_block * params.block_n + warp * params.warp_n + channel;
-#pragma unroll
-      for (int32_t half = 0; half < 2; ++half) {
-        const int32_t in_step = params.neighbours ? lane % 4 * 2 + half : lane % 4 + 4 * half;
-        const int32_t k = (chunk * params.chunk_steps + k_step) * kInStep + in_step * kInWord;
-        alignas(4) T values[kInWord];
-#pragma unroll
-        for (int32_t i = 0; i < kInWord; ++i) {
-          const bool exists = k + i < params.k_channels && n < params.n_channels;
-          // Those of a part after the first continue along input channels alone.
-          const int32_t part = (k + i) / params.k_part;
-          values[i] = exists && part == n / params.n_part
-                          ? __ldg(from + (k + i) * params.stride.k + n * params.stride.n - part * params.part_stride)
-                          : from_accumulator<T>(Accumulator<T>(0));
+    for (int w = 0; w < 4; ++w) {
+      if (w >= 2 * joint) continue;
+      const T(&value)[kInWord] = values[w / 2][w % 2];
+      uint32_t word = *reinterpret_cast<const uint32_t*>(value);
+      if constexpr (sizeof(T) == 4) {
+        if (params.terms == 2) {
+          const TwoTerms terms = two_terms(to_accumulator(value[0]));
+          word = terms.high;
+          words[1][w] = rounded_to_tf32(__uint_as_float(terms.low));
+        } else if (params.rounds) {
+          word = rounded_to_tf32(to_accumulator(value[0]));
         }
-        uint32_t word = *reinterpret_cast<const uint32_t*>(values);
-        if constexpr (sizeof(T) == 4) {
-          if (params.terms == 2) {
-            const TwoTerms terms = two_terms(to_accumulator(values[0]));
-            word = terms.high;
-            words[1][f * 2 + half] = rounded_to_tf32(__uint_as_float(terms.low));
-          } else if (params.rounds) {
-            word = rounded_to_tf32(to_accumulator(values[0]));
-          }
-        }
-        words[0][f * 2 + half] = word;
       }
+      words[0][w] = word;
     }
     const int32_t piece_words = 2 * joint;
-    const int64_t step_words = int64_t{params.block_n} * params.terms * (kStepBytes / 4);
+    const int32_t step_words = params.block_n * params.terms * (kStepBytes / 4);
 #pragma unroll
     for (int32_t term = 0; term < 2; ++term) {
       if (term >= params.terms) continue;
-      const int64_t in_step = ((int64_t{warp} * params.terms + term) * pieces + piece) * 32 + lane;
-      uint32_t* const to = params.packed + place * step_words + in_step * piece_words;
+      const int32_t in_step = ((warp * params.terms + term) * pieces + piece) * 32 + lane;
+      uint32_t* const to = params.packed + int64_t{place} * step_words + in_step * piece_words;
       if (joint == 2) {
         *reinterpret_cast<uint4*>(to) = uint4{words[term][0], words[term][1], words[term][2], words[term][3]};
       } else {

@@ -22,8 +22,9 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.stride = weight_strides(problem, weight, order);
   params.stride.group *= plan.joined;
   params.part_stride = problem.out_channels_per_group() * weight.stride[1];
-  params.k_part = plan.k_channels / plan.joined;
-  params.n_part = plan.n_channels / plan.joined;
+  params.parts = plan.joined > 1;
+  params.k_part = make_divisor(plan.k_channels / plan.joined);
+  params.n_part = make_divisor(plan.n_channels / plan.joined);
   for (size_t i = 0; i < 3; ++i) {
     params.residues[i] = plan.residues[i];
     for (int16_t e = 0; e < plan.residues[i].count; ++e) {
@@ -45,6 +46,8 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
+  const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
+  params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
   for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
   params.pieces = make_divisor(pieces);

@@ -71,9 +71,11 @@ constexpr bool has_shape(Shape shape, int terms) {
 }
 
 // Which of a warp's channels the lanes 4g + lane hold in columns 2*lane and 2*lane + 1 of fragment `fragment` of its
-// sums. Neighbouring channels are in one lane, as many as 16 bytes have, where `joined` fragments share them.
+// sums. Neighbouring channels are in one lane, as many as 16 bytes have, where `joined` fragments share them, a power of
+// two.
 CONVT3D_HOST_DEVICE constexpr int32_t first_channel_of(int32_t fragment, int32_t lane, int32_t joined) {
-  return fragment / joined * 8 * joined + lane * 2 * joined + fragment % joined * 2;
+  const int32_t among = fragment & (joined - 1);
+  return (fragment - among) * 8 + (lane * joined + among) * 2;
 }
 // Fragments that share the channels of a lane's store.
 CONVT3D_HOST_DEVICE constexpr int32_t joined_fragments(int32_t warp_n, int32_t element_bytes) {

@@ -122,8 +122,8 @@ BUGS = [
     Bug(
         "mma: channel rows: packed weight",
         M + "pack_weight.cuh",
-        "params.neighbours ? lane % 4 * 2 + half",
-        "params.neighbours && !BUG ? lane % 4 * 2 + half",
+        "(params.neighbours ? 1 : 4) * kInWord",
+        "(params.neighbours && !BUG ? 1 : 4) * kInWord",
         MMA + " --type tf32",
     ),
     Bug(
@@ -162,6 +162,20 @@ BUGS = [
         MMA + " --type fp32",
     ),
     Bug("mma: packed weight", M + "pack_weight.cuh", "n < params.n_channels", "n < params.n_channels - BUG", MMA),
+    Bug(
+        "mma: packed weight of joined groups",
+        M + "pack_weight.cuh",
+        "part == params.n_part.quotient(this_n)",
+        "(BUG || part == params.n_part.quotient(this_n))",
+        MMA,
+    ),
+    Bug(
+        "mma: packed weight of joined fragments",
+        M + "pack_weight.cuh",
+        "params.joined > 1 ? 2 : 8;",
+        "params.joined > 1 && !BUG ? 2 : 8;",
+        MMA,
+    ),
     Bug(
         "mma: bias",
         M + "store.cuh",
