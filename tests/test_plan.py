@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
@@ -73,6 +73,33 @@ def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> 
     assert "tile=" in plan.plan
     if expected == "halo_wgmma":
         assert f" terms={2 if precision == 'fp32' else 1} " in plan.plan
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_input_gradients_that_are_forwards(precision: str, layout: str) -> None:
+    layer = Layer("stride 1", 2, 64, 128, (9, 20, 24), (3, 2, 5), padding=(1, 0, 8), dilation=(1, 2, 2))
+    plan = layer_plan(layer, "input_grad", precision, layout, known_device((9, 0)))
+    assert plan.engine == "halo_wgmma"
+    forward = replace(
+        layer, in_channels=128, out_channels=64, input_size=layer.output_size, padding=(1, 2, 0), kernel_size=(3, 2, 5)
+    )
+    assert forward.output_size == layer.input_size
+    assert plan.plan == layer_plan(forward, "forward", precision, layout, known_device((9, 0))).plan
+    others = [
+        replace(layer, stride=(1, 2, 1)),
+        replace(layer, groups=2),
+        replace(layer, output_padding=(0, 1, 0)),
+        replace(layer, padding=(3, 0, 8)),
+    ]
+    for other in others:
+        assert layer_plan(other, "input_grad", precision, layout, known_device((9, 0))).engine != "halo_wgmma"
+    for plan in (
+        layer_plan(layer, "input_grad", precision, layout, known_device((9, 0)), masked=True),
+        layer_plan(layer, "input_grad", precision, layout, known_device((8, 0))),
+        layer_plan(layer, "input_grad", "fp64", layout, known_device((9, 0))),
+    ):
+        assert plan.engine != "halo_wgmma"
 
 
 def test_engine_of_a_large_stride() -> None:

@@ -110,6 +110,9 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
         return depthwise::patch_input_grad<T>(*patches, grad_output, weight, grad_input, stream);
       }
+      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
+        return wgmma::input_grad<T>(problem, *halo, grad_output, weight, grad_input, workspace, stream);
+      }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
                                   stream);

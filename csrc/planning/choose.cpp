@@ -8,6 +8,7 @@
 
 #include "engines/depthwise/cost.h"
 #include "engines/simt/cost.h"
+#include "engines/wgmma/plan/input_grad.h"
 
 namespace convt3d {
 namespace {
@@ -92,18 +93,27 @@ HaloElement halo_element(const PlanQuery& query) {
   return {static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
 }
 
-bool is_for_wgmma(const PlanQuery& query) {
-  return query.op == Operator::kForward && query.dtype != DataType::kFloat64;
+// The forward that the wgmma engine computes for a call, where it does.
+std::optional<Problem> wgmma_problem(const PlanQuery& query) {
+  if (query.dtype == DataType::kFloat64) return std::nullopt;
+  if (query.op == Operator::kForward) return query.problem;
+  if (query.op != Operator::kInputGrad || query.operands.mask.present) return std::nullopt;
+  return input_grad_as_forward(query.problem);
 }
 
+// Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
-  if (!is_for_wgmma(query)) return std::nullopt;
-  return offer_of(plan_halo_forward(query.problem, halo_element(query), query.operands, query.device), query.device);
+  const std::optional<Problem> problem = wgmma_problem(query);
+  if (!problem) return std::nullopt;
+  Offer offer = offer_of(plan_halo_forward(*problem, halo_element(query), query.operands, query.device), query.device);
+  if (offer) offer->cost.fitted = query.op == Operator::kForward;
+  return offer;
 }
 
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
-  if (!is_for_wgmma(query)) return {};
-  return all_of(halo_candidates(query.problem, halo_element(query), query.operands, query.device), query.device);
+  const std::optional<Problem> problem = wgmma_problem(query);
+  if (!problem) return {};
+  return all_of(halo_candidates(*problem, halo_element(query), query.operands, query.device), query.device);
 }
 
 bool is_for_mma(const PlanQuery& query) { return query.op != Operator::kBiasGrad && query.dtype != DataType::kFloat64; }
@@ -164,14 +174,16 @@ constexpr OfferingEngine kEngines[] = {
 };
 
 // Whether a plan of the first engine is taken whatever one of the other costs: of these costs do not decide, as they
-// were fitted to measured times each, or are a model's, and never compared with one another.
-bool settles(Engine first, Engine other) {
-  return first == Engine::kDepthwise || (first == Engine::kWgmma && other != Engine::kDepthwise);
+// were fitted to measured times each, or are a model's, and never compared with one another. Of input gradients they
+// do: wgmma's are those of the forwards that they are, mma's were compared with measured ones.
+bool settles(Operator op, Engine first, Engine other) {
+  const bool wgmma = first == Engine::kWgmma && (op == Operator::kForward || other != Engine::kMma);
+  return first == Engine::kDepthwise || (wgmma && other != Engine::kDepthwise);
 }
 
-bool is_settled(const std::vector<OperatorPlan>& offers, Engine other) {
+bool is_settled(Operator op, const std::vector<OperatorPlan>& offers, Engine other) {
   return std::any_of(offers.begin(), offers.end(),
-                     [&](const OperatorPlan& offer) { return settles(*offer.engine(), other); });
+                     [&](const OperatorPlan& offer) { return settles(op, *offer.engine(), other); });
 }
 
 std::string name_of_asked(const PlanQuery& query) {
@@ -242,7 +254,7 @@ OperatorPlan choose(const PlanQuery& query) {
   std::vector<OperatorPlan> offers;
   for (const auto& [engine, offer, plans] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
-    if (is_settled(offers, engine)) continue;
+    if (is_settled(query.op, offers, engine)) continue;
     if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
   }
   // An engine that is asked alone computes all gradients at once where it can.

@@ -41,7 +41,9 @@ struct TraitsOf {
     traits.push_back({"bias", yes_no(plan.bias_grad.has_value())});
     return traits;
   }
-  Traits operator()(const HaloPlan& plan) const { return halo_traits(plan, arguments); }
+  Traits operator()(const HaloPlan& plan) const {
+    return query.op == Operator::kForward ? halo_traits(plan, arguments) : halo_input_grad_traits(plan, arguments);
+  }
 };
 
 }  // namespace

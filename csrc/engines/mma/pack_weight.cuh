@@ -142,9 +142,8 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     place += (chunk * phase_taps + number) * params.chunk_steps + k_step;
 
     const int32_t column = lane / 4;
-    const int32_t channel = params.joined > 0
-                                ? first_channel_of(piece * joint, column / 2, params.joined) + column % 2
-                                : piece * joint * 8 + column;
+    const int32_t channel = params.joined > 0 ? first_channel_of(piece * joint, column / 2, params.joined) + column % 2
+                                              : piece * joint * 8 + column;
     PackedElements<T> elements{};
     elements.k = (chunk * params.chunk_steps + k_step) * kInStep + lane % 4 * (params.neighbours ? 2 : 1) * kInWord;
     elements.n = n_block * params.block_n + warp * params.warp_n + channel;

@@ -71,8 +71,8 @@ constexpr bool has_shape(Shape shape, int terms) {
 }
 
 // Which of a warp's channels the lanes 4g + lane hold in columns 2*lane and 2*lane + 1 of fragment `fragment` of its
-// sums. Neighbouring channels are in one lane, as many as 16 bytes have, where `joined` fragments share them, a power of
-// two.
+// sums. Neighbouring channels are in one lane, as many as 16 bytes have, where `joined` fragments share them, a power
+// of two.
 CONVT3D_HOST_DEVICE constexpr int32_t first_channel_of(int32_t fragment, int32_t lane, int32_t joined) {
   const int32_t among = fragment & (joined - 1);
   return (fragment - among) * 8 + (lane * joined + among) * 2;

@@ -115,6 +115,27 @@ BUGS = [
         "static_cast<uint32_t>(lane_ & (BUG ? 0 : 8)) * 2",
     ),
     Bug(
+        "input gradient: order of taps",
+        "engines/wgmma/plan/input_grad.cpp",
+        "view.stride[2 + i] = -weight.stride[2 + i];",
+        "view.stride[2 + i] = (BUG ? 1 : -1) * weight.stride[2 + i];",
+        "--engine halo --operator input_grad",
+    ),
+    Bug(
+        "input gradient: first tap",
+        "engines/wgmma/plan/input_grad.cpp",
+        "last_tap += (problem.kernel_size[i] - 1) *",
+        "last_tap += (BUG && i == 1 ? 0 : problem.kernel_size[i] - 1) *",
+        "--engine halo --operator input_grad",
+    ),
+    Bug(
+        "input gradient: padding",
+        "engines/wgmma/plan/input_grad.cpp",
+        "(problem.kernel_size[i] - 1) - problem.padding[i];",
+        "(problem.kernel_size[i] - 1) - (BUG && i == 2 ? 0 : problem.padding[i]);",
+        "--engine halo --operator input_grad",
+    ),
+    Bug(
         "shared segment",
         "engines/wgmma/store/epilogue.cuh",
         "if (store_.part[warpgroup_] >= 0)",

@@ -263,6 +263,17 @@ bool is_affordable(const Problem& problem) {
   return outputs <= kMostElements && products <= kMostProducts;
 }
 
+// So that the input gradient is a forward.
+void without_strides(Drawing& d) {
+  Problem& p = d.problem;
+  d.channels(1, p.in_channels, p.out_channels);
+  d.axes([&](std::size_t i) {
+    p.stride[i] = 1;
+    p.output_padding[i] = 0;
+    p.padding[i] = std::min(p.padding[i], p.dilation[i] * (p.kernel_size[i] - 1));
+  });
+}
+
 using Kind = void (*)(Drawing&);
 constexpr Kind kCoreKinds[] = {any,           any,   kernel_is_stride, many_images, long_rows, many_channels,
                                several_tiles, folds, long_kernels};
@@ -327,6 +338,8 @@ Case Draw::next_of_any_plan() {
               : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
                                       : static_cast<Operator>(drawing.draw(1, 3));
     if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
+    if (cores && !mma && !wanted_.op && drawing.coin(20)) item.op = Operator::kInputGrad;
+    const bool gradient_in_cores = cores && !mma && item.op == Operator::kInputGrad;
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
@@ -342,9 +355,10 @@ Case Draw::next_of_any_plan() {
     } else {
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     }
+    if (gradient_in_cores) without_strides(drawing);
     if (!is_affordable(item.problem)) continue;
     item.bias = drawing.coin(60);
-    item.relu = drawing.coin(40);
+    item.relu = drawing.coin(40) && !gradient_in_cores;
     const auto arrangement = [&](int dense) {
       const auto last = static_cast<int64_t>(arrangements().size()) - 1;
       return &arrangements()[static_cast<std::size_t>(drawing.coin(dense) ? 0 : drawing.draw(1, last))];
@@ -371,7 +385,7 @@ Case Draw::next_of_any_plan() {
       item.engine = Engine::kDepthwise;
       return item;
     }
-    if (item.op != Operator::kForward) return item;
+    if (item.op != Operator::kForward && !gradient_in_cores) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
     if (item.engine == Engine::kHalo) {

@@ -11,6 +11,7 @@
 #include "check/reference.h"
 #include "check/tensor.h"
 #include "core/devices.h"
+#include "engines/wgmma/plan/input_grad.h"
 #include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
@@ -59,7 +60,7 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.operands = operands;
   query.device = device_of(item);
   const bool asks =
-      item.op == Operator::kForward ||
+      item.op == Operator::kForward || (item.op == Operator::kInputGrad && item.engine == Engine::kHalo) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
   if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
   return query;
@@ -67,7 +68,7 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
 
 OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
   const convt3d::PlanQuery query = query_of(item, operands);
-  if (item.engine != Engine::kHalo || item.op != Operator::kForward || item.plan < 0) return choose(query);
+  if (item.engine != Engine::kHalo || item.plan < 0) return choose(query);
   const std::vector<convt3d::HaloPlan> plans = candidates(item);
   if (item.plan >= static_cast<int>(plans.size())) {
     throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
@@ -377,7 +378,10 @@ class Run {
 }  // namespace
 
 std::vector<convt3d::HaloPlan> candidates(const Case& item) {
-  if (item.type == Type::kFloat64) return {};
+  const bool forward = item.op == Operator::kForward;
+  if (item.type == Type::kFloat64 || (!forward && (item.op != Operator::kInputGrad || item.relu))) return {};
+  const auto problem = forward ? std::optional(item.problem) : convt3d::input_grad_as_forward(item.problem);
+  if (!problem) return {};
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
   const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
     const Place place = place_of(size, layout, arrangement);
@@ -386,8 +390,8 @@ std::vector<convt3d::HaloPlan> candidates(const Case& item) {
   };
   convt3d::Operands operands;
   operands.first = operand(item.first_size(), item.layout, *item.first);
-  operands.result = operand(item.output_size(), item.result_layout(), *item.result);
-  return halo_candidates(item.problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item));
+  operands.result = operand(forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
+  return halo_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item));
 }
 
 bool has_depthwise_plan(const Case& item) {

@@ -160,4 +160,18 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
   return traits;
 }
 
+Traits halo_input_grad_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
+  const auto& axis = plan.arrangement.axis;
+  return {{"engine", "halo_wgmma"},
+          {"operator", "input_grad"},
+          {"type", type_name(arguments.dtype, arguments.mode)},
+          {"output", plan.store.channels_contiguous ? "channels" : "width"},
+          {"load", load_name(plan.load)},
+          {"store", to_string(plan.store.way)},
+          {"batch", one_or_many(plan.product.images)},
+          {"reach_d", count_name(axis[0].reach, 1)},
+          {"reach_h", count_name(axis[1].reach, 1)},
+          {"reach_w", count_name(axis[2].reach, 1)}};
+}
+
 }  // namespace convt3d
