@@ -92,8 +92,8 @@ __device__ __forceinline__ void merge_threads(Result (&shared)[kThreads], bool t
   }
 }
 
-// The last blocks first: what the kernel before wrote last, and what the kernel behind reads first, are in the L2
-// cache.
+// The last blocks first: what the kernel before wrote last, and what the kernel behind reads first, may still be in the
+// L2 cache.
 template <typename T, typename R, bool kChannels, typename Sums>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     convt3d_norm_reduce(const __grid_constant__ Params<T, R> params) {
