@@ -115,7 +115,7 @@ def test_support_table_names_the_engines() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     explained: list[tuple[int, int]] = []
     named: dict[str, str] = {}
-    for gpus, forward, gradients, _ in rows:
+    for gpus, *cells, _ in rows:
         capabilities = [
             (int(major), int(minor.replace("x", "0"))) for major, minor in re.findall(r"(\d+)\.([\dx])", gpus)
         ]
@@ -124,11 +124,8 @@ def test_support_table_names_the_engines() -> None:
                 _engines((capabilities[0][0] - 1, 5), "forward")
             continue
         named = {
-            "forward": named["forward"] if forward == "as before" else forward,
-            **{
-                operator: named[operator] if gradients == "as before" else gradients
-                for operator in ("input_grad", "weight_grad")
-            },
+            operator: named[operator] if cell == "as before" else cell
+            for operator, cell in zip(("forward", "input_grad", "weight_grad"), cells, strict=True)
         }
         for capability in capabilities:
             for operator, cell in named.items():
