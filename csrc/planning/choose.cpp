@@ -147,9 +147,7 @@ std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
         device);
   }
   if (op == Operator::kWeightGrad) {
-    return all_of(mma::weight_grad_candidates(problem, dtype, terms_of(query),
-                                              mma::grad_layouts(problem, dtype, operands), device),
-                  device);
+    return all_of(mma::weight_grad_candidates(problem, dtype, terms_of(query), operands, device), device);
   }
   return all_of(mma::correlation_candidates(problem, correlation_of(op), dtype, terms_of(query),
                                             {operands.first, operands.mask, operands.result}, device),

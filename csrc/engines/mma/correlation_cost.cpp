@@ -109,7 +109,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
   const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
-  const double memory = (written * torn / plan.k_splits + read * fetched(plan, element_bytes)) * element_bytes /
+  const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan, element_bytes);
+  const double memory = (written * torn / plan.k_splits + read * from_memory) * element_bytes /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   // Of one warp.
@@ -151,14 +152,16 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
 
 // With so many blocks for a share, which take turns at the boxes.
 double walked_ms(const CorrelationPlan& plan, const BoxClocks& box, const DeviceTraits& device, int64_t walkers) {
-  const int64_t rounds = ceil_div(plan.box_count(), walkers);
+  const int64_t rounds = ceil_div(plan.launch_boxes(), walkers);
   const int64_t of_multiprocessor = ceil_div(plan.shares() * plan.k_splits * walkers, device.multiprocessors);
   const int64_t beside = std::min<int64_t>(of_multiprocessor, plan.blocks_at_once);
   const double others = static_cast<double>(beside - 1) * box.shared;
   const double of_box = at_once({box.alone + kDelayed * others, box.shared + others});
   const double each = box.begin + static_cast<double>(rounds) * of_box;
   const double packing = static_cast<double>(plan.packed_bytes) / (kPackShare * device.bytes_per_ms);
-  return static_cast<double>(ceil_div(of_multiprocessor, beside)) * each / device.clocks_per_ms + kPackMs + packing;
+  const int64_t portions = portion_count(plan.portions, plan.boxes);
+  const double computing = static_cast<double>(portions * ceil_div(of_multiprocessor, beside)) * each;
+  return computing / device.clocks_per_ms + kPackMs + packing + portions_ms(portions);
 }
 
 }  // namespace
@@ -172,13 +175,14 @@ double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int3
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
   const BoxClocks box = box_clocks(plan, element_bytes, device);
   // Blocks keep their share. Few walkers leave multiprocessors idle, many begin often.
-  const int64_t boxes = plan.box_count();
+  const int64_t boxes = plan.launch_boxes();
+  const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
   plan.cost_ms = 0;
   for (int64_t waves = 1; waves <= kMostWaves; ++waves) {
     const int64_t room = int64_t{waves} * device.multiprocessors * plan.blocks_at_once;
     const int64_t most = std::clamp<int64_t>(room / (plan.shares() * plan.k_splits), 1, boxes);
     const int64_t walkers = ceil_div(boxes, ceil_div(boxes, most));
-    const double cost = walked_ms(plan, box, device, walkers);
+    const double cost = walked_ms(plan, box, device, walkers) + copying;
     if (waves > 1 && cost >= plan.cost_ms) continue;
     plan.cost_ms = cost;
     plan.walkers = walkers;

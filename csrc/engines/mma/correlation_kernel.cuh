@@ -50,10 +50,10 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
   const int32_t n_block = take(params.n_blocks);
   const int64_t group = take(params.groups);
   share.split = take(params.split.splits);
-  share.first_box = rest;
+  share.first_box = params.first_box + rest;
   share.first_channel = group * params.n_channels + n_block * extent.n();
   share.channels = min(params.n_channels - n_block * extent.n(), extent.n());
-  share.source_channel = group * params.k_channels;
+  share.source_channel = group * params.source_group;
   const Residue residue = residue_of(params, share.first_phase);
   int32_t before = 0;  // steps of other splits
   share.steps = 0;
@@ -111,7 +111,7 @@ class TileMultiplier {
     StageTurn buffer;
     const StageRange stages = stages_of(params_, share);
     Weights weights(*this);
-    for (int32_t box = share.first_box; box < params_.box_count; box += params_.walkers) {
+    for (int32_t box = share.first_box; box < params_.end_box; box += params_.walkers) {
       weights.begin(share.steps);
       uint32_t steps = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.steps);
       for (int32_t p = 0; p < params_.block_phases; ++p) {

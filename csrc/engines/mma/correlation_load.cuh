@@ -107,8 +107,9 @@ class SourceLoad {
   __device__ __forceinline__ void run() {
     loader_.make_fixed();
     meet_();
+    if (params_.copied_source) wait_for_kernel_before();
     if (params_.only_copies) {
-      for (StageWalk walk(params_, share_); walk.box < params_.box_count; walk.advance(params_)) {
+      for (StageWalk walk(params_, share_); walk.box < params_.end_box; walk.advance(params_)) {
         begin(walk);
         hopper::barrier_arrive_copied(&barriers_.full[walk.buffer.index]);
       }
@@ -121,7 +122,7 @@ class SourceLoad {
     StageWalk settled = begun;
     int32_t pending = 0;  // stages that are on their way
     while (true) {
-      for (; pending < params_.ahead && begun.box < params_.box_count; ++pending) {
+      for (; pending < params_.ahead && begun.box < params_.end_box; ++pending) {
         begin(begun);
         async_commit();
         begun.advance(params_);
@@ -203,7 +204,7 @@ class WeightLoad {
     if (share.steps == 0) return;
     StageTurn turn;
     int32_t first = 0;  // step
-    for (int32_t box = share.first_box; box < params_.box_count;) {
+    for (int32_t box = share.first_box; box < params_.end_box;) {
       hopper::barrier_wait(&barriers.empty[turn.index], turn.parity ^ 1);
       copy(share.weight + int64_t{first} * step_, min(params_.slot_steps, share.steps - first) * step_,
            layout_.weights + turn.index * params_.slot_steps * step_);
@@ -212,7 +213,7 @@ class WeightLoad {
       first += params_.slot_steps;
       if (first < share.steps) continue;
       first = 0;
-      box = params_.weights_stay ? params_.box_count : box + params_.walkers;
+      box = params_.weights_stay ? params_.end_box : box + params_.walkers;
     }
     async_commit();
     async_wait<0>();

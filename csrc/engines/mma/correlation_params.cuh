@@ -48,7 +48,8 @@ struct CorrelationParams {
   StoreParams<T> store;
   Residues residues[3];
   Divisor by_residues[2];  // of height and width
-  int32_t box_count;
+  int32_t first_box;       // of a launch
+  int32_t end_box;
   int32_t walkers;
   SplitParams split;
   int64_t groups;
@@ -61,8 +62,10 @@ struct CorrelationParams {
   Divisor by_stages[3];  // of each axis
   int32_t stages;        // of a phase
   int32_t buffers;
-  bool only_copies;  // a stage arrives by itself
-  int32_t ahead;     // else, stages that are on their way at once
+  bool copied_source;    // by the kernel before
+  int32_t source_group;  // channels of the source from a group to the next
+  bool only_copies;      // a stage arrives by itself
+  int32_t ahead;         // else, stages that are on their way at once
   int32_t table_bytes;
   int32_t raw_bytes;  // of a stage
   int32_t block_phases;

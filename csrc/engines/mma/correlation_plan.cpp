@@ -24,14 +24,15 @@ bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
 
 class Search {
  public:
-  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const DeviceTraits& device, bool keep_all,
-         std::vector<CorrelationPlan>& plans)
+  Search(CorrelationPlan base, int32_t element_bytes, const Tensors& tensors, const DeviceTraits& device,
+         int64_t most_copied, bool keep_all, std::vector<CorrelationPlan>& plans)
       : base_(base),
         element_bytes_(element_bytes),
         stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
         row_vector_(row_vector(tensors.destination, element_bytes, base.residues[2].size)),
         rows_begin_(rows_begin(tensors.source, tensors.mask, element_bytes, base.axis[2].src_size)),
         device_(device),
+        most_copied_(most_copied),
         keep_all_(keep_all),
         plans_(plans) {}
 
@@ -140,6 +141,10 @@ class Search {
   }
 
   void with_tile(CorrelationPlan plan) {
+    if (plan.copy.exists) {
+      plan.copy.reach = depth_reach(plan.tile.axis[0]);
+      if (!choose_portions(plan.portions, {&plan.copy}, plan.boxes, plan.tile.images, plan.batch, most_copied_)) return;
+    }
     plan.load =
         make_load_shape(plan.tile, plan.way, element_bytes_,
                         {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step}, kSourceThreads);
@@ -231,12 +236,14 @@ class Search {
   const int32_t row_vector_;
   const RowsBegin rows_begin_;
   const DeviceTraits& device_;
+  const int64_t most_copied_;
   const bool keep_all_;
   std::vector<CorrelationPlan>& plans_;
 };
 
 std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
-                                    const Tensors& tensors, const DeviceTraits& device, bool keep_all) {
+                                    const Tensors& tensors, const DeviceTraits& device, int64_t most_copied,
+                                    bool keep_all) {
   if (dtype == DataType::kFloat64) return {};
   CorrelationPlan plan{};
   for (int i = 0; i < 3; ++i) {
@@ -257,12 +264,25 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     plan.groups = problem.groups / joined;
     plan.k_channels = joined * (correlation == Correlation::kForward ? inputs : outputs);
     plan.n_channels = joined * (correlation == Correlation::kForward ? outputs : inputs);
+    const auto search_with = [&](const CorrelationPlan& base) {
+      Search(base, bytes, tensors, device, most_copied, keep_all, plans)();
+    };
     plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, true);
-    Search(plan, bytes, tensors, device, keep_all, plans)();
-    // It may be cheaper to transpose once than to read word by word for each tap.
-    if (!has_channel_rows(plan.way)) continue;
-    plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, false);
-    Search(plan, bytes, tensors, device, keep_all, plans)();
+    search_with(plan);
+    if (plan.way == LoadWay::kCopy) continue;
+    // It may be cheaper to transpose once than to read word by word for each tap,
+    if (has_channel_rows(plan.way)) {
+      plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, false);
+      search_with(plan);
+    }
+    // ... or once for all blocks.
+    CorrelationPlan copied = plan;
+    copied.copy = operand_copy(tensors.source, tensors.mask,
+                               {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
+                               plan.k_channels, bytes);
+    copied.way = LoadWay::kCopy;
+    copied.masked = false;
+    search_with(copied);
   }
   return plans;
 }
@@ -301,13 +321,16 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
 }
 
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Tensors& tensors, const DeviceTraits& device) {
-  return search(problem, correlation, dtype, terms, tensors, device, true);
+                                                    int terms, const Tensors& tensors, const DeviceTraits& device,
+                                                    int64_t most_copied) {
+  return search(problem, correlation, dtype, terms, tensors, device, most_copied, true);
 }
 
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Tensors& tensors, const DeviceTraits& device) {
-  const std::vector<CorrelationPlan> best = search(problem, correlation, dtype, terms, tensors, device, false);
+                                                int terms, const Tensors& tensors, const DeviceTraits& device,
+                                                int64_t most_copied) {
+  const std::vector<CorrelationPlan> best =
+      search(problem, correlation, dtype, terms, tensors, device, most_copied, false);
   if (best.empty()) return std::nullopt;
   return best[0];
 }
@@ -328,6 +351,7 @@ std::string to_string(const CorrelationPlan& plan) {
           : plan.joins_width   ? " store=rows"
                                : " store=elements")
       << (plan.masked ? " masked" : "");
+  if (plan.copy.exists) out << " copied portion=" << to_string(plan.portions);
   return out.str();
 }
 

@@ -10,6 +10,7 @@
 #include "core/device_traits.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
+#include "engines/mma/channels_copy.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
 #include "engines/mma/shape.h"
@@ -40,7 +41,9 @@ struct CorrelationPlan {
   int32_t terms;
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
   LoadWay way;
-  bool masked;  // the source counts only where the mask is not <= 0
+  bool masked;       // the source counts only where the mask is not <= 0, and is not copied
+  OperandCopy copy;  // of the source, which is then what the kernel reads
+  Portions portions;
   int64_t batch;
   int64_t groups;
   int32_t k_channels;  // of a group, summed
@@ -75,6 +78,10 @@ struct CorrelationPlan {
 
   int64_t phases() const { return int64_t{residues[0].count} * residues[1].count * residues[2].count; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
+  // That one launch computes.
+  int64_t launch_boxes() const { return portion_boxes(portions, boxes); }
+  // Channels of what the kernel reads, from a group to the next.
+  int32_t source_group() const { return copy.exists ? copy.padded : k_channels; }
   // Group, block of channels and phases, which a block keeps.
   int64_t shares() const { return groups * n_blocks * (phases() / block_phases); }
   int64_t blocks() const { return shares() * walkers * k_splits; }
@@ -83,12 +90,15 @@ struct CorrelationPlan {
     const ShapeExtent extent = shape_extent(shape, terms);
     return int64_t{4} * extent.m() * extent.n();
   }
-  // The workspace: packed weight and, where K is split, a counter of each share and box, and their [split][sums].
+  // The workspace: packed weight and, where K is split, a counter of each share and box, and their [split][sums]; then
+  // what is copied of the source.
   int64_t counters() const { return k_splits > 1 ? shares() * box_count() : 0; }
   int64_t counter_offset() const { return (packed_bytes + 255) / 256 * 256; }
   int64_t partial_offset() const { return counter_offset() + (4 * counters() + 255) / 256 * 256; }
   int64_t partial_bytes() const { return counters() * k_splits * tile_bytes(); }
-  int64_t workspace_bytes() const { return k_splits > 1 ? partial_offset() + partial_bytes() : packed_bytes; }
+  int64_t kernel_bytes() const { return k_splits > 1 ? partial_offset() + partial_bytes() : packed_bytes; }
+  int64_t copy_offset() const { return (kernel_bytes() + 255) / 256 * 256; }
+  int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
   int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
   // Of the weight, of a lane and one term.
   int64_t packed_pieces() const {
@@ -111,12 +121,14 @@ std::vector<int32_t> box_extents(int32_t extent, int32_t most);
 
 enum class Correlation { kForward, kInputGrad };
 
-// The cheapest; none where the problem is not for the engine.
+// The cheapest; none where the problem is not for the engine. `most_copied`: bytes of a copy.
 std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlation correlation, DataType dtype,
-                                                int terms, const Tensors& tensors, const DeviceTraits& device);
+                                                int terms, const Tensors& tensors, const DeviceTraits& device,
+                                                int64_t most_copied = kMostCopiedBytes);
 // All that it would run.
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
-                                                    int terms, const Tensors& tensors, const DeviceTraits& device);
+                                                    int terms, const Tensors& tensors, const DeviceTraits& device,
+                                                    int64_t most_copied = kMostCopiedBytes);
 std::string to_string(const CorrelationPlan& plan);
 
 }  // namespace convt3d::mma

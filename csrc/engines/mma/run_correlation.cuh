@@ -8,6 +8,7 @@
 #include "device/overlap.cuh"
 #include "engines/mma/correlation_kernel.cuh"
 #include "engines/mma/run.h"
+#include "engines/mma/run_channels_copy.cuh"
 
 namespace convt3d::mma {
 
@@ -104,7 +105,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   for (size_t i = 0; i < 3; ++i) params.residues[i] = plan.residues[i];
   for (size_t i = 0; i < 2; ++i) params.by_residues[i] = make_divisor(plan.residues[i + 1].count);
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
-  params.box_count = static_cast<int32_t>(plan.box_count());
+  params.end_box = static_cast<int32_t>(plan.box_count());
   params.walkers = static_cast<int32_t>(plan.walkers);
   auto* const bytes = static_cast<unsigned char*>(workspace);
   params.split = {plan.k_splits, plan.split_stages, static_cast<int32_t>(plan.shares()),
@@ -119,6 +120,8 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
+  params.copied_source = plan.copy.exists;
+  params.source_group = plan.source_group();
   params.only_copies = copies_only(plan.way);
   params.ahead = plan.ahead;
   params.table_bytes = plan.table_bytes();
@@ -168,9 +171,26 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
 }
 
 template <typename T>
-void run_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
+void run_launch(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   if (plan.terms == 1) return run_shape<T, 1>(plan, params, stream);
   if constexpr (sizeof(T) == 4) run_shape<T, 2>(plan, params, stream);
+}
+
+// The weight is packed.
+template <typename T>
+void run_correlation(const CorrelationPlan& plan, CorrelationParams<T>& params, ConstTensor source, ConstTensor mask,
+                     void* workspace, Stream stream) {
+  if (!plan.copy.exists) return run_launch(plan, params, stream);
+  void* const copy = static_cast<unsigned char*>(workspace) + plan.copy_offset();
+  const int64_t count = portion_count(plan.portions, plan.boxes);
+  for (int64_t number = 0; number < count; ++number) {
+    const Portion portion = portion_at(plan.portions, plan.boxes, number);
+    params.load.source = copy_channels<T>(plan.copy, copied_range(plan.copy, portion, plan.tile.images, plan.batch),
+                                          source, mask, copy, stream);
+    params.first_box = static_cast<int32_t>(portion.first_box);
+    params.end_box = static_cast<int32_t>(portion.end_box);
+    run_launch(plan, params, stream);
+  }
 }
 
 template <typename T>
@@ -179,16 +199,16 @@ void forward(const Problem& problem, const CorrelationPlan& plan, ConstTensor in
   pack_weight<T>(problem, plan, weight, WeightOrder::kInputIsK, workspace, stream);
   CorrelationParams<T> params = correlation_params<T>(plan, input, {}, problem.input_size, output, workspace);
   params.store.epilogue = epilogue;
-  run_correlation(plan, params, stream);
+  run_correlation(plan, params, input, {}, workspace, stream);
 }
 
 template <typename T>
 void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
-  run_correlation(plan,
-                  correlation_params<T>(plan, grad_output, relu_output, problem.output_size(), grad_input, workspace),
-                  stream);
+  CorrelationParams<T> params =
+      correlation_params<T>(plan, grad_output, relu_output, problem.output_size(), grad_input, workspace);
+  run_correlation(plan, params, grad_output, relu_output, workspace, stream);
 }
 
 }  // namespace convt3d::mma

@@ -5,6 +5,7 @@
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/ordered_sum.cuh"
+#include "engines/mma/run_channels_copy.cuh"
 #include "engines/mma/run_weight_grad.h"
 #include "engines/mma/weight_grad_kernel.cuh"
 
@@ -53,7 +54,9 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.input_bytes = plan.input.bytes();
   for (std::size_t i = 0; i < 3; ++i) params.box[i] = plan.box[i];
   for (std::size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
-  params.box_count = plan.box_count();
+  params.end_box = plan.box_count();
+  params.source_group[0] = plan.grad_copy.exists ? plan.grad_copy.padded : plan.row_channels;
+  params.source_group[1] = plan.input_copy.exists ? plan.input_copy.padded : plan.n_channels;
   params.groups = plan.groups;
   params.row_channels = plan.row_channels;
   params.n_channels = plan.n_channels;
@@ -104,11 +107,28 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
-  const WeightGradParams<T> params = weight_grad_params<T>(problem, plan, grad_output, relu_output, input, workspace);
-  if (plan.terms == 1) {
-    run_weight_grad<T, 1>(plan, params, stream);
-  } else if constexpr (sizeof(T) == 4) {
-    run_weight_grad<T, 2>(plan, params, stream);
+  WeightGradParams<T> params = weight_grad_params<T>(problem, plan, grad_output, relu_output, input, workspace);
+  auto* const bytes = static_cast<unsigned char*>(workspace);
+  const int64_t count = portion_count(plan.portions, plan.boxes);
+  for (int64_t number = 0; number < count; ++number) {
+    const Portion portion = portion_at(plan.portions, plan.boxes, number);
+    const auto range = [&](const OperandCopy& copy) { return copied_range(copy, portion, plan.images, plan.batch); };
+    if (plan.grad_copy.exists) {
+      params.source[0].source = copy_channels<T>(plan.grad_copy, range(plan.grad_copy), grad_output, relu_output,
+                                                 bytes + plan.grad_copy_offset(), stream);
+    }
+    if (plan.input_copy.exists) {
+      params.source[1].source = copy_channels<T>(plan.input_copy, range(plan.input_copy), input, {},
+                                                 bytes + plan.input_copy_offset(), stream);
+    }
+    params.first_box = portion.first_box;
+    params.end_box = portion.end_box;
+    params.joins = number > 0;
+    if (plan.terms == 1) {
+      run_weight_grad<T, 1>(plan, params, stream);
+    } else if constexpr (sizeof(T) == 4) {
+      run_weight_grad<T, 2>(plan, params, stream);
+    }
   }
   add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
 }

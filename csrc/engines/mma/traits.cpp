@@ -29,6 +29,7 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   const int64_t positions = plan.tile.images * int64_t{plan.box[0]} * plan.box[1] * plan.box[2];
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
   traits.push_back({"load", to_string(plan.way)});
+  traits.push_back({"copied", to_name(plan.portions, plan.boxes)});
   traits.push_back({"store", plan.joins_width ? "widths" : plan.stores_channels ? "channels" : "rows"});
   traits.push_back({"staged_rows", yes_no(plan.staging_bytes > 0)});
   traits.push_back({"joined", one_or_many(plan.joined)});
@@ -79,6 +80,8 @@ Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, co
   traits.push_back({"masked", yes_no(plan.layouts.masked)});
   traits.push_back({"grad_output", to_string(plan.layouts.grad)});
   traits.push_back({"input", to_string(plan.layouts.input)});
+  traits.push_back({"copied", copied_name(plan)});
+  traits.push_back({"portions", to_name(plan.portions, plan.boxes)});
   traits.push_back({"columns", std::to_string(plan.columns)});
   traits.push_back({"warps_groups", one_or_many(plan.warps_groups)});
   traits.push_back({"warps_m", one_or_many(plan.warps_m)});

@@ -105,7 +105,8 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double loads = of_grad.clocks + of_input.clocks;
   const double arriving = (loads + kMemoryLatency + l2) / plan.ahead;
 
-  // Each tensor comes from memory once at least; few multiprocessors ask for less than it has.
+  // Each tensor comes from memory once at least, but for copies that stay in L2; few multiprocessors ask for less than
+  // it has.
   double elements = 0;
   {
     double of_grad = static_cast<double>(plan.batch * plan.groups) * plan.row_channels;
@@ -114,25 +115,31 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
       of_grad *= plan.grad.axis[i].source_size;
       of_input *= plan.input.axis[i].source_size;
     }
-    elements = of_grad * (plan.layouts.masked ? 2 : 1) + of_input;
+    const bool stay = stay_in_l2({&plan.grad_copy, &plan.input_copy}, device);
+    if (!(stay && plan.grad_copy.exists)) elements += of_grad * (plan.layouts.masked ? 2 : 1);
+    if (!(stay && plan.input_copy.exists)) elements += of_input;
   }
   const int64_t blocks = plan.tiles() * plan.splits;
   const double asking = static_cast<double>(std::min<int64_t>(blocks, device.multiprocessors));
   const double memory_ms = elements * plan.element_bytes / (kMemoryShare * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
-  const double waves = static_cast<double>(ceil_div(blocks, device.multiprocessors));
+  // Of all portions.
+  const int64_t portions = portion_count(plan.portions, plan.boxes);
+  const double waves = static_cast<double>(portions * ceil_div(blocks, device.multiprocessors));
   const double boxes = waves * static_cast<double>(plan.split_boxes);
   const double memory = memory_ms * device.clocks_per_ms / boxes;
   const double box = at_once({products, shared, loads, l2, arriving, issued, k_steps * step.alone, memory}) + kBox;
 
   const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
   const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
-  const double storing = (2 * segments - 1) * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
+  const double joined = 2 * segments - 1.0 / static_cast<double>(portions);  // stored and read again, but first
+  const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double computing = boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock);
   const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
-  plan.cost_ms = computing / device.clocks_per_ms + summing_ms + kLaunchMs;
+  const double copying = copies_ms(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.batch, device);
+  plan.cost_ms = computing / device.clocks_per_ms + summing_ms + kLaunchMs + copying + portions_ms(portions);
 }
 
 }  // namespace convt3d::mma

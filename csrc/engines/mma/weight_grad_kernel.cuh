@@ -120,7 +120,7 @@ class GradLoader {
     const int32_t channels = o == 0 ? params_.row_channels : params_.n_channels;
     const int32_t from = o == 0 ? tile_.row_first : tile_.n_first;
     const uint32_t shared = hopper::shared_address(shared_);
-    return {box, hopper::shared_address(table_of(at, o)), tile_.group * channels + from,
+    return {box, hopper::shared_address(table_of(at, o)), tile_.group * params_.source_group[o] + from,
             // A block of several groups has all of their channels.
             params_.warps_groups > 1 ? params_.warps_groups * channels : channels - from,
             shared +
@@ -210,7 +210,7 @@ class GradMultiplier {
   __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);
-    const bool first = share.boxes - left < params_.segment_boxes;
+    const bool first = !params_.joins && share.boxes - left < params_.segment_boxes;
     const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights) + 2 * share.first;
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;

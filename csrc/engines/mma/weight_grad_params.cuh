@@ -14,7 +14,10 @@ struct WeightGradParams {
   int32_t input_bytes;  // of a tile
   int32_t box[3];
   int64_t boxes[4];
-  int64_t box_count;
+  int64_t first_box;  // of a launch
+  int64_t end_box;
+  bool joins;               // the sums that launches before left
+  int32_t source_group[2];  // channels from a group to the next, of what is read
   int64_t groups;
   int32_t row_channels;
   int32_t n_channels;

@@ -68,8 +68,8 @@ TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t lengt
 
 class Search {
  public:
-  Search(const Problem& problem, const DeviceTraits& device, const WeightGradPlan& base)
-      : problem_(problem), device_(device), base_(base) {
+  Search(const Problem& problem, const DeviceTraits& device, const WeightGradPlan& base, int64_t most_copied)
+      : problem_(problem), device_(device), base_(base), most_copied_(most_copied) {
     for (std::size_t i = 0; i < 3; ++i) parts_[i] = tap_parts(problem, i);
   }
 
@@ -282,8 +282,22 @@ class Search {
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
                                        {plan.layouts.input_begin, step}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
+    if (plan.copies() && !set_copies(plan)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;
+  }
+
+  bool set_copies(WeightGradPlan& plan) const {
+    // The tile has the taps of the first part, whose coordinates are the least.
+    plan.grad_copy.reach = depth_reach(plan.grad.axis[0]);
+    int32_t last = 0;
+    for (int32_t part = 0; part < plan.taps[0].parts; ++part) {
+      if (plan.taps[0].count(part) > 0) last = std::max(last, plan.taps[0].first(part) * plan.taps[0].dilation);
+    }
+    plan.grad_copy.reach.last += last;
+    plan.input_copy.reach = depth_reach(plan.input.axis[0]);
+    return choose_portions(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.images, plan.batch,
+                           most_copied_);
   }
 
   void set_tile(StagedTile& tile, const std::array<TileAxis, 3>& axis, const WeightGradPlan& plan, int32_t pieces,
@@ -308,6 +322,7 @@ class Search {
   const Problem& problem_;
   const DeviceTraits& device_;
   WeightGradPlan base_;
+  int64_t most_copied_;
   std::array<std::vector<TapParts>, 3> parts_;
   std::vector<Arrangement> arrangements_;
   std::vector<WeightGradPlan> plans_;
@@ -318,7 +333,32 @@ class Search {
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const GradLayouts& layouts, const DeviceTraits& device) {
   if (dtype == DataType::kFloat64) return {};
-  return Search(problem, device, weight_grad_base(problem, dtype, terms, layouts))();
+  return Search(problem, device, weight_grad_base(problem, dtype, terms, layouts), kMostCopiedBytes)();
+}
+
+std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
+                                                   const Operands& operands, const DeviceTraits& device,
+                                                   int64_t most_copied) {
+  const GradLayouts layouts = grad_layouts(problem, dtype, operands);
+  std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, layouts, device);
+  const bool copies_grad = layouts.grad != LoadWay::kCopy;
+  const bool copies_input = layouts.input != LoadWay::kCopy;
+  if (plans.empty() || !(copies_grad || copies_input)) return plans;
+  WeightGradPlan base = weight_grad_base(
+      problem, dtype, terms, {LoadWay::kCopy, LoadWay::kCopy, false, layouts.grad_begin, layouts.input_begin});
+  const int64_t bytes = element_size(dtype);
+  if (copies_grad) {
+    base.grad_copy =
+        operand_copy(operands.first, operands.mask, problem.output_size(), base.groups, base.row_channels, bytes);
+  }
+  if (copies_input) {
+    base.input_copy = operand_copy(operands.second, {}, problem.input_size, base.groups, base.n_channels, bytes);
+  }
+  std::vector<WeightGradPlan> copied = Search(problem, device, base, most_copied)();
+  plans.insert(plans.end(), copied.begin(), copied.end());
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; });
+  return plans;
 }
 
 WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts) {
@@ -347,10 +387,14 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
                                                const Operands& operands, const DeviceTraits& device) {
-  const std::vector<WeightGradPlan> plans =
-      weight_grad_candidates(problem, dtype, terms, grad_layouts(problem, dtype, operands), device);
+  const std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, operands, device);
   if (plans.empty()) return std::nullopt;
   return plans.front();
+}
+
+const char* copied_name(const WeightGradPlan& plan) {
+  if (plan.grad_copy.exists) return plan.input_copy.exists ? "both" : "grad_output";
+  return plan.input_copy.exists ? "input" : "none";
 }
 
 StagedTile input_channel_rows(const WeightGradPlan& plan, const std::array<TileAxis, 3>& axis) {
@@ -378,6 +422,9 @@ std::string to_string(const WeightGradPlan& plan) {
       << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " ahead=" << plan.ahead
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
       << to_string(plan.layouts.input) << (plan.layouts.masked ? " masked" : "");
+  if (plan.copies()) {
+    out << " copied=" << copied_name(plan) << " portion=" << to_string(plan.portions);
+  }
   return out.str();
 }
 

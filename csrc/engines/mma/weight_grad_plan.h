@@ -13,6 +13,7 @@
 #include "core/device_traits.h"
 #include "core/operands.h"
 #include "core/problem.h"
+#include "engines/mma/channels_copy.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
 #include "engines/mma/tile.h"
@@ -86,13 +87,16 @@ struct GradLayout {
 struct GradLayouts {
   LoadWay grad;
   LoadWay input;
-  bool masked;  // grad_output counts only where the mask is not <= 0
+  bool masked;  // grad_output counts only where the mask is not <= 0, and is not copied
   RowsBegin grad_begin;
   RowsBegin input_begin;
 };
 
 struct WeightGradPlan {
   GradLayouts layouts;
+  OperandCopy grad_copy;  // of grad_output, which is then what the kernel reads
+  OperandCopy input_copy;
+  Portions portions;
   int32_t terms;
   int32_t element_bytes;
   int64_t batch;
@@ -120,7 +124,7 @@ struct WeightGradPlan {
   int32_t steps;   // of K in a box
   int32_t stages;  // boxes in shared memory
   int32_t ahead;   // boxes that are begun at most before the first of them is awaited
-  int64_t splits;  // blocks that share one tile's boxes
+  int64_t splits;  // blocks that share one tile's boxes, those of a portion
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
   GradLayout layout;
@@ -129,6 +133,9 @@ struct WeightGradPlan {
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
+  // That one launch sums.
+  int64_t launch_boxes() const { return portion_boxes(portions, boxes); }
+  bool copies() const { return grad_copy.exists || input_copy.exists; }
   bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
   // There is nothing left to do for a box that has arrived.
   bool only_copies() const { return copies_only(layouts.grad) && copies_only(layouts.input); }
@@ -144,15 +151,23 @@ struct WeightGradPlan {
   int64_t slot_elements() const {
     return groups * taps[0].taps * taps[1].taps * taps[2].taps * row_channels * n_channels;
   }
-  int64_t workspace_bytes() const { return 4 * slots() * slot_elements(); }
+  // The workspace: these sums, then what is copied.
+  int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }
+  int64_t grad_copy_offset() const { return (partial_bytes() + 255) / 256 * 256; }
+  int64_t input_copy_offset() const { return grad_copy_offset() + (grad_copy.bytes() + 255) / 256 * 256; }
+  int64_t workspace_bytes() const { return copies() ? input_copy_offset() + input_copy.bytes() : partial_bytes(); }
 };
 
 // What follows from the problem and the operands alone.
 WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts);
 // The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
-// not for this engine.
+// not for this engine. They copy no operand.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const GradLayouts& layouts, const DeviceTraits& device);
+// ... and those that copy operands. `most_copied`: bytes of a portion's copies.
+std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
+                                                   const Operands& operands, const DeviceTraits& device,
+                                                   int64_t most_copied = kMostCopiedBytes);
 // The best of them for a device.
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
                                                const Operands& operands, const DeviceTraits& device);
@@ -161,6 +176,8 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
                          bool channel_rows_of_grad = true);
 // The input's tile of channel rows, for boxes that the plan has.
 StagedTile input_channel_rows(const WeightGradPlan& plan, const std::array<TileAxis, 3>& axis);
+// Which operands are copied: "both", "grad_output", "input" or "none".
+const char* copied_name(const WeightGradPlan& plan);
 std::string to_string(const WeightGradPlan& plan);
 
 }  // namespace convt3d::mma

@@ -13,8 +13,8 @@ struct BoxWalk {
 
   template <typename T>
   __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
-    int64_t rest = split * params.split_boxes;
-    left = min(params.split_boxes, params.box_count - rest);
+    int64_t rest = params.first_box + split * params.split_boxes;
+    left = max(int64_t{0}, min(params.split_boxes, params.end_box - rest));  // the last launch may have fewer
     for (int i = 3; i > 0; --i) {
       at[i] = static_cast<int32_t>(rest % params.boxes[i]);
       rest /= params.boxes[i];

@@ -42,6 +42,13 @@ convt3d::DeviceTraits some_device(const Case& item) {
   return device;
 }
 
+// Bytes of copies: few, so that they are portion after portion, or as many as ever.
+int64_t most_copied(const Case& item) {
+  Random random(item.seed + 1);
+  constexpr int64_t kBytes[] = {1, 1 << 12, 1 << 15, convt3d::mma::kMostCopiedBytes};
+  return kBytes[between(random, 0, 3)];
+}
+
 std::vector<convt3d::mma::BackwardPlan> backward_plans(const Case& item, const convt3d::Operands& operands) {
   return convt3d::mma::backward_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1,
                                            operands, item.bias, some_device(item));
@@ -75,10 +82,10 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   convt3d::DeviceTraits device = convt3d::device_of_capability(capability[0], capability[1]).traits;
   device.multiprocessors = kMultiprocessors[between(random, 0, 3)];
   const bool forward = item.op == Operator::kForward;
-  std::vector<CorrelationPlan> plans =
-      correlation_candidates(item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
-                             item.type == Type::kFloat32 ? 2 : 1,
-                             {operand_traits(source), operand_traits(mask), operand_traits(destination)}, device);
+  std::vector<CorrelationPlan> plans = correlation_candidates(
+      item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
+      item.type == Type::kFloat32 ? 2 : 1, {operand_traits(source), operand_traits(mask), operand_traits(destination)},
+      device, most_copied(item));
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   const auto best =
       *std::min_element(plans.begin(), plans.end(),
@@ -122,11 +129,10 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
                                                   const convt3d::ConstTensor& input) {
   using namespace convt3d::mma;
   const convt3d::DeviceTraits device = some_device(item);
-  const GradLayouts layouts =
-      grad_layouts(item.problem, item.data_type(),
-                   {operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}});
-  std::vector<WeightGradPlan> plans =
-      weight_grad_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, layouts, device);
+  const convt3d::Operands operands = {
+      operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}};
+  std::vector<WeightGradPlan> plans = weight_grad_candidates(
+      item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, operands, device, most_copied(item));
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }

@@ -1,0 +1,339 @@
+// Copies a tensor [N, C, D, H, W] of 16 or 32 bits with its channels last: dense [N][D][H][W][groups][channels of a
+// group], where a group's channels are whole pieces of 16 bytes, with zeros behind those that exist. A mask is applied
+// on the way.
+//
+// Where positions beside each other are neighbours in memory, 16 bytes of them of one channel are a *strip*. A block
+// reads some strips of some channels into shared memory, and has them back as pieces:
+//
+//     c0: [x0 .. x7] [x8 .. x15] ..                         x0: [c0 .. c7] [c8 .. c15] ..
+//     c1: [x0 .. x7] [x8 .. x15] ..    ---- 512 x 16 B ---> x1: [c0 .. c7] [c8 .. c15] ..
+//
+// Any other strides: a thread gathers a piece at a time.
+#pragma once
+
+#include "core/divisor.h"
+#include "device/numeric.cuh"
+#include "device/overlap.cuh"
+#include "device/ptx/matrices.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "device/source.cuh"
+
+namespace convt3d {
+
+constexpr int kCopyThreads = 128;
+constexpr int kCopyPieces = 512;  // of a block
+constexpr int kCopySharedBytes = 16 * kCopyPieces;
+
+template <typename T>
+struct ChannelsCopyParams {
+  Source<T> source;  // from the first image and depth that are copied
+  uint4* copy;
+  int64_t copy_image;       // positions of the copy from an image to the next
+  int32_t count;            // strips of each channel or, where pieces are gathered, pieces
+  int32_t pieces;           // of a position
+  int32_t channels;         // of a group
+  Divisor pieces_of_group;  // of a position
+  bool transposes;
+  // Of strips.
+  bool vectors;           // they are aligned, and those of the mask
+  int32_t run;            // positions that are neighbours in memory
+  Divisor strips_of_run;  // the last of which may have fewer positions
+  Divisor runs_of_depth;
+  Divisor depths;        // of an image, which have runs of their own
+  int32_t log_pieces;    // of a block, for each of its positions
+  Divisor piece_blocks;  // that share the pieces of a position
+  // Of gathered pieces.
+  bool pieces_first;  // neighbouring threads have neighbouring pieces of a position, else neighbouring positions
+  Divisor all_pieces;
+  Divisor positions;  // of all images
+  Divisor size[3];
+};
+
+template <typename T>
+class ChannelsCopy {
+  static constexpr int kInPiece = 16 / static_cast<int>(sizeof(T));
+  static constexpr int kWarps = kCopyThreads / 32;
+  static constexpr int kEach = kCopyPieces / kCopyThreads;  // pieces of a thread
+  // Pieces that a warp has of eight positions (of 16 bits), or of four.
+  static constexpr int kLogBeside = sizeof(T) == 2 ? 2 : 3;
+  static constexpr int kLogStrips = sizeof(T) == 2 ? 6 : 7;  // of each channel, where a block has one piece
+
+ public:
+  __device__ __forceinline__ explicit ChannelsCopy(const ChannelsCopyParams<T>& params) : params_(params) {}
+
+  template <bool kMasked>
+  __device__ __forceinline__ void transpose() const {
+    auto strips = static_cast<int32_t>(blockIdx.x);
+    const int32_t first_piece = params_.piece_blocks.take(strips) << params_.log_pieces;
+    const int32_t first_strip = strips << log_strips();
+    read<kMasked>(first_piece, first_strip);
+    __syncthreads();
+    write(first_piece, first_strip);
+  }
+
+  template <bool kMasked>
+  __device__ __forceinline__ void gather() const {
+    constexpr int kAtOnce = 2;
+    constexpr int kQuads = kInPiece / kQuad;
+#pragma unroll 1
+    for (int first = 0; first < kEach; first += kAtOnce) {
+      alignas(16) Quad<T> pieces[kAtOnce][kQuads];
+      int64_t to[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int64_t number =
+            int64_t{blockIdx.x} * kCopyPieces + (first + i) * kCopyThreads + static_cast<int32_t>(threadIdx.x);
+        to[i] = -1;
+        if (number >= params_.count) continue;
+        auto rest = static_cast<int32_t>(number);
+        int32_t piece = 0;
+        if (params_.pieces_first) piece = params_.all_pieces.take(rest);
+        int32_t image = rest;
+        int32_t position = rest;
+        if (!params_.pieces_first) {
+          position = params_.positions.take(image);
+          piece = image;
+          image = position;
+        }
+        int32_t at[3];
+#pragma unroll
+        for (int a = 2; a >= 0; --a) at[a] = params_.size[a].take(image);
+        const auto in_image = static_cast<int64_t>(at[0] * params_.source.size[1] + at[1]) * params_.source.size[2];
+        to[i] = (image * params_.copy_image + in_image + at[2]) * params_.pieces + piece;
+        const Channels channels = channels_of(piece, 0);
+        const auto offset = [&](const Strides& stride) {
+          return image * stride.n + stride.spatial(at[0], at[1], at[2]) + channels.first * stride.c;
+        };
+        const int64_t from = offset(params_.source.stride);
+        const int64_t mask = kMasked ? offset(params_.source.mask_stride) : 0;
+#pragma unroll
+        for (int q = 0; q < kQuads; ++q) {
+          pieces[i][q] = channels.left > q * kQuad
+                             ? load_channels<kMasked>(params_.source, from, mask, q * kQuad, channels.left - q * kQuad)
+                             : zero_quad<T>();
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (to[i] >= 0) params_.copy[to[i]] = *reinterpret_cast<const uint4*>(pieces[i]);
+      }
+    }
+  }
+
+ private:
+  struct Channels {
+    int64_t first;  // of the source
+    int32_t left;   // that exist from there on, of its group
+  };
+  // From a channel of a piece on.
+  __device__ __forceinline__ Channels channels_of(int32_t piece, int32_t in_piece) const {
+    if (piece >= params_.pieces) return {0, 0};
+    int32_t group = piece;
+    const int32_t channel = params_.pieces_of_group.take(group) * kInPiece + in_piece;
+    return {int64_t{group} * params_.channels + channel, params_.channels - channel};
+  }
+
+  struct Strip {
+    int32_t image;
+    int32_t d;
+    int32_t h;
+    int32_t in_run;  // its first position
+    int32_t count;   // positions, none past the last strip
+  };
+  __device__ __forceinline__ Strip strip_at(int32_t number) const {
+    Strip strip;
+    strip.image = number;
+    strip.in_run = params_.strips_of_run.take(strip.image) * kInPiece;
+    strip.h = params_.runs_of_depth.take(strip.image);
+    strip.d = params_.depths.take(strip.image);
+    strip.count = number < params_.count ? min(kInPiece, params_.run - strip.in_run) : 0;
+    return strip;
+  }
+  __device__ __forceinline__ static int64_t offset_of(const Strip& strip, const Strides& stride) {
+    return strip.image * stride.n + strip.d * stride.d + strip.h * stride.h + strip.in_run;
+  }
+
+  // Of each channel, in a block.
+  __device__ __forceinline__ int32_t log_strips() const { return kLogStrips - params_.log_pieces; }
+  // Where a strip is in shared memory. Eight neighbours of a channel, and those that a warp reads at once, are in banks
+  // of their own.
+  __device__ __forceinline__ uint32_t shared_strip(int32_t channel, int32_t strip) const {
+    const int32_t turned = strip + (sizeof(T) == 2 ? channel / 8 * 2 + channel % 2 : channel / 4);
+    return hopper::shared_address(dynamic_shared_memory) +
+           static_cast<uint32_t>(((channel << log_strips()) + (strip & ~7) + (turned & 7)) * 16);
+  }
+
+  // 16 bytes of a strip that is aligned,
+  struct Vector {
+    static constexpr int kAtOnce = kEach;
+    uint4 value;
+
+    __device__ __forceinline__ void load(const T* from, int32_t, bool exists) {
+      value = exists ? __ldg(reinterpret_cast<const uint4*>(from)) : uint4{0, 0, 0, 0};
+    }
+    __device__ __forceinline__ uint4 strip() const { return value; }
+  };
+  // ... of 16 bits from any address on, by words as far as they are whole,
+  struct Words {
+    static constexpr int kAtOnce = kEach;
+    uint32_t middle[3];
+    uint32_t half[3];  // 0, 6 and 7
+    bool is_odd;
+
+    __device__ __forceinline__ void load(const T* from, int32_t, bool exists) {
+      const auto* const halves = reinterpret_cast<const uint16_t*>(from);
+      is_odd = (reinterpret_cast<uintptr_t>(from) & 2) != 0;
+      const auto* const words = reinterpret_cast<const uint32_t*>(halves + is_odd);
+#pragma unroll
+      for (int i = 0; i < 3; ++i) {
+        middle[i] = exists ? __ldg(words + i) : 0;
+        half[i] = exists ? __ldg(halves + (i > 0 ? 5 + i : 0)) : 0;
+      }
+    }
+    __device__ __forceinline__ uint4 strip() const {
+      const uint32_t next = is_odd ? 0x5432 : 0x7654;  // the higher half of a word and the lower one of the next, or it
+      return {__byte_perm(half[0], middle[0], is_odd ? 0x5410 : 0x7654), __byte_perm(middle[0], middle[1], next),
+              __byte_perm(middle[1], middle[2], next),
+              __byte_perm(is_odd ? middle[2] >> 16 : half[1], half[2], 0x5410)};
+    }
+  };
+  // ... element by element, as many as there are.
+  struct Elements {
+    static constexpr int kAtOnce = 16 / kInPiece;
+    alignas(16) T value[kInPiece];
+
+    __device__ __forceinline__ void load(const T* from, int32_t count, bool exists) {
+#pragma unroll
+      for (int i = 0; i < kInPiece; ++i) {
+        value[i] = exists && i < count ? __ldg(from + i) : from_accumulator<T>(Accumulator<T>(0));
+      }
+    }
+    __device__ __forceinline__ uint4 strip() const { return *reinterpret_cast<const uint4*>(value); }
+  };
+
+  template <bool kMasked>
+  __device__ __forceinline__ void read(int32_t first_piece, int32_t first_strip) const {
+    const int32_t number = static_cast<int32_t>(threadIdx.x) & ((1 << log_strips()) - 1);
+    const Strip strip = strip_at(first_strip + number);
+    if (strip.count < kInPiece) {
+      read_as<Elements, kMasked>(first_piece, number, strip);
+    } else if (params_.vectors) {
+      read_as<Vector, kMasked>(first_piece, number, strip);
+    } else {
+      read_as<std::conditional_t<sizeof(T) == 2, Words, Elements>, kMasked>(first_piece, number, strip);
+    }
+  }
+
+  // Of all channels that the thread has: what it reads at once is on its way before any of it is awaited.
+  template <typename Loaded, bool kMasked>
+  __device__ __forceinline__ void read_as(int32_t first_piece, int32_t number, const Strip& strip) const {
+    constexpr int kAtOnce = kMasked ? (Loaded::kAtOnce + 1) / 2 : Loaded::kAtOnce;
+    const T* const data = params_.source.data + offset_of(strip, params_.source.stride);
+    const T* const mask = kMasked ? params_.source.mask + offset_of(strip, params_.source.mask_stride) : nullptr;
+#pragma unroll 1
+    for (int first = 0; first < kEach; first += kAtOnce) {
+      Loaded strips[kAtOnce];
+      [[maybe_unused]] Loaded masks[kAtOnce];
+      const auto channel_at = [&](int i) {
+        return static_cast<int32_t>(threadIdx.x + (first + i) * kCopyThreads) >> log_strips();
+      };
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int32_t channel = channel_at(i);
+        const Channels channels = channels_of(first_piece + channel / kInPiece, channel % kInPiece);
+        const bool exists = channels.left > 0 && strip.count > 0;
+        strips[i].load(data + channels.first * params_.source.stride.c, strip.count, exists);
+        if constexpr (kMasked) {
+          masks[i].load(mask + channels.first * params_.source.mask_stride.c, strip.count, exists);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        uint4 value = strips[i].strip();
+        if constexpr (kMasked) apply(masks[i].strip(), value);
+        hopper::store_shared(shared_strip(channel_at(i), number), value, true);
+      }
+    }
+  }
+
+  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
+  __device__ __forceinline__ static void apply(const uint4& mask, uint4& values) {
+    const auto applied = [](uint32_t of_mask, uint32_t value) {
+      if constexpr (sizeof(T) == 2) {
+        return value & ~halves_at_most_zero<T>(of_mask);
+      } else {
+        return __uint_as_float(of_mask) <= 0 ? 0u : value;
+      }
+    };
+    values = {applied(mask.x, values.x), applied(mask.y, values.y), applied(mask.z, values.z),
+              applied(mask.w, values.w)};
+  }
+
+  // A piece of a strip's positions, both numbers those of a block.
+  struct Place {
+    int32_t piece;
+    int32_t strip;
+  };
+  // What a warp writes at once is 32 pieces, of 1 << kLogBeside places. Neighbours are pieces of one position as far as
+  // there are any, then strips as far apart as no bank has two of them.
+  __device__ __forceinline__ Place place_of(int32_t item, int32_t beside) const {
+    const int32_t log_pieces = min(params_.log_pieces, kLogBeside);
+    const int32_t log_apart = log_pieces + 3 - kLogBeside;
+    const int32_t log_items = log_strips() + log_pieces - kLogBeside;  // of the same pieces
+    const int32_t of_pieces = item >> log_items;
+    item -= of_pieces << log_items;
+    const int32_t strip = ((item >> log_apart) << 3) + (item & ((1 << log_apart) - 1));
+    return {(of_pieces << kLogBeside) + (beside & ((1 << log_pieces) - 1)),
+            strip + (beside >> log_pieces << log_apart)};
+  }
+
+  __device__ __forceinline__ void write(int32_t first_piece, int32_t first_strip) const {
+    const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
+    const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
+    constexpr int kBeside = 1 << kLogBeside;
+    const int32_t in_strip = lane / kBeside;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int32_t item = i * kWarps + warp;
+      const Place place = place_of(item, lane % kBeside);
+      uint32_t words[4];
+      if constexpr (sizeof(T) == 2) {
+        // Row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
+        const Place row = place_of(item, lane % 8 / 2);
+        load_matrices_transposed(words, shared_strip(row.piece * 8 + lane / 8 * 2 + lane % 2, row.strip));
+      } else {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          words[c] = hopper::load_shared<uint32_t>(shared_strip(place.piece * 4 + c, place.strip) +
+                                                   static_cast<uint32_t>(in_strip * 4));
+        }
+      }
+      const Strip strip = strip_at(first_strip + place.strip);
+      const int32_t piece = first_piece + place.piece;
+      if (in_strip >= strip.count || piece >= params_.pieces) continue;
+      const int64_t of_run =
+          static_cast<int64_t>(strip.d * static_cast<int32_t>(params_.runs_of_depth.value) + strip.h) * params_.run;
+      const int64_t position = strip.image * params_.copy_image + of_run + strip.in_run + in_strip;
+      params_.copy[position * params_.pieces + piece] = uint4{words[0], words[1], words[2], words[3]};
+    }
+  }
+
+  const ChannelsCopyParams<T>& params_;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kCopyThreads, 8)
+    convt3d_channels_last_copy(const __grid_constant__ ChannelsCopyParams<T> params) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which no plan chooses
+  begin_dependents();                                // who reads the copy waits for it
+  const ChannelsCopy<T> copy(params);
+  const bool masked = params.source.mask != nullptr;
+  if (params.transposes) {
+    masked ? copy.template transpose<true>() : copy.template transpose<false>();
+  } else {
+    masked ? copy.template gather<true>() : copy.template gather<false>();
+  }
+#endif
+}
+
+}  // namespace convt3d

@@ -1,0 +1,169 @@
+#include "engines/mma/channels_copy.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "core/access.h"
+#include "core/integer.h"
+#include "engines/mma/multiprocessor_cost.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr double kLaunchMs = 0.0035;        // of a kernel that follows another one; not measured
+constexpr double kSectorBytes = 32;         // that memory is read by
+constexpr double kStripInstructions = 4;    // of an element of 16 bits that is copied; counted, not measured
+constexpr double kElementInstructions = 9;  // ... that is read by itself
+
+int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
+  return std::min(batch, portions.image_boxes * images);
+}
+
+// What the copies of a portion take.
+int64_t set_room(const Portions& portions, std::initializer_list<OperandCopy*> copies, int64_t images, int64_t batch) {
+  int64_t bytes = 0;
+  for (OperandCopy* const copy : copies) {
+    if (!copy->exists) continue;
+    copy->images = images_of(portions, images, batch);
+    const DepthReach& reach = copy->reach;
+    copy->depths = std::min(copy->size[0], (portions.depth_boxes - 1) * reach.step + reach.last - reach.first + 1);
+    bytes += copy->bytes();
+  }
+  return bytes;
+}
+
+// As many parts of as many each as `most` of each make.
+int64_t evenly(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
+
+}  // namespace
+
+DepthRange DepthReach::of(int64_t first_box, int64_t end_box, int64_t size) const {
+  const int64_t begin = std::clamp<int64_t>(first_box * step + first, 0, size);
+  const int64_t end = std::clamp<int64_t>((end_box - 1) * step + last + 1, 0, size);
+  return {begin, std::max<int64_t>(0, end - begin)};
+}
+
+DepthReach depth_reach(const TileAxis& depth) {
+  const int32_t* const end = depth.delta + depth.units;
+  return {int64_t{depth.box} * depth.step, *std::min_element(depth.delta, end),
+          *std::max_element(depth.delta, end) + int64_t{depth.length - 1} * depth.step};
+}
+
+int64_t portion_count(const Portions& portions, const std::array<int64_t, 4>& boxes) {
+  if (portions.image_boxes == 0) return 1;
+  return ceil_div(boxes[0], portions.image_boxes) * ceil_div(boxes[1], portions.depth_boxes);
+}
+
+Portion portion_at(const Portions& portions, const std::array<int64_t, 4>& boxes, int64_t number) {
+  const int64_t of_depth = boxes[2] * boxes[3];
+  if (portions.image_boxes == 0) return {0, boxes[0] * boxes[1] * of_depth, 0, boxes[0], 0, boxes[1]};
+  const int64_t in_image = ceil_div(boxes[1], portions.depth_boxes);
+  Portion portion{};
+  portion.first_image_box = number / in_image * portions.image_boxes;
+  portion.end_image_box = std::min(boxes[0], portion.first_image_box + portions.image_boxes);
+  portion.first_depth_box = number % in_image * portions.depth_boxes;
+  portion.end_depth_box = std::min(boxes[1], portion.first_depth_box + portions.depth_boxes);
+  portion.first_box = (portion.first_image_box * boxes[1] + portion.first_depth_box) * of_depth;
+  portion.end_box = ((portion.end_image_box - 1) * boxes[1] + portion.end_depth_box) * of_depth;
+  return portion;
+}
+
+int64_t portion_boxes(const Portions& portions, const std::array<int64_t, 4>& boxes) {
+  return portion_at(portions, boxes, 0).end_box;
+}
+
+const char* to_name(const Portions& portions, const std::array<int64_t, 4>& boxes) {
+  if (portions.image_boxes == 0) return "none";
+  if (portions.depth_boxes < boxes[1]) return "depths";
+  return portions.image_boxes < boxes[0] ? "images" : "whole";
+}
+
+std::string to_string(const Portions& portions) {
+  return std::to_string(portions.image_boxes) + "x" + std::to_string(portions.depth_boxes);
+}
+
+OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
+                         int64_t channels, int64_t element_bytes) {
+  const int64_t in_piece = kPieceBytes / element_bytes;
+  OperandCopy copy{};
+  copy.exists = true;
+  copy.masked = mask.present;
+  copy.groups = groups;
+  copy.channels = static_cast<int32_t>(channels);
+  copy.padded = static_cast<int32_t>(round_up(channels, in_piece));
+  copy.size = size;
+  copy.element_bytes = static_cast<int32_t>(element_bytes);
+  copy.channels_last = tensor.stride[1] == 1;
+  const auto all_of = [&](auto&& has) { return has(tensor) && (!mask.present || has(mask)); };
+  copy.transposes = all_of([](const OperandTraits& of) { return of.stride[4] == 1; });
+  copy.run_axes = 1;
+  const auto joins = [&](std::size_t axis) {
+    return all_of([&](const OperandTraits& of) { return of.stride[axis] == of.stride[axis + 1] * size[axis - 1]; });
+  };
+  if (joins(3)) copy.run_axes = joins(2) ? 3 : 2;
+  const auto aligned = [&](std::size_t axis) {
+    return all_of([&](const OperandTraits& of) { return of.stride[axis] % in_piece == 0; });
+  };
+  copy.depths_aligned = aligned(2);
+  copy.aligned = aligned(0) && aligned(1) && (copy.run_axes == 3 || copy.depths_aligned) &&
+                 (copy.run_axes >= 2 || aligned(3)) && all_of([](const OperandTraits& of) { return of.address == 0; });
+  copy.quads = has_quads(tensor, mask, element_bytes, channels);
+  return copy;
+}
+
+bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies,
+                     const std::array<int64_t, 4>& boxes, int64_t images, int64_t batch, int64_t most_bytes) {
+  const auto room = [&](int64_t image_boxes, int64_t depth_boxes) {
+    portions = {image_boxes, depth_boxes};
+    return set_room(portions, copies, images, batch);
+  };
+  const int64_t of_image_box = room(1, boxes[1]);
+  if (of_image_box <= most_bytes) {
+    room(evenly(boxes[0], std::min(boxes[0], most_bytes / std::max<int64_t>(1, of_image_box))), boxes[1]);
+  } else {
+    // A depth's box more is as much more as the one before, but where the operand ends.
+    const int64_t of_one = room(1, 1);
+    const int64_t next = boxes[1] > 1 ? std::max<int64_t>(1, room(1, 2) - of_one) : 1;
+    const int64_t most = 1 + std::max<int64_t>(0, most_bytes - of_one) / next;
+    room(1, evenly(boxes[1], std::min(boxes[1], most)));
+  }
+  for (OperandCopy* const copy : copies) {
+    if (copy->bytes() / kPieceBytes > INT32_MAX) return false;
+    const bool from_first_depth = portions.depth_boxes == boxes[1] && copy->reach.first <= 0;
+    copy->vectors = copy->aligned && (copy->depths_aligned || from_first_depth);
+  }
+  return true;
+}
+
+double copies_ms(const Portions& portions, std::initializer_list<const OperandCopy*> copies,
+                 const std::array<int64_t, 4>& boxes, int64_t batch, const DeviceTraits& device) {
+  const auto count = static_cast<double>(portion_count(portions, boxes));
+  double ms = 0;
+  for (const OperandCopy* const copy : copies) {
+    if (!copy->exists) continue;
+    const double in_image = portions.depth_boxes < boxes[1]
+                                ? static_cast<double>(ceil_div(boxes[1], portions.depth_boxes))
+                                : 1.0;  // portions, which overlap
+    const double positions = in_image * static_cast<double>(batch * copy->image_positions());
+    const double elements = positions * static_cast<double>(copy->groups * copy->channels);
+    const double apart = copy->transposes || copy->channels_last ? 1 : kSectorBytes / copy->element_bytes;
+    const double bytes = elements * copy->element_bytes * apart * (copy->masked ? 2 : 1) +
+                         positions * static_cast<double>(copy->groups * copy->padded) * copy->element_bytes;
+    const double instructions = positions * static_cast<double>(copy->groups * copy->padded) *
+                                (copy->transposes ? kStripInstructions : kElementInstructions) * (copy->masked ? 2 : 1);
+    ms += count * kLaunchMs +
+          std::max(bytes / (kMemoryShare * device.bytes_per_ms),
+                   instructions / (32 * kSchedulers * kIssued * device.multiprocessors * device.clocks_per_ms));
+  }
+  return ms;
+}
+
+double portions_ms(int64_t count) { return static_cast<double>(count - 1) * kLaunchMs; }
+
+bool stay_in_l2(std::initializer_list<const OperandCopy*> copies, const DeviceTraits& device) {
+  int64_t bytes = 0;
+  for (const OperandCopy* const copy : copies) bytes += copy->bytes();
+  return bytes <= device.l2_bytes / 2;
+}
+
+}  // namespace convt3d::mma
