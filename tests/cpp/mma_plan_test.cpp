@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "channels_copy_checks.h"
 #include "core/devices.h"
 #include "core/integer.h"
 #include "engines/mma/correlation_memory.h"
@@ -95,7 +96,7 @@ void check_k_splits(const Problem& problem, const mma::CorrelationPlan& plan, co
     }
   }
   if (plan.k_splits == 1) {
-    expect(plan.workspace_bytes() == plan.packed_bytes, "one split has no partial sums", problem);
+    expect(plan.kernel_bytes() == plan.packed_bytes, "one split has no partial sums", problem);
     return;
   }
   expect(plan.block_phases == 1 && plan.counters() == tiles, "a tile of one phase has a counter", problem);
@@ -103,12 +104,32 @@ void check_k_splits(const Problem& problem, const mma::CorrelationPlan& plan, co
          "splits are for tiles that leave multiprocessors idle", problem);
   expect(plan.packed_bytes <= plan.counter_offset() &&
              plan.counter_offset() + 4 * plan.counters() <= plan.partial_offset() &&
-             plan.partial_offset() + plan.partial_bytes() == plan.workspace_bytes(),
+             plan.partial_offset() + plan.partial_bytes() == plan.kernel_bytes(),
          "the workspace has room for all", problem);
   expect(plan.partial_bytes() <= int64_t{64} << 20, "partial sums are bounded", problem);
 }
 
-void check_mma(const Problem& problem) {
+void check_copied(const Problem& problem, const mma::CorrelationPlan& plan, const mma::Tensors& tensors, bool forward,
+                  int64_t most_copied) {
+  using namespace mma;
+  expect(plan.way == LoadWay::kCopy && !plan.masked, "a copy is read as it is", problem);
+  expect(plan.copy.groups == plan.groups && plan.copy.channels == plan.k_channels, "a copy has the plan's groups",
+         problem);
+  expect(plan.copy_offset() >= plan.kernel_bytes() && plan.copy_offset() % 256 == 0 &&
+             plan.workspace_bytes() == plan.copy_offset() + plan.copy.bytes(),
+         "the workspace has room for a copy", problem);
+  std::set<DepthRead> reads;
+  for (const auto& [input, tap, output] : defined_terms(problem)) {
+    const int64_t position = (forward ? output : input) / plan.residues[0].count;
+    reads.insert({forward ? input : output, position / plan.box[0]});
+  }
+  const BoxCounts counts{plan.boxes, plan.batch, plan.tile.images, plan.box[0]};
+  check_portions(problem, plan.portions, plan.boxes);
+  check_copy(problem, plan.copy, tensors.source, plan.portions, counts, reads);
+  check_copied_bytes(problem, {&plan.copy}, counts, most_copied);
+}
+
+void check_mma(const Problem& problem, int64_t most_copied) {
   using namespace mma;
   for (const int minor : {0, 9}) {
     const DeviceTraits& device = device_of_capability(minor == 0 ? 9 : 8, minor).traits;
@@ -122,8 +143,8 @@ void check_mma(const Problem& problem) {
         const Tensors tensors{forward ? input : output, {}, forward ? output : input};
         const Correlation correlation = forward ? Correlation::kForward : Correlation::kInputGrad;
         const std::vector<CorrelationPlan> plans =
-            correlation_candidates(problem, correlation, dtype, terms, tensors, device);
-        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, device);
+            correlation_candidates(problem, correlation, dtype, terms, tensors, device, most_copied);
+        const auto best = plan_correlation(problem, correlation, dtype, terms, tensors, device, most_copied);
         const auto cheapest = std::min_element(plans.begin(), plans.end(),
                                                [](const auto& a, const auto& b) { return a.cost_ms < b.cost_ms; });
         expect(plans.empty() ? !best : best && best->cost_ms == cheapest->cost_ms, "the cheapest plan is taken",
@@ -153,6 +174,7 @@ void check_mma(const Problem& problem) {
                      : plan.tile.pitch % 32 == 16 && plan.tile.pitch >= plan.chunk_steps * kStepBytes,
                  "rows hold a chunk, an odd number of pieces apart", problem);
           check_k_splits(problem, plan, device);
+          if (plan.copy.exists) check_copied(problem, plan, tensors, forward, most_copied);
           expect(plan.phases() % plan.block_phases == 0, "blocks share the phases out evenly", problem);
           expect(shared_layout(plan).bytes == plan.shared_bytes && plan.shared_bytes <= device.shared_bytes,
                  "shared memory suffices", problem);
@@ -269,7 +291,8 @@ int main() {
     }
     if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
     ++problems;
-    check_mma(problem);
+    const int64_t most_copied[] = {1 << 12, 1 << 16, mma::kMostCopiedBytes};
+    check_mma(problem, most_copied[draw(0, 2)]);
   }
   check_mma_banks();
   check_which_are_split();

@@ -1,5 +1,6 @@
 // Plans of the weight gradient on mma.sync: what a block visits along each axis is what the operator defines, and every
 // plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
+#include "channels_copy_checks.h"
 #include "core/devices.h"
 #include "engines/mma/weight_grad_plan.h"
 #include "weight_grad_checks.h"
@@ -48,6 +49,42 @@ int check_problem(const Problem& problem) {
   return plans;
 }
 
+// Plans that copy one operand or both.
+int check_copies(const Problem& problem, int64_t most_copied) {
+  int copied = 0;
+  for (const bool input_last : {false, true}) {
+    Operands operands;
+    operands.first = dense_operand(problem.out_channels, problem.output_size(), false);
+    operands.second = dense_operand(problem.in_channels, problem.input_size, input_last);
+    const DeviceTraits& device = device_of_capability(9, 0).traits;
+    for (const auto& [type, terms] :
+         {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kFloat16, 1}}) {
+      for (const WeightGradPlan& plan : weight_grad_candidates(problem, type, terms, operands, device, most_copied)) {
+        if (!plan.copies()) continue;
+        ++copied;
+        check_plan(problem, plan, device, grad_rows(plan.columns, plan.terms));
+        const BoxCounts counts{plan.boxes, plan.batch, plan.images, plan.box[0]};
+        std::set<DepthRead> of_grad;
+        std::set<DepthRead> of_input;
+        for (const auto& [input, tap, output] : defined_terms(problem)) {
+          of_grad.insert({output, input / plan.box[0]});
+          of_input.insert({input, input / plan.box[0]});
+        }
+        check_portions(problem, plan.portions, plan.boxes);
+        if (plan.grad_copy.exists) check_copy(problem, plan.grad_copy, operands.first, plan.portions, counts, of_grad);
+        if (plan.input_copy.exists)
+          check_copy(problem, plan.input_copy, operands.second, plan.portions, counts, of_input);
+        check_copied_bytes(problem, {&plan.grad_copy, &plan.input_copy}, counts, most_copied);
+        expect(plan.grad_copy_offset() >= plan.partial_bytes() &&
+                   plan.input_copy_offset() >= plan.grad_copy_offset() + plan.grad_copy.bytes() &&
+                   plan.workspace_bytes() == plan.input_copy_offset() + plan.input_copy.bytes(),
+               "the workspace has room for copies", problem);
+      }
+    }
+  }
+  return copied;
+}
+
 Problem random_problem(std::mt19937& random) {
   const auto draw = [&](int least, int most) {
     return static_cast<int64_t>(least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)));
@@ -79,6 +116,12 @@ int main() {
   std::mt19937 random(7);
   int plans = 0;
   for (int i = 0; i < 40; ++i) plans += check_problem(random_problem(random));
+  int copied = 0;
+  for (int i = 0; i < 150; ++i) {
+    const int64_t most_copied[] = {1 << 14, 1 << 20, kMostCopiedBytes};
+    copied += check_copies(random_problem(random), most_copied[i % 3]);
+  }
+  expect(copied > 0, "there are plans that copy", {});
   Problem far;  // steps and taps so wide that a tile has one position
   far.batch = far.in_channels = far.out_channels = 1;
   far.input_size = {3, 2, 5};

@@ -169,9 +169,10 @@ inline void check_plan(const Problem& problem, const WeightGradPlan& plan, const
                plan.groups % plan.warps_groups == 0,
            "groups side by side are whole eights", problem);
   }
-  expect(plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
+  expect(plan.splits * plan.split_boxes >= plan.launch_boxes() &&
+             (plan.splits - 1) * plan.split_boxes < plan.launch_boxes(),
          "every split has boxes, and every box a split", problem);
-  expect(plan.workspace_bytes() <= kWorkspaceBytes || plan.splits == 1, "the workspace is bounded", problem);
+  expect(plan.partial_bytes() <= kWorkspaceBytes || plan.splits == 1, "partial sums are bounded", problem);
   const int64_t positions = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2];
   expect(plan.steps == ceil_div(positions, kGradStep), "steps cover the box", problem);
   expect(plan.segment_boxes == 1 || int64_t{plan.segment_boxes} * plan.steps * kGradStep <= 8192,

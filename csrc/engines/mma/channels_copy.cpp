@@ -111,21 +111,23 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
   return copy;
 }
 
-bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies,
-                     const std::array<int64_t, 4>& boxes, int64_t images, int64_t batch, int64_t most_bytes) {
+bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies, const BoxCounts& counts,
+                     int64_t most_bytes) {
+  const auto& boxes = counts.boxes;
   const auto room = [&](int64_t image_boxes, int64_t depth_boxes) {
     portions = {image_boxes, depth_boxes};
-    return set_room(portions, copies, images, batch);
+    return set_room(portions, copies, counts.images, counts.batch);
   };
-  const int64_t of_image_box = room(1, boxes[1]);
-  if (of_image_box <= most_bytes) {
-    room(evenly(boxes[0], std::min(boxes[0], most_bytes / std::max<int64_t>(1, of_image_box))), boxes[1]);
+  int64_t bytes = room(1, boxes[1]);
+  if (bytes <= most_bytes) {
+    room(evenly(boxes[0], std::min(boxes[0], most_bytes / std::max<int64_t>(1, bytes))), boxes[1]);
   } else {
     // A depth's box more is as much more as the one before, but where the operand ends.
     const int64_t of_one = room(1, 1);
     const int64_t next = boxes[1] > 1 ? std::max<int64_t>(1, room(1, 2) - of_one) : 1;
     const int64_t most = 1 + std::max<int64_t>(0, most_bytes - of_one) / next;
-    room(1, evenly(boxes[1], std::min(boxes[1], most)));
+    bytes = room(1, evenly(boxes[1], std::min(boxes[1], most)));
+    if (bytes > most_bytes && counts.depth > 1) return false;
   }
   for (OperandCopy* const copy : copies) {
     if (copy->bytes() / kPieceBytes > INT32_MAX) return false;

@@ -86,10 +86,17 @@ struct OperandCopy {
 OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                          int64_t channels, int64_t element_bytes);
 
-// Sets what the copies of a portion have, at most so many bytes together if any portion has no more; false where a
-// portion would have too many pieces. `images`: of a box.
-bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies,
-                     const std::array<int64_t, 4>& boxes, int64_t images, int64_t batch, int64_t most_bytes);
+// Boxes, in whole.
+struct BoxCounts {
+  std::array<int64_t, 4> boxes;  // along images, depth, height, width
+  int64_t batch;
+  int64_t images;  // of a box
+  int64_t depth;   // ... positions
+};
+// Sets what the copies of a portion have, together at most so many bytes, or more for boxes of one depth. False where a
+// portion of the boxes would have too many.
+bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies, const BoxCounts& counts,
+                     int64_t most_bytes);
 
 // What it takes to copy, in all portions: expected, a model.
 double copies_ms(const Portions& portions, std::initializer_list<const OperandCopy*> copies,

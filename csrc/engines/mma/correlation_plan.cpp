@@ -143,7 +143,9 @@ class Search {
   void with_tile(CorrelationPlan plan) {
     if (plan.copy.exists) {
       plan.copy.reach = depth_reach(plan.tile.axis[0]);
-      if (!choose_portions(plan.portions, {&plan.copy}, plan.boxes, plan.tile.images, plan.batch, most_copied_)) return;
+      if (!choose_portions(plan.portions, {&plan.copy}, {plan.boxes, plan.batch, plan.tile.images, plan.box[0]},
+                           most_copied_))
+        return;
     }
     plan.load =
         make_load_shape(plan.tile, plan.way, element_bytes_,

@@ -296,8 +296,8 @@ class Search {
     }
     plan.grad_copy.reach.last += last;
     plan.input_copy.reach = depth_reach(plan.input.axis[0]);
-    return choose_portions(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.images, plan.batch,
-                           most_copied_);
+    return choose_portions(plan.portions, {&plan.grad_copy, &plan.input_copy},
+                           {plan.boxes, plan.batch, plan.images, plan.box[0]}, most_copied_);
   }
 
   void set_tile(StagedTile& tile, const std::array<TileAxis, 3>& axis, const WeightGradPlan& plan, int32_t pieces,
