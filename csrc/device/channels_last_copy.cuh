@@ -21,8 +21,9 @@
 namespace convt3d {
 
 constexpr int kCopyThreads = 128;
-constexpr int kCopyPieces = 512;  // of a block
-constexpr int kCopySharedBytes = 16 * kCopyPieces;
+constexpr int kCopyPieces = 512;      // of a block
+constexpr int kMostCopyStrips = 128;  // ... of each channel
+constexpr int kCopySharedBytes = 16 * (kCopyPieces + kMostCopyStrips);
 
 template <typename T>
 struct ChannelsCopyParams {
@@ -33,6 +34,7 @@ struct ChannelsCopyParams {
   int32_t pieces;           // of a position
   int32_t channels;         // of a group
   Divisor pieces_of_group;  // of a position
+  bool padded;              // a group's channels are no whole pieces
   bool transposes;
   // Of strips.
   bool vectors;           // they are aligned, and those of the mask
@@ -61,14 +63,14 @@ class ChannelsCopy {
  public:
   __device__ __forceinline__ explicit ChannelsCopy(const ChannelsCopyParams<T>& params) : params_(params) {}
 
-  template <bool kMasked>
+  template <bool kMasked, bool kPadded>
   __device__ __forceinline__ void transpose() const {
     auto strips = static_cast<int32_t>(blockIdx.x);
     const int32_t first_piece = params_.piece_blocks.take(strips) << params_.log_pieces;
     const int32_t first_strip = strips << log_strips();
-    read<kMasked>(first_piece, first_strip);
+    read<kMasked, kPadded>(first_piece, first_strip);
     __syncthreads();
-    write(first_piece, first_strip);
+    write(first_piece);
   }
 
   template <bool kMasked>
@@ -122,7 +124,7 @@ class ChannelsCopy {
 
  private:
   struct Channels {
-    int64_t first;  // of the source
+    int32_t first;  // of the source
     int32_t left;   // that exist from there on, of its group
   };
   // From a channel of a piece on.
@@ -130,7 +132,7 @@ class ChannelsCopy {
     if (piece >= params_.pieces) return {0, 0};
     int32_t group = piece;
     const int32_t channel = params_.pieces_of_group.take(group) * kInPiece + in_piece;
-    return {int64_t{group} * params_.channels + channel, params_.channels - channel};
+    return {group * params_.channels + channel, params_.channels - channel};
   }
 
   struct Strip {
@@ -141,7 +143,7 @@ class ChannelsCopy {
     int32_t count;   // positions, none past the last strip
   };
   __device__ __forceinline__ Strip strip_at(int32_t number) const {
-    Strip strip;
+    Strip strip{};
     strip.image = number;
     strip.in_run = params_.strips_of_run.take(strip.image) * kInPiece;
     strip.h = params_.runs_of_depth.take(strip.image);
@@ -168,33 +170,33 @@ class ChannelsCopy {
     static constexpr int kAtOnce = kEach;
     uint4 value;
 
-    __device__ __forceinline__ void load(const T* from, int32_t, bool exists) {
-      value = exists ? __ldg(reinterpret_cast<const uint4*>(from)) : uint4{0, 0, 0, 0};
+    __device__ __forceinline__ void load(const T* from, int32_t) {
+      value = __ldg(reinterpret_cast<const uint4*>(from));
     }
     __device__ __forceinline__ uint4 strip() const { return value; }
   };
-  // ... of 16 bits from any address on, by words as far as they are whole,
+  // ... from any address on, by words as far as they are whole,
   struct Words {
     static constexpr int kAtOnce = kEach;
-    uint32_t middle[3];
+    uint32_t word[4];  // of 16 bits the first three that are whole
     uint32_t half[3];  // 0, 6 and 7
     bool is_odd;
 
-    __device__ __forceinline__ void load(const T* from, int32_t, bool exists) {
-      const auto* const halves = reinterpret_cast<const uint16_t*>(from);
-      is_odd = (reinterpret_cast<uintptr_t>(from) & 2) != 0;
-      const auto* const words = reinterpret_cast<const uint32_t*>(halves + is_odd);
+    __device__ __forceinline__ void load(const T* from, int32_t) {
+      is_odd = sizeof(T) == 2 && (reinterpret_cast<uintptr_t>(from) & 2) != 0;
+      const auto* const words = reinterpret_cast<const uint32_t*>(from + is_odd);
 #pragma unroll
-      for (int i = 0; i < 3; ++i) {
-        middle[i] = exists ? __ldg(words + i) : 0;
-        half[i] = exists ? __ldg(halves + (i > 0 ? 5 + i : 0)) : 0;
+      for (int i = 0; i < (sizeof(T) == 2 ? 3 : 4); ++i) word[i] = __ldg(words + i);
+      if constexpr (sizeof(T) == 2) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) half[i] = __ldg(reinterpret_cast<const uint16_t*>(from) + (i > 0 ? 5 + i : 0));
       }
     }
     __device__ __forceinline__ uint4 strip() const {
+      if constexpr (sizeof(T) == 4) return {word[0], word[1], word[2], word[3]};
       const uint32_t next = is_odd ? 0x5432 : 0x7654;  // the higher half of a word and the lower one of the next, or it
-      return {__byte_perm(half[0], middle[0], is_odd ? 0x5410 : 0x7654), __byte_perm(middle[0], middle[1], next),
-              __byte_perm(middle[1], middle[2], next),
-              __byte_perm(is_odd ? middle[2] >> 16 : half[1], half[2], 0x5410)};
+      return {__byte_perm(half[0], word[0], is_odd ? 0x5410 : 0x7654), __byte_perm(word[0], word[1], next),
+              __byte_perm(word[1], word[2], next), __byte_perm(is_odd ? word[2] >> 16 : half[1], half[2], 0x5410)};
     }
   };
   // ... element by element, as many as there are.
@@ -202,56 +204,105 @@ class ChannelsCopy {
     static constexpr int kAtOnce = 16 / kInPiece;
     alignas(16) T value[kInPiece];
 
-    __device__ __forceinline__ void load(const T* from, int32_t count, bool exists) {
+    __device__ __forceinline__ void load(const T* from, int32_t count) {
 #pragma unroll
       for (int i = 0; i < kInPiece; ++i) {
-        value[i] = exists && i < count ? __ldg(from + i) : from_accumulator<T>(Accumulator<T>(0));
+        value[i] = i < count ? __ldg(from + i) : from_accumulator<T>(Accumulator<T>(0));
       }
     }
     __device__ __forceinline__ uint4 strip() const { return *reinterpret_cast<const uint4*>(value); }
   };
 
-  template <bool kMasked>
+  // Where the copy has a strip's first piece of its first position, and positions.
+  struct alignas(16) StripTarget {
+    int64_t to;
+    int32_t count;
+  };
+  __device__ __forceinline__ StripTarget target_of(const Strip& strip) const {
+    const int32_t row = strip.d * static_cast<int32_t>(params_.runs_of_depth.value) + strip.h;
+    const int64_t position = strip.image * params_.copy_image + int64_t{row} * params_.run + strip.in_run;
+    return {position * params_.pieces, strip.count};
+  }
+  __device__ __forceinline__ static StripTarget* targets() {
+    return reinterpret_cast<StripTarget*>(dynamic_shared_memory + 16 * kCopyPieces);
+  }
+
+  template <bool kMasked, bool kPadded>
   __device__ __forceinline__ void read(int32_t first_piece, int32_t first_strip) const {
-    const int32_t number = static_cast<int32_t>(threadIdx.x) & ((1 << log_strips()) - 1);
+    const auto thread = static_cast<int32_t>(threadIdx.x);
+    const int32_t number = thread & ((1 << log_strips()) - 1);
     const Strip strip = strip_at(first_strip + number);
+    if (number == thread) targets()[number] = target_of(strip);
     if (strip.count < kInPiece) {
-      read_as<Elements, kMasked>(first_piece, number, strip);
+      read_as<Elements, kMasked, kPadded>(first_piece, number, strip);
     } else if (params_.vectors) {
-      read_as<Vector, kMasked>(first_piece, number, strip);
+      read_as<Vector, kMasked, kPadded>(first_piece, number, strip);
     } else {
-      read_as<std::conditional_t<sizeof(T) == 2, Words, Elements>, kMasked>(first_piece, number, strip);
+      read_as<Words, kMasked, kPadded>(first_piece, number, strip);
     }
   }
 
+  // What a thread reads of one tensor: channels of a strip, a step apart where groups are not padded. Of channels that
+  // do not exist the strip's first one is read.
+  class StripSource {
+   public:
+    __device__ __forceinline__ StripSource(const T* data, const Strip& strip, const Strides& stride, int32_t channel,
+                                           int32_t step)
+        : strip_(data + offset_of(strip, stride)),
+          first_(strip_ + channel * stride.c),
+          step_(step * stride.c),
+          channel_stride_(stride.c) {}
+    __device__ __forceinline__ const T* at_step(int i, bool exists) const {
+      return exists ? first_ + i * step_ : strip_;
+    }
+    __device__ __forceinline__ const T* at_channel(int32_t channel, bool exists) const {
+      return exists ? strip_ + channel * channel_stride_ : strip_;
+    }
+
+   private:
+    const T* strip_;
+    const T* first_;
+    int64_t step_;
+    int64_t channel_stride_;
+  };
+
   // Of all channels that the thread has: what it reads at once is on its way before any of it is awaited.
-  template <typename Loaded, bool kMasked>
+  template <typename Loaded, bool kMasked, bool kPadded>
   __device__ __forceinline__ void read_as(int32_t first_piece, int32_t number, const Strip& strip) const {
     constexpr int kAtOnce = kMasked ? (Loaded::kAtOnce + 1) / 2 : Loaded::kAtOnce;
-    const T* const data = params_.source.data + offset_of(strip, params_.source.stride);
-    const T* const mask = kMasked ? params_.source.mask + offset_of(strip, params_.source.mask_stride) : nullptr;
+    const int32_t first = static_cast<int32_t>(threadIdx.x) >> log_strips();
+    const int32_t step = kCopyThreads >> log_strips();
+    const int32_t channel = first_piece * kInPiece + first;
+    const StripSource source(params_.source.data, strip, params_.source.stride, channel, step);
+    const StripSource of_mask(params_.source.mask, strip, params_.source.mask_stride, channel, step);
 #pragma unroll 1
-    for (int first = 0; first < kEach; first += kAtOnce) {
+    for (int begin = 0; begin < kEach; begin += kAtOnce) {
       Loaded strips[kAtOnce];
       [[maybe_unused]] Loaded masks[kAtOnce];
-      const auto channel_at = [&](int i) {
-        return static_cast<int32_t>(threadIdx.x + (first + i) * kCopyThreads) >> log_strips();
-      };
+      bool exists[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int32_t channel = channel_at(i);
-        const Channels channels = channels_of(first_piece + channel / kInPiece, channel % kInPiece);
-        const bool exists = channels.left > 0 && strip.count > 0;
-        strips[i].load(data + channels.first * params_.source.stride.c, strip.count, exists);
-        if constexpr (kMasked) {
-          masks[i].load(mask + channels.first * params_.source.mask_stride.c, strip.count, exists);
+        const int32_t at = channel + (begin + i) * step;
+        int32_t in_source = at;
+        if constexpr (kPadded) {
+          const Channels channels = channels_of(at / kInPiece, at % kInPiece);
+          in_source = channels.first;
+          exists[i] = channels.left > 0;
+        } else {
+          exists[i] = at < params_.pieces * kInPiece;
         }
+        const auto load = [&](Loaded& to, const StripSource& from) {
+          to.load(kPadded ? from.at_channel(in_source, exists[i]) : from.at_step(begin + i, exists[i]), strip.count);
+        };
+        load(strips[i], source);
+        if constexpr (kMasked) load(masks[i], of_mask);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         uint4 value = strips[i].strip();
         if constexpr (kMasked) apply(masks[i].strip(), value);
-        hopper::store_shared(shared_strip(channel_at(i), number), value, true);
+        if (kPadded && !exists[i]) value = uint4{0, 0, 0, 0};
+        hopper::store_shared(shared_strip(first + (begin + i) * step, number), value, true);
       }
     }
   }
@@ -275,7 +326,8 @@ class ChannelsCopy {
     int32_t strip;
   };
   // What a warp writes at once is 32 pieces, of 1 << kLogBeside places. Neighbours are pieces of one position as far as
-  // there are any, then strips as far apart as no bank has two of them.
+  // there are any, then strips as far apart as no bank has two of them. Each bit of both numbers adds to a place by
+  // itself.
   __device__ __forceinline__ Place place_of(int32_t item, int32_t beside) const {
     const int32_t log_pieces = min(params_.log_pieces, kLogBeside);
     const int32_t log_apart = log_pieces + 3 - kLogBeside;
@@ -287,34 +339,32 @@ class ChannelsCopy {
             strip + (beside >> log_pieces << log_apart)};
   }
 
-  __device__ __forceinline__ void write(int32_t first_piece, int32_t first_strip) const {
+  __device__ __forceinline__ void write(int32_t first_piece) const {
     const auto warp = static_cast<int32_t>(threadIdx.x) / 32;
     const auto lane = static_cast<int32_t>(threadIdx.x) % 32;
     constexpr int kBeside = 1 << kLogBeside;
     const int32_t in_strip = lane / kBeside;
+    const Place own = place_of(warp, lane % kBeside);
+    // Of 16 bits, row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
+    const Place row = sizeof(T) == 2 ? place_of(warp, lane % 8 / 2) : own;
+    const int32_t row_channel = row.piece * kInPiece + (sizeof(T) == 2 ? lane / 8 * 2 + lane % 2 : 0);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int32_t item = i * kWarps + warp;
-      const Place place = place_of(item, lane % kBeside);
+      const Place further = place_of(i * kWarps, 0);
+      const uint32_t at = shared_strip(row_channel + further.piece * kInPiece, row.strip + further.strip);
       uint32_t words[4];
       if constexpr (sizeof(T) == 2) {
-        // Row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
-        const Place row = place_of(item, lane % 8 / 2);
-        load_matrices_transposed(words, shared_strip(row.piece * 8 + lane / 8 * 2 + lane % 2, row.strip));
+        load_matrices_transposed(words, at);
       } else {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          words[c] = hopper::load_shared<uint32_t>(shared_strip(place.piece * 4 + c, place.strip) +
-                                                   static_cast<uint32_t>(in_strip * 4));
+          words[c] = hopper::load_shared<uint32_t>(at + static_cast<uint32_t>((c << log_strips()) * 16 + in_strip * 4));
         }
       }
-      const Strip strip = strip_at(first_strip + place.strip);
-      const int32_t piece = first_piece + place.piece;
-      if (in_strip >= strip.count || piece >= params_.pieces) continue;
-      const int64_t of_run =
-          static_cast<int64_t>(strip.d * static_cast<int32_t>(params_.runs_of_depth.value) + strip.h) * params_.run;
-      const int64_t position = strip.image * params_.copy_image + of_run + strip.in_run + in_strip;
-      params_.copy[position * params_.pieces + piece] = uint4{words[0], words[1], words[2], words[3]};
+      const StripTarget target = targets()[own.strip + further.strip];
+      const int32_t piece = first_piece + own.piece + further.piece;
+      if (in_strip >= target.count || piece >= params_.pieces) continue;
+      params_.copy[target.to + (in_strip * params_.pieces + piece)] = uint4{words[0], words[1], words[2], words[3]};
     }
   }
 
@@ -329,7 +379,11 @@ __global__ void __launch_bounds__(kCopyThreads, 8)
   const ChannelsCopy<T> copy(params);
   const bool masked = params.source.mask != nullptr;
   if (params.transposes) {
-    masked ? copy.template transpose<true>() : copy.template transpose<false>();
+    if (params.padded) {
+      masked ? copy.template transpose<true, true>() : copy.template transpose<false, true>();
+    } else {
+      masked ? copy.template transpose<true, false>() : copy.template transpose<false, false>();
+    }
   } else {
     masked ? copy.template gather<true>() : copy.template gather<false>();
   }

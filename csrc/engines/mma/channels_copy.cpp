@@ -10,10 +10,12 @@
 namespace convt3d::mma {
 namespace {
 
-constexpr double kLaunchMs = 0.0035;        // of a kernel that follows another one; not measured
-constexpr double kSectorBytes = 32;         // that memory is read by
-constexpr double kStripInstructions = 4;    // of an element of 16 bits that is copied; counted, not measured
-constexpr double kElementInstructions = 9;  // ... that is read by itself
+constexpr double kLaunchMs = 0.0035;  // of a kernel that follows another one; not measured
+constexpr double kSectorBytes = 32;   // that memory is read by
+// Instructions for 16 bytes of the copy, as many as the machine code of sm_90a has, or fewer; not fitted.
+constexpr double kStrip = 100;     // of strips that are aligned
+constexpr double kOddStrip = 130;  // ... of others
+constexpr double kGathered = 190;  // of pieces that are gathered
 
 int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
   return std::min(batch, portions.image_boxes * images);
@@ -151,8 +153,9 @@ double copies_ms(const Portions& portions, std::initializer_list<const OperandCo
     const double apart = copy->transposes || copy->channels_last ? 1 : kSectorBytes / copy->element_bytes;
     const double bytes = elements * copy->element_bytes * apart * (copy->masked ? 2 : 1) +
                          positions * static_cast<double>(copy->groups * copy->padded) * copy->element_bytes;
-    const double instructions = positions * static_cast<double>(copy->groups * copy->padded) *
-                                (copy->transposes ? kStripInstructions : kElementInstructions) * (copy->masked ? 2 : 1);
+    const double pieces =
+        positions * static_cast<double>(copy->groups * copy->padded * copy->element_bytes) / kPieceBytes;
+    const double instructions = pieces * (!copy->transposes ? kGathered : copy->vectors ? kStrip : kOddStrip);
     ms += count * kLaunchMs +
           std::max(bytes / (kMemoryShare * device.bytes_per_ms),
                    instructions / (32 * kSchedulers * kIssued * device.multiprocessors * device.clocks_per_ms));

@@ -42,6 +42,7 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
   params.pieces = static_cast<int32_t>(copy.groups * copy.padded / kInPiece);
   params.channels = copy.channels;
   params.pieces_of_group = make_divisor(copy.padded / kInPiece);
+  params.padded = copy.padded != copy.channels;
   params.transposes = copy.transposes;
   if (copy.transposes) {
     const int64_t rows = copy.run_axes == 1 ? size[1] : 1;

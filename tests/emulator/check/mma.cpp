@@ -91,8 +91,9 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
       *std::min_element(plans.begin(), plans.end(),
                         [](const CorrelationPlan& a, const CorrelationPlan& b) { return a.cost_ms < b.cost_ms; });
   if (item.plan < 0) return best;
-  const auto end = std::remove_if(plans.begin(), plans.end(),
-                                  [](const CorrelationPlan& plan) { return plan.blocks() > kMostBlocks; });
+  const auto end = std::remove_if(plans.begin(), plans.end(), [](const CorrelationPlan& plan) {
+    return plan.blocks() * portion_count(plan.portions, plan.boxes) > kMostBlocks;
+  });
   if (end == plans.begin()) return best;
   return plans[static_cast<std::size_t>(item.plan) % static_cast<std::size_t>(end - plans.begin())];
 }

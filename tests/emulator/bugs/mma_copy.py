@@ -1,0 +1,125 @@
+"""Bugs in the engine mma: operands that are copied with their channels last."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+COPY = "device/channels_last_copy.cuh"
+M = "engines/mma/"
+MMA = "--engine mma"
+BUGS = [
+    Bug(
+        "copy: channels of a matrix",
+        COPY,
+        "sizeof(T) == 2 ? lane / 8 * 2 + lane % 2 : 0",
+        "sizeof(T) == 2 ? (BUG ? lane / 4 % 8 : lane / 8 * 2 + lane % 2) : 0",
+        MMA + " --type fp16",
+    ),
+    Bug(
+        "copy: words of a piece",
+        COPY,
+        "(c << log_strips()) * 16",
+        "((BUG ? 3 - c : c) << log_strips()) * 16",
+        MMA + " --type tf32",
+    ),
+    Bug(
+        "copy: strips beside each other",
+        COPY,
+        "strip + (beside >> log_pieces << log_apart)",
+        "strip + (BUG ? 0 : beside >> log_pieces << log_apart)",
+        MMA,
+    ),
+    Bug("copy: last position of a strip", COPY, "in_strip >= target.count", "in_strip >= target.count - BUG", MMA),
+    Bug(
+        "copy: strips at odd addresses",
+        COPY,
+        "is_odd ? word[2] >> 16 : half[1]",
+        "is_odd ? word[2] >> (BUG ? 0 : 16) : half[1]",
+        MMA + " --type bf16",
+    ),
+    Bug("copy: strips with fewer positions", COPY, "value[i] = i < count", "value[i] = i + BUG < count", MMA),
+    Bug(
+        "copy: mask of strips",
+        COPY,
+        "value & ~halves_at_most_zero<T>(of_mask)",
+        "value & ~(BUG ? 0 : halves_at_most_zero<T>(of_mask))",
+        MMA + " --type fp16",
+    ),
+    Bug(
+        "copy: a NaN in the mask of strips",
+        COPY,
+        "__uint_as_float(of_mask) <= 0 ? 0u : value",
+        "(BUG ? !(__uint_as_float(of_mask) > 0) : __uint_as_float(of_mask) <= 0) ? 0u : value",
+        MMA + " --type tf32",
+    ),
+    Bug(
+        "copy: rows of an image",
+        COPY,
+        "strip.d * static_cast<int32_t>(params_.runs_of_depth.value) + strip.h;",
+        "strip.d * static_cast<int32_t>(BUG ? 1 : params_.runs_of_depth.value) + strip.h;",
+        MMA,
+    ),
+    Bug(
+        "copy: groups",
+        COPY,
+        "return {group * params_.channels",
+        "return {(BUG ? 0 : group) * params_.channels",
+        MMA,
+    ),
+    Bug(
+        "copy: gathered quads",
+        COPY,
+        "mask, q * kQuad, channels.left",
+        "mask, BUG ? 0 : q * kQuad, channels.left",
+        MMA + " --type fp16",
+    ),
+    Bug(
+        "copy: depths that a portion reads",
+        M + "channels_copy.cpp",
+        "(end_box - 1) * step + last + 1",
+        "(end_box - 1) * step + last + (BUG ? 0 : 1)",
+        MMA,
+    ),
+    Bug(
+        "copy: where a portion's images are",
+        M + "run_channels_copy.cuh",
+        "range.first_image * source.stride.n",
+        "(BUG ? 0 : range.first_image) * source.stride.n",
+        MMA,
+    ),
+    Bug(
+        "copy: which depths a portion has",
+        M + "run_channels_copy.cuh",
+        "range.depths.first * stride.d;",
+        "(BUG ? 0 : range.depths.first) * stride.d;",
+        MMA,
+    ),
+    Bug(
+        "copy: boxes of a portion",
+        M + "correlation_kernel.cuh",
+        "share.first_box = params.first_box + rest;",
+        "share.first_box = (BUG ? 0 : params.first_box) + rest;",
+        MMA + " --operator input_grad",
+    ),
+    Bug(
+        "copy: channels of a group in the copy",
+        M + "correlation_kernel.cuh",
+        "group * params.source_group;",
+        "group * (BUG ? params.k_channels : params.source_group);",
+        MMA + " --operator forward",
+    ),
+    Bug(
+        "copy: sums of the portion before",
+        M + "weight_grad_kernel.cuh",
+        "!params_.joins && share",
+        "(BUG || !params_.joins) && share",
+        MMA + " --operator weight_grad",
+    ),
+    Bug(
+        "copy: boxes of a portion's splits",
+        M + "weight_grad_tables.cuh",
+        "params.first_box + split",
+        "(BUG ? 0 : params.first_box) + split",
+        MMA + " --operator weight_grad",
+    ),
+]
