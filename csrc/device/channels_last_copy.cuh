@@ -274,7 +274,8 @@ class ChannelsCopy {
     const int32_t step = kCopyThreads >> log_strips();
     const int32_t channel = first_piece * kInPiece + first;
     const StripSource source(params_.source.data, strip, params_.source.stride, channel, step);
-    const StripSource of_mask(params_.source.mask, strip, params_.source.mask_stride, channel, step);
+    const StripSource of_mask =
+        kMasked ? StripSource(params_.source.mask, strip, params_.source.mask_stride, channel, step) : source;
 #pragma unroll 1
     for (int begin = 0; begin < kEach; begin += kAtOnce) {
       Loaded strips[kAtOnce];

@@ -7,6 +7,7 @@
 #include "core/integer.h"
 #include "engines/mma/weight_grad_cost.h"
 #include "engines/mma/weight_grad_memory.h"
+#include "engines/mma/weight_grad_search.h"
 #include "engines/mma/weight_grad_splits.h"
 
 namespace convt3d::mma {
@@ -330,66 +331,9 @@ class Search {
 
 }  // namespace
 
-std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const GradLayouts& layouts, const DeviceTraits& device) {
-  if (dtype == DataType::kFloat64) return {};
-  return Search(problem, device, weight_grad_base(problem, dtype, terms, layouts), kMostCopiedBytes)();
-}
-
-std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const Operands& operands, const DeviceTraits& device,
-                                                   int64_t most_copied) {
-  const GradLayouts layouts = grad_layouts(problem, dtype, operands);
-  std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, layouts, device);
-  const bool copies_grad = layouts.grad != LoadWay::kCopy;
-  const bool copies_input = layouts.input != LoadWay::kCopy;
-  if (plans.empty() || !(copies_grad || copies_input)) return plans;
-  WeightGradPlan base = weight_grad_base(
-      problem, dtype, terms, {LoadWay::kCopy, LoadWay::kCopy, false, layouts.grad_begin, layouts.input_begin});
-  const int64_t bytes = element_size(dtype);
-  if (copies_grad) {
-    base.grad_copy =
-        operand_copy(operands.first, operands.mask, problem.output_size(), base.groups, base.row_channels, bytes);
-  }
-  if (copies_input) {
-    base.input_copy = operand_copy(operands.second, {}, problem.input_size, base.groups, base.n_channels, bytes);
-  }
-  std::vector<WeightGradPlan> copied = Search(problem, device, base, most_copied)();
-  plans.insert(plans.end(), copied.begin(), copied.end());
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; });
-  return plans;
-}
-
-WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts) {
-  WeightGradPlan base{};
-  base.layouts = layouts;
-  base.terms = terms;
-  base.element_bytes = static_cast<int32_t>(element_size(dtype));
-  base.batch = problem.batch;
-  base.groups = problem.groups;
-  base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());
-  base.n_channels = static_cast<int32_t>(problem.in_channels_per_group());
-  for (std::size_t i = 0; i < 3; ++i) base.taps[i].step = static_cast<int32_t>(problem.stride[i]);
-  return base;
-}
-
-GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands, bool channel_rows_of_grad) {
-  const int64_t bytes = element_size(dtype);
-  const int64_t outputs = problem.output_size(2);
-  // Of channel rows, positions whose distance is a multiple of four share their banks.
-  channel_rows_of_grad = channel_rows_of_grad && problem.stride[2] % 4 != 0;
-  return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), channel_rows_of_grad),
-          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true), operands.mask.present,
-          rows_begin(operands.first, operands.mask, bytes, outputs),
-          rows_begin(operands.second, {}, bytes, problem.input_size[2])};
-}
-
-std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
-                                               const Operands& operands, const DeviceTraits& device) {
-  const std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, operands, device);
-  if (plans.empty()) return std::nullopt;
-  return plans.front();
+std::vector<WeightGradPlan> search_weight_grad(const Problem& problem, const WeightGradPlan& base,
+                                               const DeviceTraits& device, int64_t most_copied) {
+  return Search(problem, device, base, most_copied)();
 }
 
 const char* copied_name(const WeightGradPlan& plan) {
