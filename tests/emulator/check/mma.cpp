@@ -134,6 +134,12 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
       operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}};
   std::vector<WeightGradPlan> plans = weight_grad_candidates(
       item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, operands, device, most_copied(item));
+  // Of many portions, each has its blocks.
+  const auto end = std::remove_if(plans.begin(), plans.end(), [](const WeightGradPlan& plan) {
+    const int64_t portions = portion_count(plan.portions, plan.boxes);
+    return portions > 1 && portions * plan.tiles() * plan.splits > kMostBlocks;
+  });
+  plans.erase(end, plans.end());
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }
