@@ -174,7 +174,7 @@ class GradMultiplier {
     constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
     const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
-    const int32_t steps = params_.steps - share.k;
+    const int32_t steps = (params_.steps - share.k + params_.warps_k - 1) / params_.warps_k;
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
     StageTurn turn;
     int32_t in_segment = 0;
@@ -182,14 +182,7 @@ class GradMultiplier {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
-      typename Product::Places next = product.places(places);
-#pragma unroll 1
-      for (int32_t step = 0; step < steps; step += params_.warps_k) {
-        const typename Product::Places now = next;
-        if (step + params_.warps_k < steps)
-          next = product.places(places + static_cast<uint32_t>(step + params_.warps_k) * kPlacesBytes);
-        product.add(now, grad, input);
-      }
+      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input);
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
