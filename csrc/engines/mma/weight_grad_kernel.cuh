@@ -208,7 +208,7 @@ class GradMultiplier {
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;
     const int32_t columns = share.columns - column;
-    float* const sums = share.sums + int64_t{row} * params_.n_channels + column;
+    float* const sums = share.sums + int64_t{row} * params_.n_pitch + column;
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
@@ -216,16 +216,18 @@ class GradMultiplier {
         if (2 * m + half >= share.eights) continue;
         const GradEight at = eight[2 * m + half];
         if (row >= at.channels) continue;
-        float* const to = sums + int64_t{at.row} * params_.n_channels;
+        auto* const to = reinterpret_cast<float2*>(sums + int64_t{at.row} * params_.n_pitch);
+        float2 before[kColumns] = {};
+        if (!first) {
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n) {
+            if (n * 8 < columns) before[n] = to[n * 4];
+          }
+        }
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int at_column = n * 8 + i;
-            if (at_column >= columns) continue;
-            const float sum = product.sum[m][n][2 * half + i];
-            to[at_column] = first ? sum : to[at_column] + sum;
-          }
+          const float* const sum = product.sum[m][n] + 2 * half;
+          if (n * 8 < columns) to[n * 4] = {before[n].x + sum[0], before[n].y + sum[1]};
         }
       }
     }
