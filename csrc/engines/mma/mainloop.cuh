@@ -32,8 +32,8 @@ class WarpProduct {
   float sum[kRows][kColumns][4];
 
  private:
-  // Where registers are left, what a step reads is under way while the one before is multiplied.
-  static constexpr bool kReadsAhead = 4 * kRows * kColumns + 2 * (4 * kRows + 2 * kColumns) + 40 <= kRegisters;
+  // Where registers are left, the weight of a step is under way, too, while the one before is multiplied.
+  static constexpr bool kReadsAhead = 4 * (kRows * kColumns + kRows + kColumns) + 48 <= kRegisters;
 
  public:
   // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices() and
@@ -68,36 +68,42 @@ class WarpProduct {
                                       const Seen& seen = {}) {
     weight += lane_weight_;
     if constexpr (kTerms == 1) {
-      uint32_t offset = entry(table, 0);
-      if constexpr (!kReadsAhead) {
-#pragma unroll 1
-        for (int32_t s = 1; s <= count; ++s) {
-          uint32_t b[kColumns][2];
-          read_weight(b, weight);
-          weight += step_bytes_;
+      uint32_t a[kRows][4];
+      uint32_t b[kColumns][2];
+      const uint32_t first = tile + entry(table, 0);
 #pragma unroll
-          for (int i = 0; i < kRows; ++i) {
-            uint32_t a[4];
-            read_positions(a, i, tile + offset);
-            seen(i, a);
-            multiply(sum[i], a, b);
-          }
-          offset = entry(table, s);
-        }
-        return;
-      }
-      Operands next;
-      read(next, tile + offset, weight);
-      offset = entry(table, 1);
-#pragma unroll 2
+      for (int i = 0; i < kRows; ++i) read_positions(a[i], i, first);
+      read_weight(b, weight);
+      uint32_t next = tile + entry(table, 1);
+#pragma unroll kReadsAhead ? 2 : 1
       for (int32_t s = 1; s < count; ++s) {
-        const Operands now = next;
         weight += step_bytes_;
-        read(next, tile + offset, weight);
-        offset = entry(table, s + 1);
-        multiply(now, seen);
+        [[maybe_unused]] uint32_t next_b[kColumns][2];
+        if constexpr (kReadsAhead) read_weight(next_b, weight);
+        const uint32_t at = next;
+        next = tile + entry(table, s + 1);
+        // A fragment that is multiplied makes room for that of the next step.
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          seen(i, a[i]);
+          multiply(sum[i], a[i], b);
+          read_positions(a[i], i, at);
+        }
+        if constexpr (kReadsAhead) {
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+            for (int k = 0; k < 2; ++k) b[j][k] = next_b[j][k];
+          }
+        } else {
+          read_weight(b, weight);
+        }
       }
-      multiply(next, seen);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        seen(i, a[i]);
+        multiply(sum[i], a[i], b);
+      }
     } else {
       // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
       for (int32_t s = 0; s < count; ++s) {
@@ -118,11 +124,6 @@ class WarpProduct {
   }
 
  private:
-  struct Operands {
-    uint32_t a[kRows][4];
-    uint32_t b[kColumns][2];
-  };
-
   __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
     return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
   }
@@ -168,20 +169,6 @@ class WarpProduct {
     }
   }
 
-  __device__ __forceinline__ void read(Operands& operands, uint32_t tile, uint32_t weight) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) read_positions(operands.a[i], i, tile);
-    read_weight(operands.b, weight);
-  }
-
-  template <typename Seen>
-  __device__ __forceinline__ void multiply(const Operands& operands, const Seen& seen) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      seen(i, operands.a[i]);
-      multiply(sum[i], operands.a[i], operands.b);
-    }
-  }
   // Of one term. Packed weights are rounded already.
   __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], const uint32_t (&words)[4],
                                                   const uint32_t (&b)[kColumns][2]) {

@@ -79,6 +79,7 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.split_boxes = plan.split_boxes;
   params.segment_boxes = plan.segment_boxes;
   params.partial = static_cast<float*>(partial);
+  params.n_pitch = plan.n_pitch();
   params.slot_elements = plan.slot_elements();
   return params;
 }
@@ -92,7 +93,7 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
   sums.partial = partial;
   sums.splits = plan.slots();
   sums.elements = plan.slot_elements();
-  sums.axis[0] = {plan.n_channels, plan.n_channels, stride[0]};
+  sums.axis[0] = {plan.n_pitch(), plan.n_channels, stride[0]};
   sums.axis[1] = {plan.row_channels, plan.row_channels, stride[1]};
   for (std::size_t i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};

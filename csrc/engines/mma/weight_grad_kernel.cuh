@@ -174,7 +174,7 @@ class GradMultiplier {
     constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
     const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
-    const int32_t steps = params_.steps - share.k;
+    const int32_t steps = (params_.steps - share.k + params_.warps_k - 1) / params_.warps_k;
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
     StageTurn turn;
     int32_t in_segment = 0;
@@ -182,14 +182,7 @@ class GradMultiplier {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
-      typename Product::Places next = product.places(places);
-#pragma unroll 1
-      for (int32_t step = 0; step < steps; step += params_.warps_k) {
-        const typename Product::Places now = next;
-        if (step + params_.warps_k < steps)
-          next = product.places(places + static_cast<uint32_t>(step + params_.warps_k) * kPlacesBytes);
-        product.add(now, grad, input);
-      }
+      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input);
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
@@ -215,7 +208,7 @@ class GradMultiplier {
     const int32_t row = thread % 32 / 4;
     const int32_t column = thread % 4 * 2;
     const int32_t columns = share.columns - column;
-    float* const sums = share.sums + int64_t{row} * params_.n_channels + column;
+    float* const sums = share.sums + int64_t{row} * params_.n_pitch + column;
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
@@ -223,16 +216,18 @@ class GradMultiplier {
         if (2 * m + half >= share.eights) continue;
         const GradEight at = eight[2 * m + half];
         if (row >= at.channels) continue;
-        float* const to = sums + int64_t{at.row} * params_.n_channels;
+        auto* const to = reinterpret_cast<float2*>(sums + int64_t{at.row} * params_.n_pitch);
+        float2 before[kColumns] = {};
+        if (!first) {
+#pragma unroll
+          for (int n = 0; n < kColumns; ++n) {
+            if (n * 8 < columns) before[n] = to[n * 4];
+          }
+        }
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int at_column = n * 8 + i;
-            if (at_column >= columns) continue;
-            const float sum = product.sum[m][n][2 * half + i];
-            to[at_column] = first ? sum : to[at_column] + sum;
-          }
+          const float* const sum = product.sum[m][n] + 2 * half;
+          if (n * 8 < columns) to[n * 4] = {before[n].x + sum[0], before[n].y + sum[1]};
         }
       }
     }

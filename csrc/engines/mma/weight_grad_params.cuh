@@ -39,7 +39,8 @@ struct WeightGradParams {
   int64_t tiles;
   int64_t split_boxes;
   int32_t segment_boxes;
-  float* partial;  // [slot][group][tap][output channel][input channel]
+  float* partial;   // [slot][group][tap][output channel][input channel]
+  int32_t n_pitch;  // of them, from an output channel to the next
   int64_t slot_elements;
 };
 

@@ -13,7 +13,7 @@
 namespace convt3d::mma {
 namespace {
 
-constexpr int32_t kMostPositions = 512;                 // of a box
+constexpr int64_t kMostPositions = 512;                 // of a box
 constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
 constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
@@ -201,11 +201,19 @@ class Search {
           grows = true;
         }
       }
-      if (finish(plan, box, false)) {
+      if (finish(plan, box, least_images(box), false)) {
         plans_.push_back(plan);
         return;
       }
     }
+  }
+
+  // Of a box of whole volumes, as many as 64 positions have; else one.
+  int32_t least_images(const std::array<int32_t, 3>& box) const {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (box[i] != problem_.input_size[i]) return 1;
+    }
+    return static_cast<int32_t>(std::clamp<int64_t>(64 / (int64_t{box[0]} * box[1] * box[2]), 1, base_.batch));
   }
 
   void try_boxes(WeightGradPlan& best) {
@@ -224,22 +232,26 @@ class Search {
       for (const int32_t h : extents(problem_.input_size[1], 32)) {
         for (const int32_t d : extents(problem_.input_size[0], 16)) {
           if (d * h * w > kMostPositions || (d * h * w < 32 && d * h * w < positions)) continue;
-          WeightGradPlan plan = base;
-          if (finish(plan, {d, h, w}, false) && plan.cost_ms < best.cost_ms) best = plan;
+          // Small volumes come several at a time.
+          const int64_t most_images = d * h * w == positions ? std::min(base.batch, kMostPositions / positions) : 1;
+          for (int64_t images = least_images({d, h, w}); images <= most_images; images *= 2) {
+            WeightGradPlan plan = base;
+            if (finish(plan, {d, h, w}, static_cast<int32_t>(images), false) && plan.cost_ms < best.cost_ms) {
+              best = plan;
+            }
+          }
         }
       }
     }
     WeightGradPlan padded = best;
-    if (finish(padded, best.box, true)) best = padded;
+    if (finish(padded, best.box, best.images, true)) best = padded;
   }
 
   // All that follows from the box; false where it does not fit.
-  bool finish(WeightGradPlan& plan, const std::array<int32_t, 3>& box, bool pads) const {
+  bool finish(WeightGradPlan& plan, const std::array<int32_t, 3>& box, int32_t images, bool pads) const {
     plan.box = box;
+    plan.images = images;
     const int64_t of_image = int64_t{box[0]} * box[1] * box[2];
-    const bool whole =
-        box[0] == problem_.input_size[0] && box[1] == problem_.input_size[1] && box[2] == problem_.input_size[2];
-    plan.images = whole ? static_cast<int32_t>(std::clamp<int64_t>(64 / of_image, 1, plan.batch)) : 1;
     plan.steps = static_cast<int32_t>(ceil_div(of_image * plan.images, kGradStep));
     std::array<TileAxis, 3> of_grad{};
     std::array<TileAxis, 3> of_input{};

@@ -146,10 +146,12 @@ struct WeightGradPlan {
   // Of a block and group.
   int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
-  // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32.
+  // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32; two input channels are
+  // stored at once.
   int64_t slots() const { return splits * warps_k; }
+  int32_t n_pitch() const { return (n_channels + 1) / 2 * 2; }
   int64_t slot_elements() const {
-    return groups * taps[0].taps * taps[1].taps * taps[2].taps * row_channels * n_channels;
+    return groups * taps[0].taps * taps[1].taps * taps[2].taps * row_channels * n_pitch();
   }
   // The workspace: these sums, then what is copied.
   int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }

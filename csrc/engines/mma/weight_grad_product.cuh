@@ -62,26 +62,14 @@ class GradProduct {
     }
   }
 
-  // Where a lane reads sixteen positions, whose places are at a shared address: of 16 bits, its rows of both operands'
-  // matrices; else it looks when it reads.
-  struct Places {
-    uint32_t at;
-    uint32_t grad;
-    uint32_t input;
-  };
-  __device__ __forceinline__ static Places places(uint32_t at) {
-    if constexpr (kWords) return {at, 0, 0};
-    return {at, place(at, lane() / 16 * 8 + lane() % 8).grad, place(at, lane() % 16).input};
-  }
-
-  __device__ __forceinline__ void add(const Places& places, uint32_t grad, uint32_t input) {
-    if constexpr (!kWords) {
-      add_matrices(grad + places.grad, input + places.input + columns_);
-    } else if constexpr (kTerms == 1) {
-      add_words(places.at, grad, input);
-      add_words(places.at + 8 * sizeof(GradPlace), grad, input);
+  // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
+  // `grad`, `input`: of the staged tiles.
+  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input) {
+    if constexpr (kTerms == 1) {
+      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input); });
     } else {
-      add_two_terms(places.at, grad, input);
+#pragma unroll 1
+      for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
     }
   }
 
@@ -90,13 +78,54 @@ class GradProduct {
 #pragma unroll
     for (int k = 0; k < 4; ++k) c[k] = 0;
   }
-  __device__ __forceinline__ static GradPlace place(uint32_t places, int32_t i) {
-    const uint2 words = hopper::load_shared<uint2>(places + static_cast<uint32_t>(i) * sizeof(GradPlace));
-    return {words.x, words.y};
-  }
   __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
 
+  // Calls visit(Rows<n>) with the number of fragments that the warp has; not where it has none.
+  template <int kCount>
+  struct Rows {
+    static constexpr int value = kCount;
+  };
+  template <int kCount, typename Visit>
+  __device__ __forceinline__ void with_rows(Visit&& visit) const {
+    if constexpr (kCount > 0) {
+      if (rows_ == kCount) return visit(Rows<kCount>{});
+      with_rows<kCount - 1>(visit);
+    }
+  }
+
+  // Where a lane reads sixteen positions of 16 bits: its rows of both operands' matrices.
+  __device__ __forceinline__ static GradPlace matrix_rows(uint32_t places, const GradPlace& of_lane) {
+    return {hopper::load_shared<uint32_t>(places + of_lane.grad),
+            hopper::load_shared<uint32_t>(places + of_lane.input)};
+  }
+
+  // Of one term.
+  template <int kCount>
+  __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
+                                            uint32_t input) {
+    if constexpr (!kWords) {
+      // Bytes from a step's first place to what the lane reads of its own; kept, not computed anew for each step.
+      const GradPlace of_lane = {
+          hopper::computed_here(static_cast<uint32_t>(lane() / 16 * 8 + lane() % 8) * uint32_t{sizeof(GradPlace)}),
+          hopper::computed_here(static_cast<uint32_t>(lane() % 16) * uint32_t{sizeof(GradPlace)} + 4)};
+      GradPlace next = matrix_rows(places, of_lane);
+#pragma unroll 1
+      for (; steps > 0; --steps) {
+        const GradPlace now = next;
+        next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
+        add_matrices<kCount>(grad + now.grad, input + now.input + columns_);
+      }
+    } else {
+#pragma unroll 1
+      for (; steps > 0; --steps, places += apart) {
+        add_words<kCount>(places, grad, input);
+        add_words<kCount>(places + 8 * sizeof(GradPlace), grad, input);
+      }
+    }
+  }
+
   // 16 bits: matrices of eight positions and eight channels, transposed on their way.
+  template <int kCount>
   __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row) {
     uint32_t b[kColumns][2];
     if constexpr (kColumns == 1) {
@@ -113,21 +142,20 @@ class GradProduct {
       }
     }
     const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m][0]); };
-    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
     });
   }
 
   // Loads the next fragment before it multiplies one.
-  template <typename Load, typename Multiply>
-  __device__ __forceinline__ void for_each_row(Load&& load, Multiply&& multiply) {
+  template <int kCount, typename Load, typename Multiply>
+  __device__ __forceinline__ static void for_each_row(Load&& load, Multiply&& multiply) {
     uint32_t a[2][4];
     load(0, a[0]);
 #pragma unroll
-    for (int m = 0; m < kRows; ++m) {
-      if (m >= rows_) break;
-      if (m + 1 < kRows) load(m + 1, a[(m + 1) % 2]);
+    for (int m = 0; m < kCount; ++m) {
+      if (m + 1 < kCount) load(m + 1, a[(m + 1) % 2]);
       multiply(m, a[m % 2]);
     }
   }
@@ -157,6 +185,7 @@ class GradProduct {
       b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n) * eight_columns_);
   }
 
+  template <int kCount>
   __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
     const Words at(places, grad, input);
     uint32_t b[kColumns][2];
@@ -166,7 +195,7 @@ class GradProduct {
       round(b[n]);
     }
     const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
-    for_each_row(load, [&](int m, uint32_t (&a)[4]) {
+    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
       round(a);
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);

@@ -75,7 +75,7 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
 // What a multiplying warp has of a block.
 struct GradShare {
   float* sums;      // of its split, of the block's first row and the warp's first column
-  int32_t columns;  // that exist from there on
+  int32_t columns;  // that the sums have from there on
   int32_t group;    // of the block's
   int32_t n;        // of warps beside each other
   int32_t k;        // first step of a box
@@ -109,11 +109,11 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   share.eights = min(2 * share.rows, eights - 2 * share.first);
   share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
   const int32_t n_first = tile.n_first + share.n * columns * 8;
-  share.columns = params.n_channels - n_first;
+  share.columns = params.n_pitch - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
   const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
   share.sums = params.partial + slot * params.slot_elements +
-               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_channels + n_first;
+               ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_pitch + n_first;
   shares[threadIdx.x] = share;
 }
 
