@@ -187,6 +187,31 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
   return tile;
 }
 
+double read_accesses(const StagedTile& tile, int32_t element_bytes) {
+  constexpr int32_t kLooked = 64;  // at so many positions
+  const int32_t extent[4] = {tile.images, tile.axis[0].box, tile.axis[1].box, tile.axis[2].box};
+  const int32_t words = element_bytes == kWordBytes ? 2 : 1;  // reads of eight positions
+  int32_t at[4] = {};
+  int32_t eights = 0;
+  int32_t accesses = 0;
+  for (bool more = true; more && eights * kMatrixRows < kLooked; ++eights) {
+    int32_t readers[2][kMatrixRows] = {};
+    for (int32_t i = 0; i < kMatrixRows && more; ++i) {
+      int32_t row = 0;
+      for (int a = 0; a < 4; ++a) row += at[a] * tile.stride[a];
+      // A word's eight channels are twice the banks of a row of a matrix.
+      for (int32_t w = 0; w < words; ++w) ++readers[i % words][(row + w) % kMatrixRows];
+      more = false;
+      for (int a = 3; a >= 0 && !more; --a) {
+        more = ++at[a] < extent[a];
+        if (!more) at[a] = 0;
+      }
+    }
+    for (int32_t w = 0; w < words; ++w) accesses += *std::max_element(readers[w], readers[w] + kMatrixRows);
+  }
+  return static_cast<double>(accesses) / (words * eights);
+}
+
 int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
   constexpr int32_t kElements = kPieceBytes / kWordBytes;
   const bool begins = boxes == 1 || int64_t{width.box} * width.step % kElements == 0;

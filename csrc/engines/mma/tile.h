@@ -110,6 +110,11 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
                      BoxOrder order = BoxOrder::kHeight);
 void set_pieces(StagedTile& tile, int32_t pieces);
 
+// Accesses to shared memory for each that there would be without conflicts, when a box's positions, numbered along the
+// width, then height, depth and images, are read as rows of channels, eight at a time: as matrices of 16 bits, or word
+// by word, eight channels of every other one of them.
+double read_accesses(const StagedTile& tile, int32_t element_bytes);
+
 // Elements of a channel's row that are copied at once: boxes begin at multiples of them, or there is one.
 // `aligned`: all rows begin at a multiple of 16 bytes, and are whole pieces.
 int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes);

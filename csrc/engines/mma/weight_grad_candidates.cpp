@@ -43,6 +43,7 @@ WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int term
   base.layouts = layouts;
   base.terms = terms;
   base.element_bytes = static_cast<int32_t>(element_size(dtype));
+  base.grad_accesses = base.input_accesses = 1;
   base.batch = problem.batch;
   base.groups = problem.groups;
   base.row_channels = static_cast<int32_t>(problem.out_channels_per_group());

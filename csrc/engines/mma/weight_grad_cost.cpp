@@ -61,7 +61,9 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
   StepClocks step{};
   step.products = products * device.rates.product_clocks / kProductShare;
   const WordConflicts conflicts = word_conflicts(plan);
-  step.shared = words * (512 * conflicts.grad * fragments + warps * (256.0 * conflicts.input * columns + 256)) /
+  step.shared = words *
+                (512 * conflicts.grad * plan.grad_accesses * fragments +
+                 warps * (256.0 * conflicts.input * plan.input_accesses * columns + 256)) /
                 device.rates.shared_bytes;
   step.issued = (products + others(fragments, warps)) / (kSchedulers * kIssued);
   step.alone = step.products + others(warp_fragments, 1) * kAloneClocks;

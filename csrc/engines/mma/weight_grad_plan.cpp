@@ -18,6 +18,7 @@ constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared
 constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kMostNChunk = 256;
+constexpr double kWorthPadding = 1.6;      // of the best cost, what padding may mend
 constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
 constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
 
@@ -235,16 +236,23 @@ class Search {
           // Small volumes come several at a time.
           const int64_t most_images = d * h * w == positions ? std::min(base.batch, kMostPositions / positions) : 1;
           for (int64_t images = least_images({d, h, w}); images <= most_images; images *= 2) {
-            WeightGradPlan plan = base;
-            if (finish(plan, {d, h, w}, static_cast<int32_t>(images), false) && plan.cost_ms < best.cost_ms) {
-              best = plan;
-            }
+            try_box(base, {d, h, w}, static_cast<int32_t>(images), best);
           }
         }
       }
     }
-    WeightGradPlan padded = best;
-    if (finish(padded, best.box, best.images, true)) best = padded;
+  }
+
+  // Rows are padded where that spares conflicts that cost something.
+  void try_box(const WeightGradPlan& base, const std::array<int32_t, 3>& box, int32_t images,
+               WeightGradPlan& best) const {
+    for (const bool pads : {false, true}) {
+      WeightGradPlan plan = base;
+      if (!finish(plan, box, images, pads)) return;
+      if (plan.cost_ms < best.cost_ms) best = plan;
+      const bool waits = plan.grad_accesses > 1 || plan.input_accesses > 1;
+      if (!waits || plan.cost_ms > kWorthPadding * best.cost_ms) return;
+    }
   }
 
   // All that follows from the box; false where it does not fit.
@@ -288,6 +296,11 @@ class Search {
     } else {
       set_tile(plan.input, of_input, plan, input_pieces, pads);
     }
+    const auto accesses = [&](const StagedTile& tile) {
+      return tile.has_channel_rows() ? 1 : read_accesses(tile, plan.element_bytes);
+    };
+    plan.grad_accesses = accesses(plan.grad);
+    plan.input_accesses = accesses(plan.input);
     const int32_t step = plan.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
     plan.grad_shape = make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes,
                                       {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1},

@@ -111,6 +111,8 @@ struct WeightGradPlan {
   StagedTile input;
   LoadShape grad_shape;
   LoadShape input_shape;
+  double grad_accesses;  // read_accesses() of both tiles, where they have rows of channels; else 1
+  double input_accesses;
   int32_t columns;       // fragments of a warp
   int32_t warps_groups;  // warps beside each other: groups,
   int32_t warps_m;       // rows,

@@ -27,6 +27,9 @@ extern Index3 blockIdx;
 extern Index3 blockDim;
 extern Index3 gridDim;
 
+struct alignas(8) float2 {
+  float x, y;
+};
 struct alignas(8) uint2 {
   uint32_t x, y;
 };
