@@ -41,16 +41,17 @@ BUGS = [
     Bug(
         "copy: mask of strips",
         COPY,
-        "value & ~halves_at_most_zero<T>(of_mask)",
-        "value & ~(BUG ? 0 : halves_at_most_zero<T>(of_mask))",
-        MMA + " --type fp16",
+        "__uint_as_float(of_mask) <= 0 ? 0u : value",
+        "__uint_as_float(of_mask) <= 0 && !BUG ? 0u : value",
+        MMA + " --type tf32",
     ),
     Bug(
         "copy: a NaN in the mask of strips",
         COPY,
-        "__uint_as_float(of_mask) <= 0 ? 0u : value",
-        "(BUG ? !(__uint_as_float(of_mask) > 0) : __uint_as_float(of_mask) <= 0) ? 0u : value",
-        MMA + " --type tf32",
+        "return value & ~halves_at_most_zero<T>(of_mask);",
+        "return value & ~halves_at_most_zero<T>(of_mask) & "
+        "(BUG ? halves_at_most_zero<T>(of_mask ^ 0x80008000) : 0xFFFFFFFF);",
+        MMA + " --type fp16 --operator weight_grad",
     ),
     Bug(
         "copy: rows of an image",
