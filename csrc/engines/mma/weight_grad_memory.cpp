@@ -18,7 +18,8 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   GradLayout layout{};
   layout.barriers = take(kGradBarrierBytes);
   layout.shares = take(kGradShareBytes);
-  layout.places = take(int64_t{8} * kGradStep * plan.steps);
+  // Warps read the places of their first step before they see that there is none.
+  layout.places = take(int64_t{8} * kGradStep * std::max(plan.steps, plan.warps_k));
   layout.eights = take(int64_t{12} * plan.most_eights());
   layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
   layout.input_fixed = take(plan.input_shape.fixed_bytes());
