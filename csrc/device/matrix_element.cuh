@@ -23,13 +23,10 @@ __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannel
   return piece;
 }
 
-// A word that the tensor cores read: of float32 they cut the mantissa's last 13 bits, which makes this the nearest
-// TF32, ties away from zero. What is not finite stays.
+// A word that the tensor cores read: of float32 the nearest TF32.
 template <typename T>
 __device__ __forceinline__ uint32_t to_matrix_word(uint32_t word) {
-  if constexpr (sizeof(T) == 4) {
-    if (fabsf(__uint_as_float(word)) < __uint_as_float(0x7F800000)) word += 0x1000;
-  }
+  if constexpr (sizeof(T) == 4) return word_of_tf32(word);
   return word;
 }
 

@@ -12,6 +12,18 @@ __device__ __forceinline__ uint32_t rounded_to_tf32(float value) {
   return bits;
 }
 
+// A word that the tensor cores read as the nearest TF32: they do not look at the mantissa's last 13 bits. Ties go to
+// the even one from compute capability 9.0 on, where that is one instruction, and away from zero before. What is not
+// finite stays so.
+__device__ __forceinline__ uint32_t word_of_tf32(uint32_t word) {
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
+#else
+  if (fabsf(__uint_as_float(word)) < __uint_as_float(0x7F800000)) word += 0x1000;
+#endif
+  return word;
+}
+
 // The greater; a NaN stays.
 __device__ __forceinline__ float greater(float a, float b) {
 #if __CUDA_ARCH__ >= 800

@@ -35,7 +35,7 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
 template <typename T, int kTerms, Shape kShape>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kBackwardRegisters>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
   static_assert(kExtent.warps() == kInputWarps);
 
  public:

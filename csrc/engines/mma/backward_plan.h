@@ -18,7 +18,6 @@ namespace convt3d::mma {
 constexpr int kInputWarps = 4;  // that multiply for the input gradient
 constexpr int kInputThreads = 32 * kInputWarps;
 constexpr int kBackwardThreads = kGradThreads + kInputThreads;
-constexpr int kBackwardRegisters = kRegisters / kBackwardThreads;  // of a thread
 
 // Tiles of the input gradient; all channels of a group are in one.
 constexpr Shape kBackwardShapes[] = {Shape::k256x16, Shape::k128x32, Shape::k64x64, Shape::k128x64};

@@ -19,7 +19,7 @@
 
 namespace convt3d::mma {
 
-constexpr int64_t kMostCopiedBytes = int64_t{64} << 20;  // of all copies of a portion
+constexpr int64_t kMostCopiedBytes = int64_t{256} << 20;  // of all copies of a portion
 
 struct DepthRange {
   int64_t first;

@@ -78,7 +78,7 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
 template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class TileMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers(), kChannelRows>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
 
  public:
   __device__ __forceinline__ TileMultiplier(const CorrelationParams<T>& params, const SharedLayout& layout)

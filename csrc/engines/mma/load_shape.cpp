@@ -8,7 +8,6 @@ namespace convt3d::mma {
 namespace {
 
 constexpr int32_t kMostRounds = 16;
-constexpr int64_t kWrittenAtOnce = 8;   // pieces, by neighbouring threads
 constexpr int64_t kRoundLines = 12;     // a round begins at the cost of so many lines
 constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
 
@@ -16,14 +15,13 @@ constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
 void choose_rounds(LoadShape& shape) {
   int64_t least = 0;
   for (int64_t rounds = ceil_div(shape.places, shape.threads); rounds <= shape.places; ++rounds) {
-    int64_t at_once = ceil_div(shape.places, rounds);
-    if (at_once > kWrittenAtOnce) at_once = std::min<int64_t>(round_up(at_once, kWrittenAtOnce), shape.threads);
+    const int64_t at_once = ceil_div(shape.places, rounds);
     const int64_t groups = std::min<int64_t>(shape.threads / at_once, shape.lines);
     const int64_t each = ceil_div(shape.lines, groups);
-    const int64_t clocks = ceil_div(shape.places, at_once) * (each + kRoundLines);
+    const int64_t clocks = rounds * (each + kRoundLines);
     if (least == 0 || clocks < least) {
       least = clocks;
-      shape.rounds = static_cast<int32_t>(ceil_div(shape.places, at_once));
+      shape.rounds = static_cast<int32_t>(rounds);
       shape.at_once = static_cast<int32_t>(at_once);
       shape.groups = static_cast<int32_t>(groups);
       shape.each = static_cast<int32_t>(each);

@@ -66,41 +66,6 @@ struct LoadShape {
   }
 };
 
-// Which piece of channels a copy's number is, of which row along the width: row `in_unit` of a unit.
-struct CopiedPlace {
-  int32_t piece;
-  int32_t unit;
-  int32_t in_unit;
-};
-// Of rows of `pieces` pieces, an odd number of 16 bytes apart, `length` rows in each unit. Eight neighbouring numbers
-// are written at once, and lie in banks of their own: where a row has 2 or 4 pieces (or such a multiple), so many of
-// each of 4 or 2 rows that are as many rows apart.
-//
-//     2 pieces   row 0   row 2   row 4   row 6   row 1   row 3  ...
-//     piece      0  1    0  1    0  1    0  1    0  1    0  1
-//     16 bytes   0  1    6  7    12 13   18 19   3  4    9  10       modulo 8: 0 1 6 7 4 5 2 3
-CONVT3D_HOST_DEVICE inline CopiedPlace copied_place(int32_t number, int32_t pieces, int32_t units, int32_t length) {
-  constexpr int32_t kAtOnce = 8;
-  const int32_t together = pieces & -pieces;  // of a row
-  int32_t first = 0;                          // row of what is numbered row by row
-  if (together > 1 && together < kAtOnce) {
-    const int32_t of_eight = kAtOnce * pieces;
-    const int32_t eights = length / kAtOnce * units;
-    if (number < eights * of_eight) {
-      const int32_t eight = number / of_eight;
-      const int32_t rest = number % of_eight;
-      const int32_t group = rest / kAtOnce;
-      const int32_t groups = pieces / together;
-      return {group % groups * together + rest % together, eight % units,
-              eight / units * kAtOnce + rest / together % (kAtOnce / together) * together + group / groups};
-    }
-    number -= eights * of_eight;
-    first = length / kAtOnce * kAtOnce;
-  }
-  const int32_t row = number / pieces;
-  return {number % pieces, row / (length - first), first + row % (length - first)};
-}
-
 // Of raw rows: where they begin, and a number that the coordinates of all boxes' first positions are multiples of.
 struct RowsAt {
   RowsBegin begin;

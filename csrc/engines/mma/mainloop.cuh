@@ -16,8 +16,8 @@ struct SeesNothing {
   __device__ __forceinline__ void operator()(int, const uint32_t (&)[4]) const {}
 };
 
-// kRegisters: of a thread, about. kChannelRows: the tile has them (tile.h), and is read word by word.
-template <typename T, int kTerms, int kWarpM, int kWarpN, int kRegisters, bool kChannelRows = false>
+// kChannelRows: the tile has them (tile.h), and is read word by word.
+template <typename T, int kTerms, int kWarpM, int kWarpN, bool kChannelRows = false>
 class WarpProduct {
   static_assert(!kChannelRows || sizeof(T) == 4);
 
@@ -31,11 +31,6 @@ class WarpProduct {
 
   float sum[kRows][kColumns][4];
 
- private:
-  // Where registers are left, the weight of a step is under way, too, while the one before is multiplied.
-  static constexpr bool kReadsAhead = 4 * (kRows * kColumns + kRows + kColumns) + 48 <= kRegisters;
-
- public:
   // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices() and
   // name_row(). `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the
   // next. `channel_bytes`: of channel rows, from a channel to the next.
@@ -69,40 +64,42 @@ class WarpProduct {
     weight += lane_weight_;
     if constexpr (kTerms == 1) {
       uint32_t a[kRows][4];
-      uint32_t b[kColumns][2];
+      uint32_t b[kPieces][4];
       const uint32_t first = tile + entry(table, 0);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) read_positions(a[i], i, first);
-      read_weight(b, weight);
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p) read_piece(b[p], p, weight);
       uint32_t next = tile + entry(table, 1);
-#pragma unroll kReadsAhead ? 2 : 1
+#pragma unroll 1
       for (int32_t s = 1; s < count; ++s) {
         weight += step_bytes_;
-        [[maybe_unused]] uint32_t next_b[kColumns][2];
-        if constexpr (kReadsAhead) read_weight(next_b, weight);
         const uint32_t at = next;
         next = tile + entry(table, s + 1);
-        // A fragment that is multiplied makes room for that of the next step.
+        // What was multiplied makes room for that of the next step, which is under way while the rest is multiplied.
+        [[maybe_unused]] uint32_t only[4];
+        if constexpr (kPieces == 1) read_piece(only, 0, weight);
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-          seen(i, a[i]);
-          multiply(sum[i], a[i], b);
-          read_positions(a[i], i, at);
-        }
-        if constexpr (kReadsAhead) {
+        for (int p = 0; p < kPieces; ++p) {
 #pragma unroll
-          for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-            for (int k = 0; k < 2; ++k) b[j][k] = next_b[j][k];
+          for (int i = 0; i < kRows; ++i) {
+            if (p == 0) round(i, a[i], seen);
+            multiply(sum[i], p, a[i], b[p]);
+            if (p == kPieces - 1) read_positions(a[i], i, at);
           }
-        } else {
-          read_weight(b, weight);
+          if constexpr (kPieces > 1) read_piece(b[p], p, weight);
+        }
+        if constexpr (kPieces == 1) {
+#pragma unroll
+          for (int k = 0; k < kPieceWords; ++k) b[0][k] = only[k];
         }
       }
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        seen(i, a[i]);
-        multiply(sum[i], a[i], b);
+      for (int i = 0; i < kRows; ++i) round(i, a[i], seen);
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) multiply(sum[i], p, a[i], b[p]);
       }
     } else {
       // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
@@ -152,39 +149,48 @@ class WarpProduct {
     }
   }
 
-  __device__ __forceinline__ static void read_weight(uint32_t (&b)[kColumns][2], uint32_t weight) {
+  // Columns 2p and the next; there may be one column in all.
+  static constexpr int kPieceWords = kColumns > 1 ? 4 : 2;
+  __device__ __forceinline__ static void read_piece(uint32_t (&words)[4], int p, uint32_t weight) {
+    weight += static_cast<uint32_t>(p * 32 * kLaneBytes);
     if constexpr (kColumns == 1) {
       const uint2 piece = hopper::load_shared<uint2>(weight);
-      b[0][0] = piece.x;
-      b[0][1] = piece.y;
+      words[0] = piece.x;
+      words[1] = piece.y;
     } else {
-#pragma unroll
-      for (int p = 0; p < kPieces; ++p) {
-        const uint4 piece = hopper::load_shared<uint4>(weight + static_cast<uint32_t>(p * 32 * kLaneBytes));
-        b[2 * p][0] = piece.x;
-        b[2 * p][1] = piece.y;
-        b[2 * p + 1][0] = piece.z;
-        b[2 * p + 1][1] = piece.w;
-      }
+      const uint4 piece = hopper::load_shared<uint4>(weight);
+      words[0] = piece.x;
+      words[1] = piece.y;
+      words[2] = piece.z;
+      words[3] = piece.w;
     }
   }
 
-  // Of one term. Packed weights are rounded already.
-  __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], const uint32_t (&words)[4],
-                                                  const uint32_t (&b)[kColumns][2]) {
-    uint32_t a[4];
+  // Fragment i of a step, of one term, as the tensor cores take it. Packed weights are rounded already.
+  template <typename Seen>
+  __device__ __forceinline__ static void round(int i, uint32_t (&words)[4], const Seen& seen) {
+    seen(i, words);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) a[k] = to_matrix_word<T>(words[k]);
+    for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<T>(words[k]);
+  }
+  __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], int p, const uint32_t (&a)[4],
+                                                  const uint32_t (&piece)[4]) {
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) multiply_add<T>(c[j], a, b[j]);
+    for (int j = 0; j < kPieceWords / 2; ++j) {
+      const uint32_t b[2] = {piece[2 * j], piece[2 * j + 1]};
+      multiply_add<T>(c[2 * p + j], a, b);
+    }
   }
 
   template <typename Seen>
   __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight,
                                                  const Seen& seen) const {
-    uint32_t b[2][kColumns][2];
+    uint32_t b[2][kPieces][4];
 #pragma unroll
-    for (int t = 0; t < 2; ++t) read_weight(b[t], weight + static_cast<uint32_t>(t * kPieces * 32 * kLaneBytes));
+    for (int t = 0; t < 2; ++t) {
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p) read_piece(b[t][p], p + t * kPieces, weight);
+    }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       uint32_t high[4];
@@ -198,10 +204,10 @@ class WarpProduct {
         low[k] = terms.low;
       }
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        multiply_add<T>(c[i][j], low, b[0][j]);
-        multiply_add<T>(c[i][j], high, b[1][j]);
-        multiply_add<T>(c[i][j], high, b[0][j]);
+      for (int p = 0; p < kPieces; ++p) {
+        multiply(c[i], p, low, b[0][p]);
+        multiply(c[i], p, high, b[1][p]);
+        multiply(c[i], p, high, b[0][p]);
       }
     }
   }

@@ -18,7 +18,7 @@ template <typename T, int kTerms, Shape kShape>
 class SplitSum {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static constexpr int kThreads = 32 * kExtent.warps();
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
   using Sums = float[Product::kRows][Product::kColumns][4];
   static constexpr int kPieces = Product::kRows * Product::kColumns;
   static constexpr int kTile = kPieces * kThreads * 4;

@@ -27,7 +27,7 @@ class BlockStore {
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
   static constexpr int kLaneChannels = 2 * kJoined;
   static constexpr int kThreads = 32 * kExtent.warps();
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kExtent.registers()>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
   using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:

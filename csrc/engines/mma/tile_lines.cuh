@@ -92,7 +92,7 @@ class TileLines {
     auto* const places = reinterpret_cast<FixedPlace*>(lines + params_.shape.lines);
 #pragma unroll 1
     for (int32_t i = thread_; i < params_.shape.fixed_places; i += kThreads) {
-      const Place place = copied(i);
+      const Place place = place_of(i, false);
       places[i] = {place.to / 16 << kPieceBits | static_cast<uint32_t>(place.piece), place.w};
     }
     const TileAxis& width = tile.axis[2];
@@ -161,31 +161,24 @@ class TileLines {
     return (staged - unit * of.length) * of.step + of.delta[unit];
   }
 
-  // Of copies of pieces of channels.
-  __device__ __forceinline__ Place copied(int32_t number) const {
-    const TileAxis& width = params_.tile.axis[2];
-    const CopiedPlace place = copied_place(number, params_.tile.pieces, width.split ? 1 : width.units, width.length);
-    return at_row(place.piece, place.unit, place.in_unit);
-  }
   // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
   __device__ __forceinline__ Place place_of(int32_t number, bool along_width) const {
-    int32_t piece;
+    const TileAxis& width = params_.tile.axis[2];
+    Place place;
     int32_t column;
     if (along_width) {
       column = params_.shape.by_columns.take(number);
-      piece = number;
+      place.piece = number;
     } else {
-      piece = params_.shape.by_pieces.take(number);
+      place.piece = params_.shape.by_pieces.take(number);
       column = number;
     }
     // Of a split axis there is one unit, and its delta is in the origin.
     const int32_t in_unit = params_.shape.by_units.quotient(column);
-    return at_row(piece, params_.shape.by_units.remainder(column, in_unit), in_unit);
-  }
-  __device__ __forceinline__ Place at_row(int32_t piece, int32_t unit, int32_t in_unit) const {
-    const TileAxis& width = params_.tile.axis[2];
-    return {static_cast<uint32_t>((unit * width.length + in_unit) * params_.tile.pitch + piece * kPieceBytes), piece,
-            in_unit * width.step + (width.split ? 0 : width.delta[unit])};
+    const int32_t unit = params_.shape.by_units.remainder(column, in_unit);
+    place.to = static_cast<uint32_t>((unit * width.length + in_unit) * params_.tile.pitch + place.piece * kPieceBytes);
+    place.w = in_unit * width.step + (width.split ? 0 : width.delta[unit]);
+    return place;
   }
   // What make_fixed() kept.
   __device__ __forceinline__ Place fixed_place(int32_t number) const {

@@ -150,8 +150,8 @@ BUGS = [
     Bug(
         "mma: a step ahead",
         M + "mainloop.cuh",
-        "offset = entry(table, s + 1);",
-        "offset = entry(table, BUG ? s : s + 1);",
+        "next = tile + entry(table, s + 1);",
+        "next = tile + entry(table, BUG ? s : s + 1);",
         MMA,
     ),
     Bug(

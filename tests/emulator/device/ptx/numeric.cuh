@@ -13,6 +13,10 @@ inline uint32_t rounded_to_tf32(float value) {
   return std::isfinite(value) ? (bits + 0x1000) & 0xFFFFE000 : bits;
 }
 
+inline uint32_t word_of_tf32(uint32_t word) {
+  return std::isfinite(emulator::float_of_bits(word)) ? word + 0x1000 : word;
+}
+
 inline float greater(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return NAN;
   return a > b ? a : b;
