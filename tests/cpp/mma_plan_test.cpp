@@ -267,6 +267,23 @@ void check_rows_begin() {
   expect(begin({2, 4, 32}, true, {2, 4, 36}) == RowsBegin::kAnywhere, "a mask whose lines begin elsewhere", none);
 }
 
+// A slice of channels, as autograd hands it over behind a concatenation, is read where it lies.
+void check_slices_are_not_copied() {
+  Problem problem;
+  problem.batch = 2;
+  problem.in_channels = problem.out_channels = 24;
+  problem.input_size = {5, 6, 7};
+  problem.kernel_size = {3, 3, 3};
+  const Int3 size = problem.output_size();
+  for (const bool channels_last : {false, true}) {
+    OperandTraits tensor = dense_operand(24, size, channels_last);
+    expect(mma::operand_copy(tensor, {}, size, 1, 24, 2).exists, "a dense operand may be copied", problem);
+    const OperandTraits larger = dense_operand(48, size, channels_last);
+    tensor.stride = larger.stride;
+    expect(!mma::operand_copy(tensor, {}, size, 1, 24, 2).exists, "a slice of channels is not copied", problem);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -297,6 +314,7 @@ int main() {
   check_mma_banks();
   check_which_are_split();
   check_rows_begin();
+  check_slices_are_not_copied();
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -88,7 +88,8 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
                          int64_t channels, int64_t element_bytes) {
   const int64_t in_piece = kPieceBytes / element_bytes;
   OperandCopy copy{};
-  copy.exists = true;
+  copy.exists = tensor.stride[0] == groups * channels * size[0] * size[1] * size[2];
+  if (!copy.exists) return copy;
   copy.masked = mask.present;
   copy.groups = groups;
   copy.channels = static_cast<int32_t>(channels);

@@ -82,7 +82,8 @@ struct OperandCopy {
   int64_t bytes() const { return exists ? images * image_positions() * groups * padded * element_bytes : 0; }
 };
 
-// `channels`: of a group. Where nobody can copy it, a copy that does not exist.
+// `channels`: of a group. Of a slice, whose images have gaps between them, a copy that does not exist: autograd hands
+// over slices of the largest tensors of a network, which nobody shall copy.
 OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                          int64_t channels, int64_t element_bytes);
 

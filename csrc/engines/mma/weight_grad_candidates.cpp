@@ -31,6 +31,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   if (copies_input) {
     base.input_copy = operand_copy(operands.second, {}, problem.input_size, base.groups, base.n_channels, bytes);
   }
+  if (copies_grad != base.grad_copy.exists || copies_input != base.input_copy.exists) return plans;
   std::vector<WeightGradPlan> copied = search_weight_grad(problem, base, device, most_copied);
   plans.insert(plans.end(), copied.begin(), copied.end());
   std::stable_sort(plans.begin(), plans.end(),
