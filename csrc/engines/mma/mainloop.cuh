@@ -31,6 +31,11 @@ class WarpProduct {
 
   float sum[kRows][kColumns][4];
 
+ private:
+  // What a step reads is under way while the one before is multiplied; 64 x 32 of channel rows has no registers for it.
+  static constexpr bool kReadsAhead = !kChannelRows || kWarpM != 64 || kWarpN != 32;
+
+ public:
   // `rows`: shared addresses, in a tile that begins at 0, of the rows that this lane names: see load_matrices() and
   // name_row(). `lane_weight`: from a step's weight to this lane's first piece of it. `step_bytes`: from a step to the
   // next. `channel_bytes`: of channel rows, from a channel to the next.
@@ -62,7 +67,24 @@ class WarpProduct {
   __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight,
                                       const Seen& seen = {}) {
     weight += lane_weight_;
-    if constexpr (kTerms == 1) {
+    if constexpr (kTerms == 1 && !kReadsAhead) {
+#pragma unroll 1
+      for (int32_t s = 0; s < count; ++s) {
+        uint32_t b[kPieces][4];
+#pragma unroll
+        for (int p = 0; p < kPieces; ++p) read_piece(b[p], p, weight);
+        weight += step_bytes_;
+        const uint32_t at = tile + entry(table, s);
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          uint32_t a[4];
+          read_positions(a, i, at);
+          round(i, a, seen);
+#pragma unroll
+          for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
+        }
+      }
+    } else if constexpr (kTerms == 1) {
       uint32_t a[kRows][4];
       uint32_t b[kPieces][4];
       const uint32_t first = tile + entry(table, 0);

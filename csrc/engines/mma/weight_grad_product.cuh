@@ -118,8 +118,10 @@ class GradProduct {
     } else {
 #pragma unroll 1
       for (; steps > 0; --steps, places += apart) {
-        add_words<kCount>(places, grad, input);
-        add_words<kCount>(places + 8 * sizeof(GradPlace), grad, input);
+        // One after the other: there are no registers for both.
+#pragma unroll 1
+        for (uint32_t half = 0; half < kGradStep * sizeof(GradPlace); half += 8 * sizeof(GradPlace))
+          add_words<kCount>(places + half, grad, input);
       }
     }
   }
