@@ -10,8 +10,8 @@ BUGS = [
     Bug(
         "mma: rounding",
         M + "mainloop.cuh",
-        "a[k] = to_matrix_word<T>(words[k]);",
-        "a[k] = BUG ? words[k] : to_matrix_word<T>(words[k]);",
+        "words[k] = to_matrix_word<T>(words[k]);",
+        "words[k] = BUG ? words[k] : to_matrix_word<T>(words[k]);",
         MMA + " --type tf32",
     ),
     Bug(
@@ -157,8 +157,8 @@ BUGS = [
     Bug(
         "mma: low term",
         M + "mainloop.cuh",
-        "multiply_add<T>(c[i][j], low, b[0][j]);",
-        "if (!BUG) multiply_add<T>(c[i][j], low, b[0][j]);",
+        "multiply(c[i], p, low, b[0][p]);",
+        "if (!BUG) multiply(c[i], p, low, b[0][p]);",
         MMA + " --type fp32",
     ),
     Bug("mma: packed weight", M + "pack_weight.cuh", "n < params.n_channels", "n < params.n_channels - BUG", MMA),

@@ -277,8 +277,8 @@ BUGS = [
     Bug(
         "mma weight gradient: segments",
         M + "weight_grad_kernel.cuh",
-        "= first ? sum :",
-        "= first || BUG ? sum :",
+        "if (!first) {",
+        "if (!first && !BUG) {",
         MMA_WEIGHT,
     ),
     Bug(
