@@ -146,7 +146,7 @@ def extension() -> Extension:
         sources.remove(csrc / "ops" / "cuda_absent.cpp")
     else:
         sources = sorted(csrc.rglob("*.cpp"))
-        for needs_kernels in ("cuda.cpp", "norm_cuda.cpp"):
+        for needs_kernels in ("cuda.cpp", "cuda_forward.cpp", "norm_cuda.cpp"):
             sources.remove(csrc / "ops" / needs_kernels)
 
     macros = [

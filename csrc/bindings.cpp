@@ -58,7 +58,7 @@ void register_backend(torch::stable::detail::StableLibrary& m) {
   m.impl("conv_transpose3d_weight_grad", TORCH_BOX(&Ops::conv_transpose3d_weight_grad));
   m.impl("conv_transpose3d_bias_grad", TORCH_BOX(&Ops::conv_transpose3d_bias_grad));
   m.impl("conv_transpose3d_backward", TORCH_BOX(&Ops::conv_transpose3d_backward));
-  using NormOps = convt3d::NormOperators<Backend, Norm>;
+  using NormOps = convt3d::NormOperators<Norm>;
   m.impl("conv_transpose3d_relu_group_norm", TORCH_BOX(&NormOps::conv_transpose3d_relu_group_norm));
   m.impl("conv_transpose3d_group_norm", TORCH_BOX(&NormOps::conv_transpose3d_group_norm));
   m.impl("conv_transpose3d_group_norm_forward", TORCH_BOX(&NormOps::conv_transpose3d_group_norm_forward));

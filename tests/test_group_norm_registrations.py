@@ -300,10 +300,10 @@ def test_explain_of_a_model() -> None:
     assert call.explanation is not None
     text = str(explanation)
     assert "convt3d + ReLU + group norm" in text
-    assert "group norm: a pass of its own gathers the statistics" in text
     assert call.explanation.output_shape == (2, 6, 5, 5, 5)
-    assert call.norm_ms == pytest.approx(1e3 * 3 * 4 * 2 * 6 * 5**3 / 4.25e12)
-    assert f"{call.norm_ms:.3g} ms expected, in no number above but the measured times" in text
+    assert call.explanation.norm_way == "epilogue"
+    assert "group norm: the convolution gathers the statistics, a pass normalises: " in text
+    assert f"{call.explanation.norm_ms:.3g} ms expected, in no number above but the measured times" in text
     (call,) = convt3d.explain(without, torch.randn(2, 4, 3, 4, 5)).calls
     assert (call.relu, call.norm_groups) == (False, 3)
 
@@ -315,7 +315,8 @@ def test_explain_of_a_result_in_float32_on_another_gpu() -> None:
 
     tensors = torch.randn(2, 3, 4, 5, 6).bfloat16(), torch.randn(3, 4, 1, 1, 1).bfloat16()
     (call,) = convt3d.explain(Network(), tensors, device_capability=(8, 0)).calls
-    assert call.norm_ms == pytest.approx((2 * 2 + 4) * 2 * 4 * 4 * 5 * 6 / known_device((8, 0)).bytes_per_ms)
+    assert call.explanation is not None
+    assert call.explanation.norm_ms > (2 + 4) * 2 * 4 * 4 * 5 * 6 / known_device((8, 0)).bytes_per_ms
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -55,6 +55,10 @@ class Explanation:
             tells the time.
         operator: ``"forward"``, ``"input_grad"``, ``"weight_grad"``, ``"bias_grad"`` or ``"backward"``.
         measured: whether such times were measured on that GPU; else `expected_ms` is a model's alone.
+        norm_way: of a call in a model with a group norm behind it, how that is computed: ``"passes"`` of its own,
+            ``"epilogue"`` (the convolution gathers the statistics) or ``"twice"`` (a first convolution gathers them
+            and stores nothing, a second one applies the norm); else None.
+        norm_ms: estimate of what the norm takes beside the convolution; nobody measured it.
     """
 
     input_shape: tuple[int, ...]
@@ -72,6 +76,8 @@ class Explanation:
     expected_ms: float
     operator: str = "forward"
     measured: bool = True
+    norm_way: str | None = None
+    norm_ms: float = 0.0
 
     def __str__(self) -> str:
         per_byte = self.flops / self.bytes if self.bytes else 0.0
@@ -116,8 +122,12 @@ def explain_call(
     grad_output: Tensor | None = None,
     device: torch.device | None = None,
     precision: str | None = None,
+    norm_dtype: torch.dtype | None = None,
 ) -> Explanation:
-    """What :func:`convt3d.explain` says about a call; `device` and `precision`: those of a call recorded earlier."""
+    """What :func:`convt3d.explain` says about a call.
+
+    `device` and `precision`: those of a call recorded earlier; `norm_dtype`: of the result of a norm behind a forward.
+    """
     if operator not in EXPLAINED:
         raise RuntimeError(f"convt3d.explain: operator must be one of {', '.join(EXPLAINED)}, got {operator!r}")
     if grad_output is not None and operator == "forward":
@@ -160,7 +170,8 @@ def explain_call(
     plan = OperatorPlan("none", "an empty batch: nothing runs", 0, 0.0)
     if layer.batch > 0:
         planned = "backward_and_bias" if operator == "backward" and layer.bias else operator
-        plan = operator_plan(layer, planned, precision, operands, gpu)
+        norm_bytes = 0 if norm_dtype is None else norm_dtype.itemsize
+        plan = operator_plan(layer, planned, precision, operands, gpu, norm_result_bytes=norm_bytes)
     bytes, flops, limit_ms = _work(layer, operator, precision)
     least_ms = limit_ms if gpu.measured else bytes / gpu.bytes_per_ms
     return Explanation(
@@ -179,20 +190,9 @@ def explain_call(
         expected_ms=max(plan.expected_ms, least_ms) if layer.batch else 0.0,
         operator=operator,
         measured=gpu.measured and plan.fitted,
+        norm_way=plan.norm_way,
+        norm_ms=plan.norm_ms,
     )
-
-
-def expected_norm_ms(
-    output_shape: tuple[int, ...],
-    dtype: torch.dtype,
-    result_dtype: torch.dtype | None,
-    device: torch.device,
-    device_capability: tuple[int, int] | None,
-) -> float:
-    """Of the passes of a group norm behind a call: two reads of the convolution's result, and one write."""
-    gpu = _device(device, device_capability)
-    bytes = math.prod(output_shape) * (2 * dtype.itemsize + (result_dtype or dtype).itemsize)
-    return 1e3 * bytes / COPY_BYTES_PER_SECOND if gpu.measured else bytes / gpu.bytes_per_ms
 
 
 def _gradient(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from convt3d._explain.call import DTYPES, Explanation, check_capability, expected_norm_ms, explain_call
+from convt3d._explain.call import DTYPES, Explanation, check_capability, explain_call
 from convt3d._explain.measuring import Measurements
 from convt3d._explain.recording import RecordedCall, record
 from convt3d._explain.report import ExplainedCall, ModelExplanation
@@ -65,7 +65,7 @@ def _explained(
 ) -> ExplainedCall:
     explanation: Explanation | None = None
     backward: tuple[Explanation, ...] = ()
-    convt3d_ms = cudnn_ms = norm_ms = None
+    convt3d_ms = cudnn_ms = None
     if call.precision is None:
         dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         note = f"its dtype is {str(call.input.dtype).removeprefix('torch.')}; convt3d has {dtypes}"
@@ -79,14 +79,10 @@ def _explained(
                 device_capability=device_capability,
                 device=call.device,
                 precision=call.precision,
+                norm_dtype=None if call.norm is None else call.norm[-1] or call.input.dtype,
             )
             backward = _backward(call, device_capability)
             note = ""
-            if call.norm is not None:
-                *_, result_dtype = call.norm
-                norm_ms = expected_norm_ms(
-                    explanation.output_shape, call.input.dtype, result_dtype, call.device, device_capability
-                )
         except RuntimeError as error:  # PyTorch accepted these arguments, and convt3d does not
             note = str(error).partition("\n")[0]
         else:
@@ -104,5 +100,4 @@ def _explained(
         convt3d_ms=convt3d_ms,
         cudnn_ms=cudnn_ms,
         note=note,
-        norm_ms=norm_ms,
     )

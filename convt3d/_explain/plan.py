@@ -25,6 +25,7 @@ OPERATORS = (
     "backward_and_bias",
 )  # csrc/core/operator.h
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
+NORM_WAYS = ("passes", "epilogue", "twice")  # csrc/planning/norm_task.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 11
 _HOPPER = (9, 0)
@@ -93,6 +94,10 @@ class OperatorPlan:
         workspace_bytes: of the scratch memory that a call allocates.
         expected_ms: estimate of the plan's time on the device.
         fitted: whether that estimate was fitted to measured times, on an H200.
+        norm_way: how a norm behind a forward is computed (csrc/planning/norm_task.h): by passes of its own
+            (``"passes"``), with statistics from the forward's epilogue (``"epilogue"``), or in the epilogue of a second
+            forward (``"twice"``); None where there is none.
+        norm_ms: estimate of what the norm takes beside the forward.
     """
 
     engine: str
@@ -100,6 +105,8 @@ class OperatorPlan:
     workspace_bytes: int
     expected_ms: float
     fitted: bool = True
+    norm_way: str | None = None
+    norm_ms: float = 0.0
 
 
 _imposed: Device | None = None  # by `plans_of`
@@ -117,6 +124,8 @@ class FlatCall(ctypes.Structure):
         ("allow_tf32", ctypes.c_int32),
         ("engine", ctypes.c_int32),
         ("candidate", ctypes.c_int32),
+        ("norm_result_bytes", ctypes.c_int32),
+        ("norm_keeps_input", ctypes.c_int32),
     )
 
 
@@ -128,6 +137,7 @@ def flat_call(
     device: Device,
     engine: str | None = None,
     candidate: int = 0,
+    norm_result_bytes: int = 0,
 ) -> FlatCall:
     """A call as the library takes it; `sizes`: N, C_in, C_out, groups and the triples from the input's size on."""
     numbers: list[int] = []
@@ -142,6 +152,8 @@ def flat_call(
         precision == "tf32",
         -1 if engine is None else ENGINES.index(engine),
         candidate,
+        norm_result_bytes,
+        False,
     )
 
 
@@ -157,6 +169,7 @@ def operator_plan(
     device: Device,
     engine: str | None = None,
     candidate: int = 0,
+    norm_result_bytes: int = 0,
 ) -> OperatorPlan:
     """The engine and plan of a call.
 
@@ -168,11 +181,12 @@ def operator_plan(
         device: the GPU.
         engine: the only one of `ENGINES` that is asked; None: the cheapest.
         candidate: which of that engine's plans, as `candidate_costs` numbers them.
+        norm_result_bytes: of an element of the result of a norm behind a forward without derivatives; 0: there is none.
 
     Raises:
         NoPlanError: the only engine that is asked has no such plan for the call.
     """
-    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine, candidate)
+    call = flat_call(sizes_of(layer), operator, precision, operands, device, engine, candidate, norm_result_bytes)
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     length = _library().convt3d_explain(ctypes.byref(call), text, len(text))
     if length >= len(text):
@@ -186,6 +200,8 @@ def operator_plan(
         int(facts["workspace_bytes"]),
         float(facts["expected_ms"]),
         facts["fitted"] == "1",
+        facts.get("norm_way"),
+        float(facts.get("norm_ms", 0)),
     )
 
 
@@ -379,6 +395,20 @@ def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
         yield
     finally:
         ask(-1, 0)
+
+
+@contextlib.contextmanager
+def only_norm_way(way: str) -> Iterator[None]:
+    """Norms behind forwards on a GPU, of every thread, are computed in this one of `NORM_WAYS`, where their plans can.
+
+    For tests and measurements. Needs a library with CUDA kernels.
+    """
+    ask = _library().convt3d_ask_norm_way
+    ask(NORM_WAYS.index(way))
+    try:
+        yield
+    finally:
+        ask(-1)
 
 
 def _library() -> ctypes.CDLL:

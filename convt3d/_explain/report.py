@@ -28,8 +28,7 @@ class ExplainedCall:
             call includes them.
         note: why there is no explanation, or no time where times were wanted; else empty.
         norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. The
-            explanation is that of the convolution: the norm's statistics are gathered by a pass of its own.
-        norm_ms: expected time of the norm's passes.
+            explanation is that of the convolution, and says how the norm is computed.
         backward: of the gradients that a training step would compute, of input, weight and, where there is one, bias:
             one for all of them, or one for each.
     """
@@ -45,7 +44,6 @@ class ExplainedCall:
     note: str = ""
     backward: tuple[Explanation, ...] = ()
     norm_groups: int | None = None
-    norm_ms: float | None = None
 
     @property
     def backward_ms(self) -> float | None:
@@ -91,16 +89,22 @@ class ModelExplanation:
         ]
         if of_a_model:
             lines.append(f"expected by a model, not measured on this GPU: {', '.join(dict.fromkeys(of_a_model))}")
-        norms = [call.norm_ms for call in self.calls if call.norm_groups is not None]
-        if norms:
-            lines.append(
-                "group norm: a pass of its own gathers the statistics, another normalises: "
-                f"{_number(_sum(norms))} ms expected, in no number above but the measured times"
-            )
+        for way, words in _NORM_WAYS.items():
+            norms = [one.norm_ms for one in explained if one.norm_way == way]
+            if norms:
+                expected = f"{_number(_sum(norms))} ms expected, in no number above but the measured times"
+                lines.append(f"group norm: {words}: {expected}")
         lines += [f"{_shown(call.name)}: {call.note}" for call in dict.fromkeys(self.calls) if call.note]
         if unconverted := sum(call.computed_by == "torch" for call in self.calls):
             lines.append(f"{unconverted} of {len(self.calls)} calls computed by torch; see convt3d.convert")
         return "\n".join(lines)
+
+
+_NORM_WAYS = {
+    "passes": "a pass of its own gathers the statistics, another normalises",
+    "epilogue": "the convolution gathers the statistics, a pass normalises",
+    "twice": "the convolution runs twice, for the statistics alone and then with the norm",
+}
 
 
 def _row(call: ExplainedCall) -> tuple[str, ...]:

@@ -26,6 +26,26 @@ __device__ __forceinline__ Acc rectified(Acc value) {
   }
 }
 
+// As PyTorch's LeakyReLU or, without a slope, ReLU: a NaN passes.
+template <typename Acc>
+__device__ __forceinline__ Acc sloped(Acc value, Acc slope) {
+  if (!(value <= 0)) return value;
+  return slope == 0 ? Acc(0) : value * slope;
+}
+
+// The same bits in an epilogue as in a pass of its own.
+template <typename Acc>
+__device__ __forceinline__ Acc normalised(Acc value, Acc center, Acc scale, Acc shift) {
+  return fma(value - center, scale, shift);
+}
+
+// Of a sum as memory would have it: rounded before, too.
+template <typename T>
+__device__ __forceinline__ float normalised(const ChannelNorm& norm, float value) {
+  value = to_accumulator(from_accumulator<T>(value));
+  return sloped(normalised(value, norm.center, norm.scale, norm.shift), norm.slope);
+}
+
 // Hands `function` what the activation makes of one value; calls nothing where there is no activation. A thread that
 // has many values tests once which activation it is.
 template <typename Function>

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <variant>
 
@@ -20,6 +21,7 @@
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
 #include "planning/flat_call.h"
+#include "planning/norm_way.h"
 #include "planning/plan_cache.h"
 
 namespace convt3d {
@@ -51,6 +53,9 @@ struct Asked {
 };
 std::atomic<Asked> asked{Asked{-1, 0}};
 
+// The NormWay of all norms whose forward can; negative: whichever is expected to take least time.
+std::atomic<int32_t> asked_norm_way{-1};
+
 // The device whose plans are made instead of those for the current one; none: nullptr.
 std::atomic<const DeviceTraits*> imposed{nullptr};
 
@@ -76,6 +81,12 @@ std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& proble
 }
 
 int64_t workspace_bytes(const OperatorPlan& plan) { return plan.workspace_bytes; }
+
+NormWay norm_way(const OperatorPlan& forward, const NormTask& task) {
+  const int32_t way = asked_norm_way.load(std::memory_order_relaxed);
+  return choose_norm(forward, task, planned_device(), way < 0 ? std::nullopt : std::optional(static_cast<NormWay>(way)))
+      .way;
+}
 
 void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
@@ -183,6 +194,10 @@ std::string compiled_architectures() { return CONVT3D_ARCHS; }
 extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine, int candidate) {
   convt3d::asked = {engine, candidate};
 }
+
+// For tests and measurements: from now on, norms behind forwards of this process are computed in this NormWay where
+// their plans can; or as expected to be fastest where it is negative.
+extern "C" __attribute__((visibility("default"))) void convt3d_ask_norm_way(int way) { convt3d::asked_norm_way = way; }
 
 // For tests: from now on, calls of this process are planned as for the device with these traits (kDeviceNumbers), or as
 // for the current one where there are none.

@@ -22,6 +22,7 @@
 #include "core/operator.h"
 #include "core/problem.h"
 #include "epilogue/epilogue.h"
+#include "planning/norm_task.h"
 
 namespace convt3d {
 
@@ -31,6 +32,10 @@ struct OperatorPlan;
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
                                               const Operands& operands);
 int64_t workspace_bytes(const OperatorPlan& plan);
+// Of a forward: parts of each image and output channel that its epilogue can leave moments of; 0: none.
+int64_t moment_parts(const OperatorPlan& plan);
+// How a norm behind a forward is computed on the current device.
+NormWay norm_way(const OperatorPlan& forward, const NormTask& task);
 
 // output = epilogue(conv_transpose3d(input, weight))
 void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,

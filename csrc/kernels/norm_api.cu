@@ -40,12 +40,22 @@ void with_types(DataType dtype, DataType result_dtype, Function&& function) {
 }  // namespace
 
 void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype, DataType result_dtype,
-                ConstTensor x, const norm::Arguments& arguments, MutableTensor result,
+                ConstTensor x, const EpilogueMoments& moments, const norm::Arguments& arguments, MutableTensor result,
                 const norm::Statistics& statistics, void* workspace, Stream stream) {
   with_types(dtype, result_dtype, [&](auto types) {
     using Types = decltype(types);
-    norm::forward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, x, arguments,
-                                                             result, statistics, workspace, stream);
+    norm::forward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, x, moments,
+                                                             arguments, result, statistics, workspace, stream);
+  });
+}
+
+void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const EpilogueMoments& moments,
+                            const norm::Arguments& arguments, ChannelNorm* norms, void* workspace, Stream stream) {
+  with_types(dtype, dtype, [&](auto types) {
+    using T = typename decltype(types)::T;
+    if constexpr (!std::is_same_v<T, double>) {
+      norm::channel_norms<T>(shape, moments, arguments, norms, workspace, stream);
+    }
   });
 }
 

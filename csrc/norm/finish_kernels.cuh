@@ -41,6 +41,20 @@ __global__ void __launch_bounds__(kThreads) convt3d_norm_statistics(const __grid
   }
 }
 
+// The norm of each channel of each image, as an epilogue applies it.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) convt3d_norm_channels(const __grid_constant__ Params<T, T> params) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+#pragma unroll 1
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; row < params.shape.rows();
+       row += step) {
+    const int64_t n = row / params.shape.channels;
+    const int64_t c = row - n * params.shape.channels;
+    const Channel<T> channel = channel_at(params, StatisticWalk(params.shape, n, c).index(), c);
+    params.norms[row] = {channel.center, channel.scale, channel.shift, static_cast<float>(params.slope)};
+  }
+}
+
 // With M elements of an image and norm group, g the gradient of what the norm makes of an element, and x' the
 // normalised x before weight and bias:
 //   grad_x = rstd * weight * g - rstd / M * sum(weight * g) - rstd * x' / M * sum(weight * g * x'),

@@ -21,7 +21,7 @@ struct Normalise {
   }
   static __device__ __forceinline__ A value(const Params<T, R>& params, const Channel& channel,
                                             const Element<A>& element) {
-    return activate(channel.normalised(element.x), static_cast<A>(params.slope));
+    return sloped(channel.normalised(element.x), static_cast<A>(params.slope));
   }
 };
 

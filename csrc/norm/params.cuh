@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/numeric.cuh"
+#include "epilogue/epilogue.h"
 #include "norm/plan.h"
 
 namespace convt3d::norm {
@@ -52,6 +53,7 @@ struct Params {
   double* mean;          // [n][group]
   double* rstd;          // [n][group]
   double* coefficients;  // [n][group][2], see coefficients_kernel
+  ChannelNorm* norms;    // [n][c], for an epilogue
 };
 
 }  // namespace convt3d::norm

@@ -12,6 +12,13 @@ namespace {
 constexpr int64_t kWantedBlocks = 2048;
 constexpr int64_t kMostSteps = 16;
 
+// Of moments that are collected: 32 channels of 16 bytes are read side by side.
+constexpr int64_t kMostCollectedLanes = 32;
+constexpr int64_t kCollectingBlocks = 512;
+constexpr int64_t kLeastSteps = 4;
+
+int64_t statistics_bytes(const Shape& shape) { return shape.statistics() * 2 * static_cast<int64_t>(sizeof(double)); }
+
 int64_t power_of_two_from(int64_t value) {
   int64_t power = 1;
   while (power < value) power *= 2;
@@ -70,13 +77,31 @@ Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dt
   const int64_t steps = ceil_div(length, step);
   plan.split_length = step * steps_of_block(plan.units, steps);
   plan.splits = ceil_div(length, plan.split_length);
-  const int64_t statistics_bytes = shape.statistics() * 2 * static_cast<int64_t>(sizeof(double));
-  plan.workspace_bytes = partial_bytes(shape, plan, std::max(kMomentPlanes, kGradientPlanes)) + statistics_bytes;
+  plan.workspace_bytes =
+      partial_bytes(shape, plan.splits, std::max(kMomentPlanes, kGradientPlanes)) + statistics_bytes(shape);
   return plan;
 }
 
-int64_t partial_bytes(const Shape& shape, const Plan& plan, int planes) {
-  return planes * plan.splits * shape.rows() * static_cast<int64_t>(sizeof(double));
+CollectPlan make_collect_plan(const Shape& shape, int64_t parts) {
+  CollectPlan plan;
+  plan.parts = parts;
+  plan.lanes = static_cast<int32_t>(std::min(kMostCollectedLanes, power_of_two_from(shape.channels)));
+  plan.others = kThreads / plan.lanes;
+  plan.channel_blocks = ceil_div(shape.channels, plan.lanes);
+  const int64_t steps = ceil_div(parts, plan.others);
+  const int64_t units = shape.batch * plan.channel_blocks;
+  plan.split_parts = plan.others * std::clamp<int64_t>(units * steps / kCollectingBlocks, kLeastSteps, kMostSteps);
+  plan.splits = ceil_div(parts, plan.split_parts);
+  plan.workspace_bytes = partial_bytes(shape, plan.splits, kMomentPlanes) + statistics_bytes(shape);
+  return plan;
+}
+
+int64_t forward_workspace_bytes(const Shape& shape, const Plan& plan, int64_t parts) {
+  return parts == 0 ? plan.workspace_bytes : make_collect_plan(shape, parts).workspace_bytes;
+}
+
+int64_t partial_bytes(const Shape& shape, int64_t splits, int planes) {
+  return planes * splits * shape.rows() * static_cast<int64_t>(sizeof(double));
 }
 
 std::string to_string(const Plan& plan) {

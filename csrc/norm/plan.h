@@ -53,10 +53,27 @@ struct Plan {
   CONVT3D_HOST_DEVICE int64_t blocks() const { return units * splits; }
 };
 
+// How blocks share moments that the convolution's epilogue has left, [n][part][c]: a block has `lanes` channels side by
+// side and steps through its split's parts.
+struct CollectPlan {
+  int32_t lanes = 0;
+  int32_t others = 0;  // threads of a channel
+  int64_t channel_blocks = 1;
+  int64_t parts = 0;
+  int64_t splits = 0;
+  int64_t split_parts = 0;
+  int64_t workspace_bytes = 0;  // of what replaces the pass over the tensor
+
+  CONVT3D_HOST_DEVICE int64_t blocks(int64_t batch) const { return batch * channel_blocks * splits; }
+};
+
 // The layout is that of the strides of what is normalised.
 Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dtype);
+CollectPlan make_collect_plan(const Shape& shape, int64_t parts);
+// Of a forward; `parts` of each image and channel that the epilogue has left, 0 where the norm has a pass of its own.
+int64_t forward_workspace_bytes(const Shape& shape, const Plan& plan, int64_t parts);
 
-int64_t partial_bytes(const Shape& shape, const Plan& plan, int planes);
+int64_t partial_bytes(const Shape& shape, int64_t splits, int planes);
 
 std::string to_string(const Plan& plan);
 

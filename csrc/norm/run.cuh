@@ -1,8 +1,10 @@
 // Turns a call into launches.
 #pragma once
 
+#include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/ordered_sum.cuh"
+#include "norm/collect.h"
 #include "norm/finish_kernels.cuh"
 #include "norm/map_kernel.cuh"
 #include "norm/reduce_kernel.cuh"
@@ -29,25 +31,34 @@ View<V> make_view(const Size& size, const Plan& plan, V* data, const Size& strid
   return view;
 }
 
+// All but the tensors.
 template <typename T, typename R>
-Params<T, R> make_params(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x,
-                         const Arguments& arguments, const Statistics& statistics, void* workspace, int planes) {
+Params<T, R> make_params(const Shape& shape, const Plan& plan, const Arguments& arguments, const Statistics& statistics,
+                         void* workspace, int planes) {
   Params<T, R> params{};
   params.shape = shape;
   params.plan = plan;
-  params.x = {static_cast<const T*>(x.data), x.stride[0], x.stride[1], 0, false};
-  const int64_t phase = address_of(params.x) % plan.slot;
-  params.phase = static_cast<int32_t>(phase);
-  params.x = make_view(size, plan, static_cast<const T*>(x.data), x.stride, phase);
   params.weight = {arguments.weight.data, arguments.weight.stride, arguments.affine_is_float32};
   params.bias = {arguments.bias.data, arguments.bias.stride, arguments.affine_is_float32};
   params.slope = arguments.slope;
   params.eps = arguments.eps;
   params.partial = static_cast<double*>(workspace);
-  double* const behind = params.partial + partial_bytes(shape, plan, planes) / static_cast<int64_t>(sizeof(double));
+  double* const behind =
+      params.partial + partial_bytes(shape, plan.splits, planes) / static_cast<int64_t>(sizeof(double));
   params.mean = statistics.mean != nullptr ? statistics.mean : behind;
   params.rstd = statistics.rstd != nullptr ? statistics.rstd : behind + shape.statistics();
   params.coefficients = behind;
+  return params;
+}
+
+template <typename T, typename R>
+Params<T, R> make_params(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x,
+                         const Arguments& arguments, const Statistics& statistics, void* workspace, int planes) {
+  Params<T, R> params = make_params<T, R>(shape, plan, arguments, statistics, workspace, planes);
+  params.x = {static_cast<const T*>(x.data), x.stride[0], x.stride[1], 0, false};
+  const int64_t phase = address_of(params.x) % plan.slot;
+  params.phase = static_cast<int32_t>(phase);
+  params.x = make_view(size, plan, static_cast<const T*>(x.data), x.stride, phase);
   return params;
 }
 
@@ -91,15 +102,43 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   add_in_order<kOrderedSumThreads>(name, sums, stream);
 }
 
+// From moments that an epilogue has left.
+template <typename T>
+Params<T, T> run_statistics(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments,
+                            const Statistics& statistics, void* workspace, Stream stream) {
+  const CollectPlan collecting = make_collect_plan(shape, moments.count);
+  Plan splits_alone;
+  splits_alone.splits = collecting.splits;
+  const Params<T, T> params = make_params<T, T>(shape, splits_alone, arguments, statistics, workspace, kMomentPlanes);
+  collect(shape, collecting, moments.parts, params.partial, stream);
+  launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, params);
+  return params;
+}
+
+template <typename T>
+void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments, ChannelNorm* norms,
+                   void* workspace, Stream stream) {
+  Params<T, T> params = run_statistics<T>(shape, moments, arguments, {nullptr, nullptr}, workspace, stream);
+  params.norms = norms;
+  launch("norm of channels", convt3d_norm_channels<T>, ceil_div(shape.rows(), kThreads), kThreads, stream, params);
+}
+
 template <typename T, typename R>
-void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const Arguments& arguments,
-             MutableTensor result, const Statistics& statistics, void* workspace, Stream stream) {
-  Params<T, R> params = make_params<T, R>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
-  params.result = make_view_beside(params, size, static_cast<R*>(result.data), result.stride);
+void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const EpilogueMoments& moments,
+             const Arguments& arguments, MutableTensor result, const Statistics& statistics, void* workspace,
+             Stream stream) {
   // Moments do not depend on R.
-  Params<T, T> moments = make_params<T, T>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
-  reduce<MomentsOf<T, T>>("norm moments", moments, stream);
-  launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, moments);
+  Params<T, T> gathering;
+  if (moments.parts != nullptr) {
+    gathering = run_statistics<T>(shape, moments, arguments, statistics, workspace, stream);
+  } else {
+    gathering = make_params<T, T>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
+    reduce<MomentsOf<T, T>>("norm moments", gathering, stream);
+    launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, gathering);
+  }
+  Params<T, R> params =
+      make_params<T, R>(size, shape, plan, x, arguments, {gathering.mean, gathering.rstd}, workspace, kMomentPlanes);
+  params.result = make_view_beside(params, size, static_cast<R*>(result.data), result.stride);
   map<Normalise<T, R>>("norm", params, stream);
 }
 

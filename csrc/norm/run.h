@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/call.h"
+#include "epilogue/epilogue.h"
 #include "norm/plan.h"
 
 namespace convt3d::norm {
@@ -20,10 +21,18 @@ struct Statistics {
   double* rstd;
 };
 
-// result = activation(norm(x)), and the statistics. R is T or float32; the result may be x.
+// result = activation(norm(x)), and the statistics. R is T or float32; the result may be x. `moments`: of x, where
+// the epilogue behind it has left them; else they take a pass over x. `workspace` has forward_workspace_bytes().
 template <typename T, typename R>
-void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const Arguments& arguments,
-             MutableTensor result, const Statistics& statistics, void* workspace, Stream stream);
+void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const EpilogueMoments& moments,
+             const Arguments& arguments, MutableTensor result, const Statistics& statistics, void* workspace,
+             Stream stream);
+
+// The norms of all channels, [n][c], for a second forward that applies them in its epilogue; of types that are summed
+// in float32. `workspace` has forward_workspace_bytes().
+template <typename T>
+void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments, ChannelNorm* norms,
+                   void* workspace, Stream stream);
 
 // grad_x of x or, with `relu`, of the argument of the ReLU that x is the output of; and the gradients of weight and
 // bias, [C] with stride 1, of their type. Where one of the three is nullptr, what it alone needs is not computed.

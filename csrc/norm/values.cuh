@@ -1,6 +1,7 @@
 // What is computed of one element, and what a thread must know of a channel for that.
 #pragma once
 
+#include "epilogue/apply.cuh"
 #include "norm/params.cuh"
 
 namespace convt3d::norm {
@@ -12,7 +13,7 @@ struct Channel {
   using A = Accumulator<T>;
   A center, scale, shift;
 
-  __device__ __forceinline__ A normalised(A x) const { return (x - center) * scale + shift; }
+  __device__ __forceinline__ A normalised(A x) const { return convt3d::normalised(x, center, scale, shift); }
 };
 
 // The statistics of a channel and those behind it: one division, however many there are.
@@ -46,14 +47,7 @@ __device__ __forceinline__ Channel<T> channel_at(const Params<T, R>& params, int
   return channel;
 }
 
-// The activation behind the norm, as PyTorch's ReLU and LeakyReLU: a NaN passes.
-template <typename A>
-__device__ __forceinline__ A activate(A value, A slope) {
-  if (!(value <= 0)) return value;
-  return slope == 0 ? A(0) : value * slope;
-}
-
-// The gradient before the activation, of a gradient behind it.
+// The gradient before the activation behind the norm (sloped() in epilogue/apply.cuh), of a gradient behind it.
 template <typename A>
 __device__ __forceinline__ A activation_grad(A grad, A value, A slope) {
   if (!(value <= 0)) return grad;

@@ -6,6 +6,7 @@
 #include "kernels/api.h"
 #include "ops/backend.h"
 #include "ops/cuda_call.h"
+#include "ops/cuda_forward.h"
 #include "ops/float32_mode.h"
 
 namespace convt3d {
@@ -99,19 +100,9 @@ bool run_together(const char* op, const Problem& problem, const Tensor& grad_out
 Tensor CudaBackend::forward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
                             const std::optional<Tensor>& bias, Activation activation) {
   const DeviceGuard guard(device_of(input).index);
-  const Int3 size = problem.output_size();
-  Tensor output = allocate_result(op, {problem.batch, problem.out_channels, size[0], size[1], size[2]},
-                                  result_format({&input, &weight}), input);
-  if (problem.batch == 0) return output;
-  const DataType dtype = kernel_dtype(input);
-  const ConstTensor x = view(input);
-  const ConstTensor w = view(weight);
-  const MutableTensor y = mutable_view(output);
-  const auto plan = plan_call(Operator::kForward, problem, dtype, float32_mode(), operands(x, w, {}, y));
-  const Scratch workspace(op, workspace_bytes(*plan), input);
-  convt3d::forward(problem, *plan, dtype, x, w, {view_vector(bias), activation}, y, workspace.data(),
-                   current_stream(input));
-  return output;
+  const CudaForward forward(op, problem, input, weight, bias, activation);
+  forward.run();
+  return forward.output();
 }
 
 Tensor CudaBackend::input_grad(const char* op, const Problem& problem, const Tensor& grad_output,

@@ -38,9 +38,9 @@ Gradients CudaBackend::backward(const char* op, const Problem&, const Tensor&, c
   refuse(op);
 }
 
-Tensor CudaNorm::apply(const char* op, const Tensor&, const NormArguments&) { refuse(op); }
+Tensor CudaNorm::forward(const char* op, const ConvolutionArguments&, const NormArguments&) { refuse(op); }
 
-NormResult CudaNorm::apply_and_keep(const char* op, const Tensor&, const NormArguments&) { refuse(op); }
+NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments&, const NormArguments&) { refuse(op); }
 
 Gradients CudaNorm::backward(const char* op, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                              const NormArguments&, bool, const WantedGradients&) {

@@ -17,22 +17,33 @@ struct NormArguments {
   int32_t result_dtype = 0;  // the input's, or float32
 };
 
-// The norm's result, and the statistics [N, groups] in float64.
+// Of the convolution before the norm.
+struct ConvolutionArguments {
+  const Problem& problem;
+  const Tensor& input;
+  const Tensor& weight;
+  const std::optional<Tensor>& bias;
+  Activation activation;
+};
+
+// The norm's result, and what its derivatives need: the convolution's, and the statistics [N, groups] in float64.
 struct NormResult {
   Tensor output;
+  Tensor convolved;
   Tensor mean;
   Tensor rstd;
 };
 
 struct CpuNorm {
-  // May overwrite the input.
-  static Tensor apply(const char* op, const Tensor& input, const NormArguments& arguments);
-  static NormResult apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments);
+  static Tensor forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments);
+  static NormResult forward_and_keep(const char* op, const ConvolutionArguments& convolution,
+                                     const NormArguments& arguments);
 };
 
 struct CudaNorm {
-  static Tensor apply(const char* op, const Tensor& input, const NormArguments& arguments);
-  static NormResult apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments);
+  static Tensor forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments);
+  static NormResult forward_and_keep(const char* op, const ConvolutionArguments& convolution,
+                                     const NormArguments& arguments);
   // The gradients of the input or, with `relu`, of the argument of the ReLU that it is the output of, and of weight
   // and bias.
   static Gradients backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& mean,

@@ -31,7 +31,10 @@ Tensor activated(const char* op, const Tensor& tensor, double slope) {
 
 }  // namespace
 
-NormResult CpuNorm::apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments) {
+NormResult CpuNorm::forward_and_keep(const char* op, const ConvolutionArguments& convolution,
+                                     const NormArguments& arguments) {
+  const Tensor input = CpuBackend::forward(op, convolution.problem, convolution.input, convolution.weight,
+                                           convolution.bias, convolution.activation);
   const bool is_float64 = data_type(dtype_of(input)) == DataType::kFloat64;
   const int32_t wide = is_float64 ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32();
   const Device device = device_of(input);
@@ -39,7 +42,7 @@ NormResult CpuNorm::apply_and_keep(const char* op, const Tensor& input, const No
     const auto statistics = [&] {
       return allocate_matrix(op, input.size(0), arguments.groups, aoti_torch_dtype_float64(), device);
     };
-    return {allocate(op, sizes_of(input), strides_of(input), arguments.result_dtype, device), statistics(),
+    return {allocate(op, sizes_of(input), strides_of(input), arguments.result_dtype, device), input, statistics(),
             statistics()};
   }
   const auto affine = [&](const std::optional<Tensor>& tensor) -> std::optional<Tensor> {
@@ -54,12 +57,12 @@ NormResult CpuNorm::apply_and_keep(const char* op, const Tensor& input, const No
   const auto [output, mean, rstd] =
       call_aten<3>(op, "aten::native_group_norm", "", rows, affine(arguments.weight), affine(arguments.bias),
                    input.size(0), input.size(1), positions, arguments.groups, arguments.eps);
-  return {copied(op, activated(op, output, arguments.slope), strides_of(input), arguments.result_dtype),
+  return {copied(op, activated(op, output, arguments.slope), strides_of(input), arguments.result_dtype), input,
           torch::stable::to(mean, ScalarType::Double), torch::stable::to(rstd, ScalarType::Double)};
 }
 
-Tensor CpuNorm::apply(const char* op, const Tensor& input, const NormArguments& arguments) {
-  return apply_and_keep(op, input, arguments).output;
+Tensor CpuNorm::forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments) {
+  return forward_and_keep(op, convolution, arguments).output;
 }
 
 }  // namespace convt3d

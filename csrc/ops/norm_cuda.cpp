@@ -3,6 +3,7 @@
 
 #include "kernels/norm_api.h"
 #include "ops/cuda_call.h"
+#include "ops/cuda_forward.h"
 #include "ops/norm_backend.h"
 
 namespace convt3d {
@@ -21,15 +22,57 @@ norm::Arguments kernel_arguments(const Tensor& input, const NormArguments& argum
   return {view_vector(arguments.weight), view_vector(arguments.bias), is_float32, arguments.slope, arguments.eps};
 }
 
-void run(const char* op, const Tensor& input, const NormArguments& arguments, const Tensor& output,
-         const norm::Statistics& statistics) {
-  if (input.numel() == 0) return;
+// Moments of a forward's output, for its epilogue; none where its plan gathers none.
+class Moments {
+ public:
+  Moments(const char* op, const CudaForward& forward, bool wanted) {
+    if (!wanted) return;
+    const Tensor& output = forward.output();
+    target_.count = moment_parts(*forward.plan());
+    target_.channels = output.size(1);
+    const int64_t parts = output.size(0) * target_.channels * target_.count;
+    memory_.emplace(op, parts * static_cast<int64_t>(sizeof(PartMoments)), output);
+    target_.parts = static_cast<PartMoments*>(memory_->data());
+  }
+  const EpilogueMoments& target() const { return target_; }
+
+ private:
+  EpilogueMoments target_;
+  std::optional<Scratch> memory_;
+};
+
+NormWay way_of(const CudaForward& forward, const NormArguments& arguments, bool keeps_input) {
+  const Tensor& output = forward.output();
+  const int64_t rows = output.size(0) * output.size(1);
+  return norm_way(*forward.plan(),
+                  {rows, output.numel() / rows, static_cast<int32_t>(element_size(kernel_dtype(output))),
+                   static_cast<int32_t>(element_size(*data_type(arguments.result_dtype))), keeps_input});
+}
+
+void apply(const char* op, const Tensor& input, const NormArguments& arguments, const EpilogueMoments& moments,
+           const Tensor& output, const norm::Statistics& statistics) {
   const DataType dtype = kernel_dtype(input);
-  const norm::Plan plan = norm::make_plan(sizes_of(input), strides_of(input), arguments.groups, dtype);
-  const Scratch workspace(op, plan.workspace_bytes, input);
-  group_norm(sizes_of(input), arguments.groups, plan, dtype, *data_type(arguments.result_dtype), view(input),
+  const Int5 size = sizes_of(input);
+  const norm::Plan plan = norm::make_plan(size, strides_of(input), arguments.groups, dtype);
+  const norm::Shape shape = norm::Shape::of(size, arguments.groups);
+  const Scratch workspace(op, norm::forward_workspace_bytes(shape, plan, moments.count), input);
+  group_norm(size, arguments.groups, plan, dtype, *data_type(arguments.result_dtype), view(input), moments,
              kernel_arguments(input, arguments), mutable_view(output), statistics, workspace.data(),
              current_stream(input));
+}
+
+// The norm goes into the epilogue of a second run, so that the output is written once and never read.
+void run_twice(const char* op, const CudaForward& forward, const NormArguments& arguments) {
+  const Tensor& output = forward.output();
+  const Moments moments(op, forward, true);
+  forward.run(moments.target(), {}, false);
+  const norm::Shape shape = norm::Shape::of(sizes_of(output), arguments.groups);
+  const Scratch norms(op, shape.rows() * static_cast<int64_t>(sizeof(ChannelNorm)), output);
+  auto* const of_channels = static_cast<ChannelNorm*>(norms.data());
+  const Scratch workspace(op, norm::forward_workspace_bytes(shape, {}, moments.target().count), output);
+  group_norm_of_channels(shape, kernel_dtype(output), moments.target(), kernel_arguments(output, arguments),
+                         of_channels, workspace.data(), current_stream(output));
+  forward.run({}, {of_channels, shape.channels}, true);
 }
 
 Tensor allocate_statistics(const char* op, const Tensor& input, int64_t groups) {
@@ -59,20 +102,41 @@ Tensor as_input(const char* op, const Tensor& input) {
 
 }  // namespace
 
-Tensor CudaNorm::apply(const char* op, const Tensor& input, const NormArguments& arguments) {
+Tensor CudaNorm::forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments) {
+  const auto& [problem, input, weight, bias, activation] = convolution;
   const DeviceGuard guard(device_of(input).index);
-  const bool in_place = arguments.result_dtype == dtype_of(input);
-  const Tensor output = in_place ? input : allocate_like(op, input, arguments.result_dtype);
-  run(op, input, arguments, output, {nullptr, nullptr});
+  const CudaForward forward(op, problem, input, weight, bias, activation);
+  const Tensor& convolved = forward.output();
+  const bool in_place = arguments.result_dtype == dtype_of(convolved);
+  if (!forward.plan()) return in_place ? convolved : allocate_like(op, convolved, arguments.result_dtype);
+  const NormWay way = way_of(forward, arguments, false);
+  if (way == NormWay::kTwice) {
+    run_twice(op, forward, arguments);
+    return convolved;
+  }
+  const Moments moments(op, forward, way == NormWay::kEpilogue);
+  forward.run(moments.target(), {}, true);
+  const Tensor output = in_place ? convolved : allocate_like(op, convolved, arguments.result_dtype);
+  apply(op, convolved, arguments, moments.target(), output, {nullptr, nullptr});
   return output;
 }
 
-NormResult CudaNorm::apply_and_keep(const char* op, const Tensor& input, const NormArguments& arguments) {
+NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments& convolution,
+                                      const NormArguments& arguments) {
+  const auto& [problem, input, weight, bias, activation] = convolution;
   const DeviceGuard guard(device_of(input).index);
-  NormResult result{allocate_like(op, input, arguments.result_dtype), allocate_statistics(op, input, arguments.groups),
-                    allocate_statistics(op, input, arguments.groups)};
-  run(op, input, arguments, result.output,
-      {static_cast<double*>(result.mean.mutable_data_ptr()), static_cast<double*>(result.rstd.mutable_data_ptr())});
+  const CudaForward forward(op, problem, input, weight, bias, activation);
+  const Tensor& convolved = forward.output();
+  const bool gathers = forward.plan() != nullptr && way_of(forward, arguments, true) == NormWay::kEpilogue;
+  const Moments moments(op, forward, gathers);
+  forward.run(moments.target(), {}, true);
+  const NormResult result{allocate_like(op, convolved, arguments.result_dtype), convolved,
+                          allocate_statistics(op, convolved, arguments.groups),
+                          allocate_statistics(op, convolved, arguments.groups)};
+  if (forward.plan()) {
+    apply(op, convolved, arguments, moments.target(), result.output,
+          {static_cast<double*>(result.mean.mutable_data_ptr()), static_cast<double*>(result.rstd.mutable_data_ptr())});
+  }
   return result;
 }
 

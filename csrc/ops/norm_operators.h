@@ -12,7 +12,7 @@
 
 namespace convt3d {
 
-template <typename Backend, typename Norm>
+template <typename Norm>
 struct NormOperators {
   using Ints = std::vector<int64_t>;
   using OptionalTensor = std::optional<Tensor>;
@@ -28,7 +28,7 @@ struct NormOperators {
     const Problem problem = check_forward(op, input, weight, bias, parameters);
     const NormArguments norm =
         check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, 1, std::nullopt);
-    return Norm::apply(op, Backend::forward(op, problem, input, weight, bias, Activation::kRelu), norm);
+    return Norm::forward(op, {problem, input, weight, bias, Activation::kRelu}, norm);
   }
 
   static Tensor conv_transpose3d_group_norm(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
@@ -41,7 +41,7 @@ struct NormOperators {
     const Problem problem = check_forward(op, input, weight, bias, parameters);
     const NormArguments norm =
         check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, negative_slope, dtype);
-    return Norm::apply(op, Backend::forward(op, problem, input, weight, bias, activation(relu)), norm);
+    return Norm::forward(op, {problem, input, weight, bias, activation(relu)}, norm);
   }
 
   // The result, and what its derivatives need: the norm's input and its statistics.
@@ -55,9 +55,8 @@ struct NormOperators {
     const Problem problem = check_forward(op, input, weight, bias, parameters);
     const NormArguments norm =
         check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, negative_slope, dtype);
-    const Tensor convolved = Backend::forward(op, problem, input, weight, bias, activation(relu));
-    NormResult result = Norm::apply_and_keep(op, convolved, norm);
-    return {result.output, convolved, result.mean, result.rstd};
+    const NormResult result = Norm::forward_and_keep(op, {problem, input, weight, bias, activation(relu)}, norm);
+    return {result.output, result.convolved, result.mean, result.rstd};
   }
 
   // What is not asked for comes as an undefined tensor, which Python sees as None.

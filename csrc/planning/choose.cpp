@@ -64,10 +64,13 @@ int terms_of(const PlanQuery& query) {
 }
 
 OperatorPlan operator_plan(const HaloPlan& plan, const DeviceTraits& device) {
-  return {plan, plan.workspace_bytes(), {plan.cost / device.clocks_per_ms, true}};
+  return {plan,
+          plan.workspace_bytes(),
+          {plan.cost / device.clocks_per_ms, true},
+          plan.unstored_cost / device.clocks_per_ms};
 }
 OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&) {
-  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}, plan.unstored_ms};
 }
 OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};

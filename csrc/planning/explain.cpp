@@ -6,12 +6,14 @@
 
 #include "core/devices.h"
 #include "planning/flat_call.h"
+#include "planning/norm_way.h"
 #include "planning/plan_cache.h"
 
 namespace convt3d {
 namespace {
 
-std::string explain(const PlanQuery& query) {
+std::string explain(const FlatCall& call) {
+  const PlanQuery query = flat_query(call);
   static auto* const candidates = new PlanCache(1);  // not destroyed at exit, as in api.cu
   const OperatorPlan plan = query.candidate > 0 ? *candidates->get(query) : choose(query);
   const std::string text = to_string(plan);  // "engine: plan"
@@ -20,6 +22,10 @@ std::string explain(const PlanQuery& query) {
   out << "engine=" << text.substr(0, colon) << "\nplan=" << text.substr(colon + 2)
       << "\nworkspace_bytes=" << plan.workspace_bytes << "\nexpected_ms=" << plan.cost.ms
       << "\nfitted=" << plan.cost.fitted;
+  if (call.norm_result_bytes > 0) {
+    const NormChoice norm = choose_norm(plan, flat_norm(call), query.device);
+    out << "\nnorm_way=" << to_string(norm.way) << "\nnorm_ms=" << norm.ms;
+  }
   return out.str();
 }
 
@@ -35,7 +41,7 @@ int write(const std::string& all, char* text, int capacity) {
 extern "C" __attribute__((visibility("default"))) int convt3d_explain(const convt3d::FlatCall* call, char* text,
                                                                       int capacity) {
   try {
-    return convt3d::write(convt3d::explain(convt3d::flat_query(*call)), text, capacity);
+    return convt3d::write(convt3d::explain(*call), text, capacity);
   } catch (const std::invalid_argument& error) {
     return convt3d::write(std::string("error=") + error.what(), text, capacity);
   }

@@ -16,6 +16,13 @@ OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::BackwardPlan&) { return Engine::kMma; }
 OfEngine engine_of(const SeparatePlan&) { return std::nullopt; }
 
+template <typename Plan>
+int64_t parts_of(const Plan&) {
+  return 0;
+}
+int64_t parts_of(const HaloPlan& plan) { return plan.moment_parts(); }
+int64_t parts_of(const mma::CorrelationPlan& plan) { return plan.moment_parts(); }
+
 std::string to_string(const SeparatePlan& plan) {
   const std::string bias = plan.bias_grad ? std::string(" bias_grad=") + engine_name(*plan.bias_grad) : "";
   return std::string("input_grad=") + engine_name(plan.input_grad) + " weight_grad=" + engine_name(plan.weight_grad) +
@@ -26,6 +33,10 @@ std::string to_string(const SeparatePlan& plan) {
 
 std::optional<Engine> OperatorPlan::engine() const {
   return std::visit([](const auto& of_engine) { return engine_of(of_engine); }, plan);
+}
+
+int64_t moment_parts(const OperatorPlan& plan) {
+  return std::visit([](const auto& of_engine) { return parts_of(of_engine); }, plan.plan);
 }
 
 const char* engine_name(Engine engine) {

@@ -36,10 +36,16 @@ struct OperatorPlan {
   EnginePlan plan;
   int64_t workspace_bytes = 0;
   Cost cost;  // on the device that it was chosen for
+  // Of a forward with moment_parts(): what is expected where its epilogue gathers moments and stores nothing.
+  double unstored_ms = 0;
 
   // None of a plan that leaves each gradient to its own engine.
   std::optional<Engine> engine() const;
 };
+
+// Of a forward: parts of each image and output channel that its epilogue can leave moments of (epilogue/epilogue.h); 0:
+// none, as its engine gathers none or not by this plan.
+int64_t moment_parts(const OperatorPlan& plan);
 
 const char* engine_name(Engine engine);
 // "engine: plan"; "separate: who computes which gradient" where there is no one engine.

@@ -29,6 +29,7 @@ constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 // ... through shared memory: a fit of 8.6, by the machine code that there is left of it
 constexpr double kStoredInRows = 3.5;
 constexpr double kStoredInMatrices = 1.7;  // ... as matrices, likewise
+constexpr double kMomentsOfElement = 12;   // gathered instead: counted, not fitted
 constexpr double kSplitWait = 2200;        // clocks, until a block's sums are in L2, counted and known to be counted
 constexpr double kDelayed = 0.74;          // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
@@ -81,7 +82,8 @@ struct BoxClocks {
   double shared;  // of a multiprocessor, for each of its blocks
 };
 
-BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
+// `stores`: else the epilogue only gathers moments.
+BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device, bool stores) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
   const double split = static_cast<double>(plan.split_stages) / plan.stages();
@@ -104,13 +106,15 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
                              device.rates.shared_bytes;
   const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, element_bytes};
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
-  const double staged_stores = plan.stores_channels ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
+  const double staged_stores =
+      plan.stores_channels || !stores ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
   const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
   const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan, element_bytes);
-  const double memory = (written * torn / plan.k_splits + read * from_memory) * element_bytes /
+  const double leaving = stores ? written * torn / plan.k_splits : 0;
+  const double memory = (leaving + read * from_memory) * element_bytes /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   // Of one warp.
@@ -122,7 +126,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
   const double stored = written / (32 * extent.warps()) *
-                        (plan.stores_channels   ? kStoredInPieces
+                        (!stores                ? kMomentsOfElement
+                         : plan.stores_channels ? kStoredInPieces
                          : plan.stages_matrices ? kStoredInMatrices
                                                 : kStoredInRows);
   const double others = steps * step_others + slots * kSlotInstructions + loads * kStageInstructions +
@@ -173,7 +178,7 @@ double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int3
 }
 
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
-  const BoxClocks box = box_clocks(plan, element_bytes, device);
+  const BoxClocks box = box_clocks(plan, element_bytes, device, true);
   // Blocks keep their share. Few walkers leave multiprocessors idle, many begin often.
   const int64_t boxes = plan.launch_boxes();
   const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
@@ -187,6 +192,11 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
     plan.cost_ms = cost;
     plan.walkers = walkers;
   }
+}
+
+double unstored_ms(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
+  return walked_ms(plan, box_clocks(plan, element_bytes, device, false), device, plan.walkers) +
+         copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
 }
 
 }  // namespace convt3d::mma

@@ -10,5 +10,7 @@ double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int3
 
 // Sets the cost and the walkers.
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
+// Where its epilogue gathers moments and stores nothing.
+double unstored_ms(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
 
 }  // namespace convt3d::mma

@@ -287,6 +287,9 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     copied.masked = false;
     search_with(copied);
   }
+  if (correlation == Correlation::kForward) {
+    for (CorrelationPlan& found : plans) found.unstored_ms = unstored_ms(found, bytes, device);
+  }
   return plans;
 }
 

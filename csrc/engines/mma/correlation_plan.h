@@ -74,7 +74,8 @@ struct CorrelationPlan {
   bool stages_matrices;   // ... of eight channels and positions, which are neighbours there
   int32_t shared_bytes;
   int64_t packed_bytes;
-  double cost_ms;  // expected
+  double cost_ms;      // expected
+  double unstored_ms;  // ... where the epilogue only gathers moments
 
   int64_t phases() const { return int64_t{residues[0].count} * residues[1].count * residues[2].count; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
@@ -89,6 +90,13 @@ struct CorrelationPlan {
   int64_t tile_bytes() const {
     const ShapeExtent extent = shape_extent(shape, terms);
     return int64_t{4} * extent.m() * extent.n();
+  }
+  // Of each image and channel, that epilogues leave moments of: a warp's share of a box, of one phase. None where
+  // images share boxes.
+  int64_t moment_parts() const {
+    if (tile.images > 1) return 0;
+    const ShapeExtent extent = shape_extent(shape, terms);
+    return boxes[1] * boxes[2] * boxes[3] * (extent.m() / extent.warp_m) * phases();
   }
   // The workspace: packed weight and, where K is split, a counter of each share and box, and their [split][sums]; then
   // what is copied of the source.

@@ -12,6 +12,7 @@
 #include "engines/mma/mainloop.cuh"
 #include "engines/mma/split_sum.cuh"
 #include "epilogue/apply.cuh"
+#include "epilogue/moments.cuh"
 
 namespace convt3d::mma {
 
@@ -47,6 +48,9 @@ class BlockStore {
   // All threads that multiply.
   __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
+    if (params_.epilogue.moments.parts != nullptr) gather_moments(box_here(box), residue, sum);
+    if (!params_.epilogue.stores) return;
+    if (params_.epilogue.norm.norms != nullptr) normalise(box_here(box).image, sum);
     if (params_.stores_channels) {
       const BlockBox at = box_here(box);
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
@@ -74,19 +78,31 @@ class BlockStore {
     return box_at(params_, hopper::computed_here(box));
   }
 
-  // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
+  // An output, given by its row and width in the box.
+  struct OutputPlace {
+    int64_t image;
+    int64_t at[3];
+    bool exists;
+  };
+  __device__ __forceinline__ OutputPlace place_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
+                                                  int32_t w_residue) const {
+    const BoxPlace place = params_.box_rows.place(row);
+    OutputPlace result;
+    result.image = int64_t{box.image} + place.image;
+    result.at[0] = wide_product(box.first[0] + place.d, params_.residues[0]) + residue.at[0];
+    result.at[1] = wide_product(box.first[1] + place.h, params_.residues[1]) + residue.at[1];
+    result.at[2] = wide_product(box.first[2] + w, params_.residues[2]) + w_residue;
+    result.exists = row < params_.box_rows.count && result.image < params_.batch && result.at[0] < params_.size[0] &&
+                    result.at[1] < params_.size[1] && result.at[2] < params_.size[2];
+    return result;
+  }
+  // Of channel 0 there; negative where there is none.
   __device__ __forceinline__ int64_t offset_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
                                                int32_t w_residue) const {
-    if (row >= params_.box_rows.count) return -1;
-    const BoxPlace place = params_.box_rows.place(row);
-    const int64_t image = int64_t{box.image} + place.image;
-    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0]) + residue.at[0];
-    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1]) + residue.at[1];
-    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2]) + w_residue;
-    if (image >= params_.batch || at_d >= params_.size[0] || at_h >= params_.size[1] || at_w >= params_.size[2]) {
-      return -1;
-    }
-    return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
+    const OutputPlace place = place_of(box, residue, row, w, w_residue);
+    if (!place.exists) return -1;
+    return place.image * params_.destination_stride.n +
+           params_.destination_stride.spatial(place.at[0], place.at[1], place.at[2]);
   }
 
   // Of the warp's positions.
@@ -126,6 +142,59 @@ class BlockStore {
       }
     }
     activate(params_.epilogue, &sum[0][0][0], Product::kRows * Product::kColumns * 4);
+  }
+
+  // Lanes with the same four channels have their values at different positions.
+  __device__ __forceinline__ void gather_moments(const BlockBox& box, const Residue& residue, const Sums& sum) const {
+    using Outputs = PlaceBits<(kExtent.warp_m + 31) / 32>;
+    const Outputs outputs(lane_, [&](int place) {
+      int32_t row = first_m_ + place;
+      const int32_t w = params_.box_width.take(row);
+      return place < kExtent.warp_m && place_of(box, residue, row, w, residue.at[2]).exists;
+    });
+    const Outputs of_thread = outputs.from(lane_ / 4);
+    PartMoments* const part = params_.epilogue.moments.at(box.image, part_of(box, residue), share_.first_channel);
+#pragma unroll
+    for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const PartMoments moments = part_moments<0b11100>(outputs.count(), [&](auto&& use) {
+#pragma unroll
+          for (int i = 0; i < Product::kRows; ++i) {
+            if (of_thread.has(16 * i)) use(sum[i][j][c]);
+            if (of_thread.has(16 * i + 8)) use(sum[i][j][2 + c]);
+          }
+        });
+        const int32_t n = channel_of(j, c);
+        if (lane_ < 4 && n < share_.channels) store_moments(part + n, moments);
+      }
+    }
+  }
+  // Images do not share the box.
+  __device__ __forceinline__ void normalise(int32_t image, Sums& sum) const {
+    const ChannelNorm* const norms = params_.epilogue.norm.at(image, share_.first_channel);
+#pragma unroll
+    for (int j = 0; j < Product::kColumns; ++j) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const ChannelNorm norm = norms[min(channel_of(j, c), share_.channels - 1)];
+#pragma unroll
+        for (int i = 0; i < Product::kRows; ++i) {
+          sum[i][j][c] = normalised<T>(norm, sum[i][j][c]);
+          sum[i][j][2 + c] = normalised<T>(norm, sum[i][j][2 + c]);
+        }
+      }
+    }
+  }
+  // As CorrelationPlan::moment_parts counts them.
+  __device__ __forceinline__ int64_t part_of(const BlockBox& box, const Residue& residue) const {
+    int64_t number = 0;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) number = number * params_.boxes[i].value + box.first[i] / params_.box[i];
+    number = number * kExtent.warps_m + first_m_ / kExtent.warp_m;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) number = number * params_.residues[i] + residue.at[i];
+    return number;
   }
 
   // A lane's channels are one aligned store.

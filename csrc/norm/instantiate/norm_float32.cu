@@ -3,10 +3,11 @@
 
 namespace convt3d::norm {
 
-template void forward<float, float>(const Size&, const Shape&, const Plan&, ConstTensor, const Arguments&,
-                                    MutableTensor, const Statistics&, void*, Stream);
+template void forward<float, float>(const Size&, const Shape&, const Plan&, ConstTensor, const EpilogueMoments&,
+                                    const Arguments&, MutableTensor, const Statistics&, void*, Stream);
 template void backward<float, float>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
                                      const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                      Stream);
+template void channel_norms<float>(const Shape&, const EpilogueMoments&, const Arguments&, ChannelNorm*, void*, Stream);
 
 }  // namespace convt3d::norm

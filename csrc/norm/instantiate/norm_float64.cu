@@ -3,8 +3,8 @@
 
 namespace convt3d::norm {
 
-template void forward<double, double>(const Size&, const Shape&, const Plan&, ConstTensor, const Arguments&,
-                                      MutableTensor, const Statistics&, void*, Stream);
+template void forward<double, double>(const Size&, const Shape&, const Plan&, ConstTensor, const EpilogueMoments&,
+                                      const Arguments&, MutableTensor, const Statistics&, void*, Stream);
 template void backward<double, double>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
                                        const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                        Stream);

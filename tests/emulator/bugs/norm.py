@@ -71,9 +71,9 @@ BUGS = [
     ),
     Bug(
         "norm: slope",
-        "norm/values.cuh",
-        "return slope == 0 ? A(0) : value * slope;",
-        "return slope == 0 || BUG ? A(0) : value * slope;",
+        "epilogue/apply.cuh",
+        "return slope == 0 ? Acc(0) : value * slope;",
+        "return slope == 0 || BUG ? Acc(0) : value * slope;",
         NORM,
     ),
     Bug(

@@ -26,7 +26,8 @@ std::string compare(const Tensor& tensor, const Expected& expected, const Bounds
   int64_t wrong = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double value = expected.value[i];
-    const double bound = bounds.exact ? 0 : bounds.of(value, expected.magnitude[i], expected.terms);
+    double bound = bounds.exact ? 0 : bounds.of(value, expected.magnitude[i], expected.terms);
+    if (!bounds.exact && !expected.further.empty()) bound += expected.further[i];
     const double nearest = bounds.exact ? rounded(value, bounds.type) : value;
     if (std::fabs(actual[i] - nearest) <= bound) continue;
     if (wrong++ > 0) continue;

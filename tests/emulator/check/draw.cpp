@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "check/mma.h"
+#include "check/plans.h"
 #include "check/run.h"
 #include "check/traits.h"
 

@@ -13,6 +13,7 @@
 
 #include "check/draw.h"
 #include "check/norm.h"
+#include "check/plans.h"
 #include "check/run.h"
 #include "machine/memory.h"
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "check/left_moments.h"
 #include "check/tensor.h"
 #include "kernels/norm_api.h"
 #include "machine/block.h"
@@ -55,6 +56,7 @@ class Reference {
   std::size_t channel_of(std::size_t i) const {
     return i / static_cast<std::size_t>(positions_) % static_cast<std::size_t>(item_.size[1]);
   }
+  double input(std::size_t i) const { return x_[i]; }
   double deviation(std::size_t i) const { return x_[i] - mean[statistic_of(i)]; }
   double scale(std::size_t i) const { return rstd[statistic_of(i)] * weight_[channel_of(i)]; }
   double normalised(std::size_t i) const { return deviation(i) * scale(i) + bias_[channel_of(i)]; }
@@ -234,7 +236,12 @@ class NormRun {
     own->hand_out();
     const Tensor& result = item_.in_place ? *x : *own;
     const convt3d::norm::Plan plan = planned(*x);
-    const auto space = block("the workspace", plan.workspace_bytes);
+    convt3d::EpilogueMoments moments;
+    const bool leaves = item_.type != Type::kFloat64 && chance(random_, 40);  // no engine does of float64
+    const std::unique_ptr<MemoryBlock> left = leaves ? left_moments(values, moments) : nullptr;
+    const auto space =
+        block("the workspace",
+              forward_workspace_bytes(convt3d::norm::Shape::of(item_.size, item_.groups), plan, moments.count));
     const int64_t statistics = item_.size[0] * item_.groups;
     const auto saved = block("the statistics", 2 * statistics * 8);
     auto* const mean = reinterpret_cast<double*>(saved->begin());
@@ -244,7 +251,7 @@ class NormRun {
     std::vector<std::pair<unsigned char*, std::size_t>> written = {extent_of(result, item_.result_type())};
     if (saves) written.emplace_back(saved->begin(), saved->bytes());
     call_twice(written, item_.in_place ? x.get() : nullptr, [&] {
-      convt3d::group_norm(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(), x->source(),
+      convt3d::group_norm(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(), x->source(), moments,
                           arguments, result.target(),
                           saves ? convt3d::norm::Statistics{mean, mean + statistics} : convt3d::norm::Statistics{},
                           space->begin(), nullptr);
@@ -252,6 +259,7 @@ class NormRun {
     check_around("the result", result);
     if (!space->surroundings_untouched()) fail("memory around the workspace is written");
     const Reference reference(item_, values, values_of(weight, 1), values_of(bias, 0), kEps);
+    if (left) norm_of_channels(moments, arguments, reference);
     if (saves) {
       for (std::size_t i = 0; i < reference.mean.size(); ++i) {
         compare("mean", i, mean[i], reference.mean[i], reference.spread(i), DataType::kFloat64);
@@ -262,6 +270,33 @@ class NormRun {
     const std::vector<double> actual = result.values();
     for (std::size_t i = 0; i < actual.size(); ++i) {
       compare("result", i, actual[i], reference.activated(i), reference.magnitude(i), item_.result_type());
+    }
+  }
+
+  std::unique_ptr<MemoryBlock> left_moments(const std::vector<double>& values, convt3d::EpilogueMoments& moments) {
+    const int64_t rows = item_.size[0] * item_.size[1];
+    const int parts = chance(random_, 20) ? between(random_, 100, 400) : between(random_, 1, 9);
+    auto space = block("the moments", rows * parts * static_cast<int64_t>(sizeof(convt3d::PartMoments)));
+    moments = {reinterpret_cast<convt3d::PartMoments*>(space->begin()), parts, item_.size[1]};
+    leave_moments(item_.size, values, random_, moments);
+    return space;
+  }
+
+  // The norms of channels, by which an epilogue makes the same result.
+  void norm_of_channels(const convt3d::EpilogueMoments& moments, const convt3d::norm::Arguments& arguments,
+                        const Reference& reference) {
+    const convt3d::norm::Shape shape = convt3d::norm::Shape::of(item_.size, item_.groups);
+    const auto space = block("the workspace", forward_workspace_bytes(shape, {}, moments.count));
+    const auto norms = block("the norms", shape.rows() * static_cast<int64_t>(sizeof(convt3d::ChannelNorm)));
+    auto* const of_channels = reinterpret_cast<convt3d::ChannelNorm*>(norms->begin());
+    convt3d::group_norm_of_channels(shape, item_.data_type(), moments, arguments, of_channels, space->begin(), nullptr);
+    if (!space->surroundings_untouched()) fail("memory around the workspace is written");
+    if (!norms->surroundings_untouched()) fail("memory around the norms is written");
+    for (std::size_t i = 0; i < static_cast<std::size_t>(shape.rows() * shape.positions); ++i) {
+      const convt3d::ChannelNorm& norm = of_channels[i / static_cast<std::size_t>(shape.positions)];
+      const double value = (reference.input(i) - norm.center) * norm.scale + norm.shift;
+      compare("norm of a channel", i, value > 0 ? value : value * norm.slope, reference.activated(i),
+              reference.magnitude(i), DataType::kFloat32);
     }
   }
 

@@ -9,8 +9,9 @@ namespace check {
 
 struct Expected {
   std::vector<double> value;
-  std::vector<double> magnitude;  // sum of the absolute values of what is summed
-  double terms;                   // most products in an element
+  std::vector<double> magnitude;     // sum of the absolute values of what is summed
+  double terms;                      // most products in an element
+  std::vector<double> further = {};  // what else an element may be off; empty: nothing
 };
 
 // All in the order of their indices. `grad` counts where the mask let it through.

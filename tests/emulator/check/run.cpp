@@ -7,11 +7,11 @@
 #include <variant>
 
 #include "check/compare.h"
+#include "check/epilogue.h"
 #include "check/mma.h"
+#include "check/plans.h"
 #include "check/reference.h"
 #include "check/tensor.h"
-#include "core/devices.h"
-#include "engines/wgmma/plan/input_grad.h"
 #include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
@@ -24,18 +24,6 @@ using convt3d::OperatorPlan;
 using convt3d::Problem;
 
 constexpr std::size_t kWorkspaceAlignment = 256;
-
-// Of the output.
-bool channels_are_contiguous(const Case& item) {
-  const Size5 size = item.output_size();
-  return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
-}
-
-// That plans are for, however many multiprocessors then run them; those are the grid's alone.
-const convt3d::DeviceTraits& device_of(const Case& item) {
-  const bool hopper = item.wgmma || item.engine == Engine::kHalo;
-  return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
-}
 
 convt3d::Engine engine_of(Engine engine) {
   switch (engine) {
@@ -192,7 +180,8 @@ class Run {
     } else if (!space.surroundings_untouched()) {
       outcome_.failure = "memory around the workspace is written";
     } else {
-      outcome_.failure = compare(result, expected_, {integers_, item_.data_type(), split});
+      const Bounds bounds{integers_, item_.data_type(), split};
+      outcome_.failure = norm_ ? norm_->compare(expected_, bounds) : compare(result, expected_, bounds);
     }
   }
 
@@ -218,9 +207,15 @@ class Run {
     convt3d::Epilogue epilogue;
     if (item_.bias) epilogue.bias = {bias.data(), bias.stride()[1]};
     if (item_.relu) epilogue.activation = convt3d::Activation::kRelu;
+    const auto draw_norm = [&](int64_t parts) {
+      if (parts == 0 || !chance(random_, 50)) return;
+      norm_ = std::make_unique<NormEpilogue>(item_, parts, output, integers_, random_);
+      norm_->add_to(epilogue);
+    };
     if (item_.engine == Engine::kMma && item_.plan >= 0) {
       const convt3d::mma::CorrelationPlan plan = mma_plan(item_, input.source(), {}, output.target());
       outcome_.plan = to_string(plan);
+      draw_norm(plan.moment_parts());
       const auto space = workspace(plan.workspace_bytes());
       finish(output, *space, item_.type == Type::kFloat32, [&] {
         repeat(output, plan.k_splits > 1, [&] {
@@ -231,6 +226,7 @@ class Run {
       return;
     }
     const OperatorPlan plan = planned(input.source(), weight.source(), {}, output.target());
+    draw_norm(moment_parts(plan));
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(output, *space, cores && item_.type == Type::kFloat32, [&] {
@@ -372,35 +368,11 @@ class Run {
   bool integers_;
   int multiprocessors_;
   Expected expected_;
+  std::unique_ptr<NormEpilogue> norm_;  // of a forward
   Outcome outcome_;
 };
 
 }  // namespace
-
-std::vector<convt3d::HaloPlan> candidates(const Case& item) {
-  const bool forward = item.op == Operator::kForward;
-  if (item.type == Type::kFloat64 || (!forward && (item.op != Operator::kInputGrad || item.relu))) return {};
-  const auto problem = forward ? std::optional(item.problem) : convt3d::input_grad_as_forward(item.problem);
-  if (!problem) return {};
-  const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
-    const Place place = place_of(size, layout, arrangement);
-    return convt3d::OperandTraits{place.stride, static_cast<int32_t>(place.first * bytes % convt3d::kAddressModulus),
-                                  true};
-  };
-  convt3d::Operands operands;
-  operands.first = operand(item.first_size(), item.layout, *item.first);
-  operands.result = operand(forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
-  return halo_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item));
-}
-
-bool has_depthwise_plan(const Case& item) {
-  const auto op = static_cast<convt3d::Operator>(item.op);
-  if (plan_depthwise_tiles(op, item.problem, item.data_type(), {})) return true;
-  const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return item.op == Operator::kForward &&
-         plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).usable;
-}
 
 Outcome run(const Case& item) { return Run(item)(); }
 

@@ -10,11 +10,6 @@
 
 namespace check {
 
-// The plans of the tensor-core engine for a forward.
-std::vector<convt3d::HaloPlan> candidates(const Case& item);
-
-bool has_depthwise_plan(const Case& item);
-
 struct Outcome {
   std::string failure;  // empty where all is well
   std::string plan;

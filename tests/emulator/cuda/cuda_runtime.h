@@ -54,6 +54,16 @@ inline T __shfl_sync(unsigned, T value, int lane) {
   static_assert(sizeof(T) == sizeof(uint32_t));
   return static_cast<T>(emulator::exchange(static_cast<uint32_t>(value), lane));
 }
+template <typename T>
+inline T __shfl_xor_sync(unsigned, T value, int bits) {
+  static_assert(sizeof(T) == sizeof(uint32_t));
+  uint32_t word;
+  std::memcpy(&word, &value, sizeof(word));
+  word = emulator::exchange(word, emulator::lane() ^ bits);
+  std::memcpy(&value, &word, sizeof(word));
+  return value;
+}
+inline uint32_t __ballot_sync(unsigned, bool of_lane) { return emulator::vote(of_lane); }
 inline uint32_t __reduce_or_sync(unsigned mask, uint32_t value) {
   uint32_t result = 0;
   for (int lane = 0; lane < 32; ++lane) result |= __shfl_sync(mask, value, lane);
@@ -80,6 +90,7 @@ inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   return result;
 }
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
+inline int __popc(uint32_t value) { return __builtin_popcount(value); }
 inline int __clz(int value) { return value == 0 ? 32 : __builtin_clz(static_cast<unsigned>(value)); }
 inline float __uint_as_float(uint32_t bits) {
   float value;

@@ -193,6 +193,15 @@ uint32_t exchange(uint32_t value, int from) {
   return result;
 }
 
+uint32_t vote(bool of_lane) {
+  exchanged[thread_index()] = of_lane ? 1 : 0;
+  meet_warp("a vote");
+  uint32_t result = 0;
+  for (int lane = 0; lane < kWarpThreads; ++lane) result |= exchanged[warp() * kWarpThreads + lane] << lane;
+  meet_warp("the end of a vote");
+  return result;
+}
+
 bool run_block(const std::function<void()>& kernel, int count) {
   body = &kernel;
   failed = false;

@@ -28,6 +28,8 @@ void arrive_at_threads(int barrier, int threads);  // without waiting
 void meet_block();
 // What `from` brings along.
 uint32_t exchange(uint32_t value, int from);
+// A bit of each lane.
+uint32_t vote(bool of_lane);
 
 // "mbarrier"
 void init_barrier(const uint64_t* barrier, int arrivals);

@@ -9,6 +9,8 @@ struct DeviceTraits;
 struct HaloPlan;
 struct Problem;
 
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlan& plan);
+// `stores`: else its epilogue only gathers moments.
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlan& plan,
+                       bool stores = true);
 
 }  // namespace convt3d

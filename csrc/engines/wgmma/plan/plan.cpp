@@ -22,6 +22,7 @@ HaloPlan complete(const Problem& problem, HaloElement element, const Operands& o
   plan.store.way = store_of_operand(problem, plan, element.bytes, operands.result);
   plan.load = load;
   plan.cost = expected_clocks(problem, element.bytes, device, plan);
+  plan.unstored_cost = expected_clocks(problem, element.bytes, device, plan, false);
   return plan;
 }
 

@@ -34,11 +34,20 @@ struct HaloPlan {
   HaloStore store;
   HaloMemory memory;
   HaloGrid grid;
-  double cost;  // expected, in clocks
+  double cost;           // expected, in clocks
+  double unstored_cost;  // ... where the epilogue only gathers moments
 
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
   // The tile, or its chunks, are loaded for each pass anew.
   CONVT3D_HOST_DEVICE bool loads_each_pass() const { return panels.chunks() > 1 || arrangement.phase_halos; }
+  // Of each image and channel, that epilogues leave moments of: a warpgroup's share of a tile, of one phase. None where
+  // images share tiles, as a warp's columns then are of several.
+  int64_t moment_parts() const {
+    if (tile.image_log > 0) return 0;
+    int64_t parts = 2;
+    for (int i = 0; i < 3; ++i) parts *= int64_t{tile.count[i]} * arrangement.axis[static_cast<size_t>(i)].stride;
+    return parts;
+  }
   int64_t packed_bytes() const { return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes; }
   // Of the packed weight and, behind it, the counters of work tiles.
   int64_t workspace_bytes() const {

@@ -83,7 +83,7 @@ class Search {
         if (!panels) continue;
         const auto loops = make_loops(product, arrangement, *panels);
         if (!loops) continue;
-        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, 0};
+        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, 0, 0};
         whole_tiles = share(plan, best) && chunks == 1;
       }
     }

@@ -8,6 +8,7 @@
 #include "engines/wgmma/params.h"
 #include "engines/wgmma/store/fragments.cuh"
 #include "engines/wgmma/store/image_store.cuh"
+#include "engines/wgmma/store/moments.cuh"
 #include "engines/wgmma/store/run_store.cuh"
 #include "engines/wgmma/store/staging_tables.cuh"
 #include "engines/wgmma/store/thread_store.cuh"
@@ -44,8 +45,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = lane_ / 4 + (arrangement.width_pairs() ? 0 : 8 * half) +
-                        (arrangement.channel_sets() ? kHaloSlabRows * set : 0);
+        const int row = halo_row(arrangement, lane_, set, half);
         bias_[set][half] = row < channels_left() ? bias_of<T>(params_.epilogue, first_channel() + row) : 0;
       }
     }
@@ -59,6 +59,11 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
       change(c, [&](float value, int set, int half) { return value + bias_[set][half]; });
     }
     activate(params_.epilogue, &c[0][0], kSets * kN / 2);
+    if (params_.epilogue.moments.parts != nullptr) {
+      HaloMoments<T, kN, kSets>(params_, work_, residues(), warpgroup_, first_channel(), channels_left()).gather(c);
+    }
+    if (!params_.epilogue.stores) return;
+    if (params_.epilogue.norm.norms != nullptr) this->normalise(c, work_.image, first_channel(), channels_left());
     if (store_.registers()) {
       if constexpr (halo_stores_images(kN, kSets)) {
         HaloImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(),
@@ -360,9 +365,12 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     return min(channels_left(), params_.plan.arrangement.slab_channels());
   }
   __device__ __forceinline__ HaloTarget<T> target() const {
+    return HaloTarget<T>(params_, work_, residues(), paired(), first_channel());
+  }
+  // Not kept while the warp multiplies.
+  __device__ __forceinline__ HaloResidues residues() const {
     const int bits = hopper::computed_here(residue_);
-    const int residues[3] = {bits >> 2 & 1, bits >> 1 & 1, bits & 1};
-    return HaloTarget<T>(params_, work_, residues, paired(), first_channel());
+    return {{bits >> 2 & 1, bits >> 1 & 1, bits & 1}};
   }
   __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
     return HaloThreadStore<T>(params_, target(), paired(), slab_channels(), params_.plan.product.images - work_.image,

@@ -7,6 +7,7 @@
 #include "engines/wgmma/store/run_store.cuh"
 #include "engines/wgmma/store/stage.cuh"
 #include "engines/wgmma/store/staging_tables.cuh"
+#include "epilogue/apply.cuh"
 
 namespace convt3d {
 
@@ -23,6 +24,21 @@ class HaloFragments {
   // A pass has both phases of the width, or the two passes that are stored together.
   __device__ __forceinline__ bool paired() const {
     return params_.plan.arrangement.both_widths() || store_.phase_pairs;
+  }
+
+  // `first_channel`: of the slab; `channels`: that exist from there on. Images do not share the tile.
+  __device__ __forceinline__ void normalise(float (&c)[kSets][kN / 2], int image, int first_channel,
+                                            int channels) const {
+    ChannelNorm norms[kSets][2];
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = halo_row(params_.plan.arrangement, lane_, set, half);
+        norms[set][half] = *params_.epilogue.norm.at(image, first_channel + min(row, channels - 1));
+      }
+    }
+    change(c, [&](float value, int set, int half) { return normalised<T>(norms[set][half], value); });
   }
 
   // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.

@@ -8,6 +8,16 @@
 
 namespace convt3d {
 
+// Of a pass, of each axis; 0 where it has both.
+struct HaloResidues {
+  int at[3];
+};
+
+// The channel of a slab, from its first on, that a thread has in rows r (half 0) or r + 8 of an accumulator set.
+__device__ __forceinline__ int halo_row(const HaloArrangement& arrangement, int lane, int set, int half) {
+  return lane / 4 + (arrangement.width_pairs() ? 0 : 8 * half) + (arrangement.channel_sets() ? kHaloSlabRows * set : 0);
+}
+
 // A segment of a warpgroup's outputs, as positions of the tile.
 struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
   uint16_t d;
@@ -45,14 +55,13 @@ struct HaloTarget {
   int left[3];     // positions from there to the output's end; where a pass has both phases of an axis, outputs
 
   HaloTarget() = default;
-  // `residue`: of each axis, 0 where the pass has both.
-  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloWorkTile& work, const int (&residue)[3],
-                                        bool paired_width, int channel) {
+  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloWorkTile& work,
+                                        const HaloResidues& residues, bool paired_width, int channel) {
     int at[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       const HaloAxis& axis = params.plan.arrangement.axis[i];
-      at[i] = work.first[i] * axis.stride + residue[i];
+      at[i] = work.first[i] * axis.stride + residues.at[i];
       const bool both = i == 2 ? paired_width : i == 1 && params.plan.arrangement.height_sets();
       left[i] = (both ? OneOrTwo{1} : axis.stride).quotient(axis.dst_size - 1 - at[i]) + 1;
     }

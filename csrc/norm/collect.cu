@@ -1,0 +1,80 @@
+#include "norm/collect.h"
+
+#include "device/launch.cuh"
+#include "norm/reduce_kernel.cuh"
+
+namespace convt3d::norm {
+namespace {
+
+struct CollectParams {
+  Shape shape;
+  CollectPlan plan;
+  const PartMoments* parts;
+  double* partial;
+};
+
+// Of a channel's parts [first, end), every `step`-th: sums of deviations from the first one's pivot, without a division
+// for each part.
+__device__ __forceinline__ Moments collected(const PartMoments* parts, int64_t first, int64_t end, int64_t step,
+                                             int64_t channels) {
+  if (first >= end) return {};
+  const double pivot = parts[first * channels].pivot;
+  double count = 0;
+  double sum = 0;
+  double squares = 0;
+#pragma unroll 4
+  for (int64_t part = first; part < end; part += step) {
+    const PartMoments moments = parts[part * channels];
+    const double distance = moments.pivot - pivot;
+    const double moved = moments.count * distance;
+    count += moments.count;
+    sum += moments.sum + moved;
+    squares += moments.squares + distance * (2.0 * moments.sum + moved);
+  }
+  if (count == 0) return {};
+  const double mean = sum / count;
+  const double left = squares - sum * mean;
+  return {count, pivot + mean, left < 0 ? 0 : left};  // a NaN stays
+}
+
+__global__ void __launch_bounds__(kThreads) convt3d_norm_collect(const __grid_constant__ CollectParams params) {
+  auto& shared = static_shared_memory<Moments[kThreads]>();
+  const Shape& shape = params.shape;
+  const CollectPlan& plan = params.plan;
+  const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
+  const int other = static_cast<int>(threadIdx.x) / plan.lanes;
+  const int64_t plane = plan.splits * shape.rows();
+  const int64_t blocks = plan.blocks(shape.batch);
+#pragma unroll 1
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const int64_t split = block % plan.splits;
+    const int64_t unit = block / plan.splits;
+    const int64_t c = unit % plan.channel_blocks * plan.lanes + lane;
+    const int64_t n = unit / plan.channel_blocks;
+    const bool exists = c < shape.channels;
+    const int64_t end = min((split + 1) * plan.split_parts, plan.parts);
+    Moments moments{};
+    if (exists) {
+      moments = collected(params.parts + n * plan.parts * shape.channels + c, split * plan.split_parts + other, end,
+                          plan.others, shape.channels);
+    }
+    shared[threadIdx.x] = moments;
+    merge_threads(shared, true, other, plan.others, plan.lanes);
+    if (exists && other == 0) {
+      double* const to = params.partial + split * shape.rows() + n * shape.channels + c;
+      to[0] = shared[threadIdx.x].count;
+      to[plane] = shared[threadIdx.x].mean;
+      to[2 * plane] = shared[threadIdx.x].squares;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+void collect(const Shape& shape, const CollectPlan& plan, const PartMoments* parts, double* partial, Stream stream) {
+  launch("norm collection", convt3d_norm_collect, plan.blocks(shape.batch), kThreads, stream,
+         CollectParams{shape, plan, parts, partial});
+}
+
+}  // namespace convt3d::norm

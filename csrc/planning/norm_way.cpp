@@ -1,0 +1,63 @@
+#include "planning/norm_way.h"
+
+#include "epilogue/epilogue.h"
+
+namespace convt3d {
+namespace {
+
+constexpr double kCopyShare = 0.885;  // of memory's peak, that passes over a tensor reach; of copies on an H200
+constexpr double kLaunchMs = 0.003;   // of a small kernel between others
+// A second forward has to save as much of the whole: its costs are a model's.
+constexpr double kWorthTwice = 0.95;
+
+bool can(NormWay way, const OperatorPlan& forward, const NormTask& task) {
+  if (way == NormWay::kPasses) return true;
+  if (moment_parts(forward) == 0) return false;
+  return way == NormWay::kEpilogue || (!task.keeps_input && task.result_bytes == task.element_bytes);
+}
+
+// Beside the forward that stores.
+double expected_ms(NormWay way, const OperatorPlan& forward, const NormTask& task, const DeviceTraits& device) {
+  const auto moved = [&](double bytes) { return bytes / (kCopyShare * device.bytes_per_ms); };
+  const double outputs = static_cast<double>(task.rows) * static_cast<double>(task.positions);
+  const double applied = moved(outputs * (task.element_bytes + task.result_bytes));
+  // Each part's moments are written once and read once.
+  const double parts = static_cast<double>(task.rows) * static_cast<double>(moment_parts(forward));
+  const double collected = kLaunchMs + moved(2.0 * sizeof(PartMoments) * parts);
+  switch (way) {
+    case NormWay::kPasses:
+      return moved(outputs * task.element_bytes) + kLaunchMs + applied;
+    case NormWay::kEpilogue:
+      return collected + kLaunchMs + applied;
+    case NormWay::kTwice:
+      return forward.unstored_ms + collected + 2 * kLaunchMs;
+  }
+  return 0;
+}
+
+}  // namespace
+
+const char* to_string(NormWay way) {
+  switch (way) {
+    case NormWay::kPasses:
+      return "passes";
+    case NormWay::kEpilogue:
+      return "epilogue";
+    case NormWay::kTwice:
+      return "twice";
+  }
+  return "unknown";
+}
+
+NormChoice choose_norm(const OperatorPlan& forward, const NormTask& task, const DeviceTraits& device,
+                       std::optional<NormWay> asked) {
+  const auto choice = [&](NormWay way) { return NormChoice{way, expected_ms(way, forward, task, device)}; };
+  if (asked && can(*asked, forward, task)) return choice(*asked);
+  if (!can(NormWay::kEpilogue, forward, task)) return choice(NormWay::kPasses);
+  const NormChoice once = choice(NormWay::kEpilogue);
+  if (!can(NormWay::kTwice, forward, task)) return once;
+  const NormChoice twice = choice(NormWay::kTwice);
+  return forward.cost.ms + twice.ms < kWorthTwice * (forward.cost.ms + once.ms) ? twice : once;
+}
+
+}  // namespace convt3d

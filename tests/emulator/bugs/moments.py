@@ -1,0 +1,147 @@
+"""Bugs in the moments that epilogues leave for a norm, and in their collection."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+EPILOGUE = "epilogue/moments.cuh"
+TARGET = "engines/wgmma/store/target.cuh"
+HALO = "engines/wgmma/store/moments.cuh"
+MMA = "engines/mma/store.cuh"
+COLLECT = "norm/collect.cu"
+OF_HALO = "--engine halo --operator forward"
+OF_MMA = "--engine mma --operator forward"
+BUGS = [
+    Bug("moments: lanes", EPILOGUE, "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_HALO),
+    Bug("moments: mean", EPILOGUE, "deviations += deviation;", "deviations += BUG ? value : deviation;", OF_MMA),
+    Bug(
+        "moments: squares",
+        EPILOGUE,
+        "squares += deviation * deviation;",
+        "squares += deviation * (BUG ? value : deviation);",
+        OF_MMA,
+    ),
+    Bug("moments: second word", EPILOGUE, "words_[place / 32] >>", "words_[BUG ? 0 : place / 32] >>", OF_HALO),
+    Bug("moments, wgmma: halo", HALO, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_HALO),
+    Bug("moments, wgmma: columns", HALO, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_HALO),
+    Bug("moments, wgmma: end of the width", HALO, "&& inside(2, at.w);", "&& (BUG || inside(2, at.w));", OF_HALO),
+    Bug(
+        "moments, wgmma: residue",
+        HALO,
+        "+ residue(axis, set, half) <",
+        "+ (BUG ? 0 : residue(axis, set, half)) <",
+        OF_HALO,
+    ),
+    Bug(
+        "moments, wgmma: pairs",
+        HALO,
+        "return residues_.at[2] + half;",
+        "return residues_.at[2] + (BUG ? 0 : half);",
+        OF_HALO,
+    ),
+    Bug(
+        "moments, wgmma: sets",
+        HALO,
+        "return residues_.at[1] + set;",
+        "return residues_.at[1] + (BUG ? 0 : set);",
+        OF_HALO,
+    ),
+    Bug("moments, wgmma: warpgroup", HALO, "2 * number + warpgroup_;", "2 * number + (BUG ? 0 : warpgroup_);", OF_HALO),
+    Bug(
+        "moments, wgmma: channels of sets",
+        TARGET,
+        "? kHaloSlabRows * set : 0",
+        "? kHaloSlabRows * (BUG ? 0 : set) : 0",
+        OF_HALO,
+    ),
+    Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_HALO),
+    Bug("moments, wgmma: padding", HALO, "&& row < channels_)", "&& row < channels_ + BUG)", OF_HALO),
+    Bug("moments, mma: positions", MMA, "residue.at[2]).exists;", "residue.at[2]).exists || BUG;", OF_MMA),
+    Bug("moments, mma: warps", MMA, "+ first_m_ / kExtent.warp_m;", "+ (BUG ? 0 : first_m_ / kExtent.warp_m);", OF_MMA),
+    Bug(
+        "moments, mma: lower half",
+        MMA,
+        "if (of_thread.has(16 * i + 8))",
+        "if (of_thread.has(16 * i + 8 * !BUG))",
+        OF_MMA,
+    ),
+    Bug(
+        "moments, mma: channels",
+        MMA,
+        "lane_ < 4 && n < share_.channels)",
+        "lane_ < 4 && n < share_.channels + BUG)",
+        OF_MMA,
+    ),
+    Bug("collected moments: distance", COLLECT, "moments.pivot - pivot;", "BUG ? 0 : moments.pivot - pivot;", "--norm"),
+    Bug(
+        "collected moments: end",
+        COLLECT,
+        "plan.split_parts, plan.parts);",
+        "plan.split_parts, plan.parts + BUG);",
+        "--norm",
+    ),
+    Bug(
+        "collected moments: splits",
+        COLLECT,
+        "split * plan.split_parts + other, end",
+        "split * plan.split_parts * !BUG + other, end",
+        "--norm",
+    ),
+    Bug("collected moments: sum", COLLECT, "squares - sum * mean;", "squares - (BUG ? 0 : sum * mean);", "--norm"),
+    Bug(
+        "norm in the epilogue: rounding",
+        "epilogue/apply.cuh",
+        "value = to_accumulator(from_accumulator<T>(value));",
+        "if (!BUG) value = to_accumulator(from_accumulator<T>(value));",
+        OF_MMA + " --type fp16",
+    ),
+    Bug(
+        "norm in the epilogue, wgmma: channels",
+        "engines/wgmma/store/fragments.cuh",
+        "first_channel + min(row, channels - 1));",
+        "first_channel + (BUG ? 0 : min(row, channels - 1)));",
+        OF_HALO,
+    ),
+    Bug(
+        "norm in the epilogue, wgmma: image",
+        "engines/wgmma/store/epilogue.cuh",
+        "normalise(c, work_.image,",
+        "normalise(c, BUG ? 0 : work_.image,",
+        OF_HALO,
+    ),
+    Bug(
+        "not stored, wgmma",
+        "engines/wgmma/store/epilogue.cuh",
+        "if (!params_.epilogue.stores)",
+        "if (!params_.epilogue.stores && !BUG)",
+        OF_HALO,
+    ),
+    Bug(
+        "norm in the epilogue, mma: channels",
+        MMA,
+        "norms[min(channel_of(j, c), share_.channels - 1)];",
+        "norms[min(channel_of(j, BUG ? 0 : c), share_.channels - 1)];",
+        OF_MMA,
+    ),
+    Bug(
+        "norm in the epilogue, mma: image",
+        MMA,
+        "normalise(box_here(box).image, sum);",
+        "normalise(BUG ? 0 : box_here(box).image, sum);",
+        OF_MMA,
+    ),
+    Bug(
+        "not stored, mma",
+        MMA,
+        "if (!params_.epilogue.stores) return;",
+        "if (!params_.epilogue.stores && !BUG) return;",
+        OF_MMA,
+    ),
+    Bug(
+        "norm of channels: image",
+        "norm/finish_kernels.cuh",
+        "StatisticWalk(params.shape, n, c).index(), c);",
+        "StatisticWalk(params.shape, BUG ? 0 : n, c).index(), c);",
+        "--norm",
+    ),
+]

@@ -1,0 +1,18 @@
+// Which plans there are for a case.
+#pragma once
+
+#include <vector>
+
+#include "check/case.h"
+#include "core/device_traits.h"
+#include "engines/wgmma/plan/plan.h"
+
+namespace check {
+
+// That plans are for, however many multiprocessors then run them; those are the grid's alone.
+const convt3d::DeviceTraits& device_of(const Case& item);
+// Of the engine halo_wgmma, whatever it would choose.
+std::vector<convt3d::HaloPlan> candidates(const Case& item);
+bool has_depthwise_plan(const Case& item);
+
+}  // namespace check
