@@ -284,6 +284,7 @@ def test_fingerprint_of_a_joint_pass_is_of_all_its_kernels() -> None:
         name for (name, type_) in hashes if fingerprint({**hashes, (name, type_): ("changed",)}, *asked) != before
     }
     assert changing == {
+        "convt3d_channels_last_copy",
         "convt3d_mma_correlation",
         "convt3d_mma_pack_weight",
         "convt3d_weight_grad",

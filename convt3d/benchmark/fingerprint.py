@@ -28,7 +28,7 @@ NORM_ENGINE = "group_norm"
 # The kernels that an engine runs for a part of the benchmark's passes; a name that ends with * stands for all
 # that begin so.
 KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight"),
+    ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight", "convt3d_channels_last_copy"),
     ("depthwise", "forward"): (
         "convt3d_depthwise_row*",
         "convt3d_depthwise_channel*",
@@ -49,7 +49,12 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     # All gradients at once: of a joint pass whose parts' engines it takes the place of.
     ("mma_together", "backward_input"): ("convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"),
     ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
-    (NORM_ENGINE, "forward"): ("convt3d_norm_reduce", "convt3d_norm_statistics", "convt3d_norm_map"),
+    (NORM_ENGINE, "forward"): (
+        "convt3d_norm_reduce",
+        "convt3d_norm_statistics",
+        "convt3d_norm_channels",
+        "convt3d_norm_map",
+    ),
     (NORM_ENGINE, "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),
 }
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}

@@ -16,51 +16,34 @@ __device__ __forceinline__ float sum_over_lanes(float value) {
   return value;
 }
 
-// A bit for each of up to 32 * kWords places, of which those count that `exists` names. All lanes of the warp call it.
-template <int kWords>
-class PlaceBits {
+// Of the values that the lanes have which differ in the bits of kBits. All of them are added twice, as they are in
+// registers: the mean of the first time is the pivot of the second.
+template <int kBits>
+class MomentSums {
  public:
-  template <typename Exists>
-  __device__ __forceinline__ PlaceBits(int lane, Exists&& exists) {
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) words_[k] = __ballot_sync(0xFFFFFFFFu, exists(32 * k + lane));
+  __device__ __forceinline__ void add_first(float value) { sum_ += value; }
+  // `count`: of the values of all these lanes.
+  __device__ __forceinline__ void begin_second(int count) {
+    count_ = static_cast<float>(count);
+    sum_ = sum_over_lanes<kBits>(sum_);
+    pivot_ = count > 0 ? sum_ / count_ : 0;
+    sum_ = 0;
   }
-  __device__ __forceinline__ int count() const {
-    int result = 0;
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) result += __popc(words_[k]);
-    return result;
+  __device__ __forceinline__ void add_second(float value) {
+    const float deviation = value - pivot_;
+    sum_ += deviation;
+    squares_ += deviation * deviation;
   }
-  // Of the places from `first` on, which is below 32: has() then is of first + place, in the same word.
-  __device__ __forceinline__ PlaceBits from(int first) const {
-    PlaceBits result = *this;
-#pragma unroll
-    for (int k = 0; k < kWords; ++k) result.words_[k] >>= first;
-    return result;
+  __device__ __forceinline__ PartMoments result() const {
+    return {count_, pivot_, sum_over_lanes<kBits>(sum_), sum_over_lanes<kBits>(squares_)};
   }
-  __device__ __forceinline__ bool has(int place) const { return (words_[place / 32] >> (place % 32) & 1) != 0; }
 
  private:
-  uint32_t words_[kWords];
+  float count_ = 0;
+  float pivot_ = 0;
+  float sum_ = 0;
+  float squares_ = 0;
 };
-
-// Of `count` values that the lanes have which differ in the bits of kBits: `visit` calls what it is given for each of
-// the thread's own. Two passes, as the values are in registers: the first one's mean is the pivot.
-template <int kBits, typename Visit>
-__device__ __forceinline__ PartMoments part_moments(int count, Visit&& visit) {
-  float sum = 0;
-  visit([&](float value) { sum += value; });
-  sum = sum_over_lanes<kBits>(sum);
-  const float pivot = count > 0 ? sum / static_cast<float>(count) : 0;
-  float deviations = 0;
-  float squares = 0;
-  visit([&](float value) {
-    const float deviation = value - pivot;
-    deviations += deviation;
-    squares += deviation * deviation;
-  });
-  return {static_cast<float>(count), pivot, sum_over_lanes<kBits>(deviations), sum_over_lanes<kBits>(squares)};
-}
 
 __device__ __forceinline__ void store_moments(PartMoments* to, const PartMoments& moments) {
   const float values[4] = {moments.count, moments.pivot, moments.sum, moments.squares};

@@ -108,7 +108,9 @@ std::optional<Problem> wgmma_problem(const PlanQuery& query) {
 Offer wgmma_offer(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
-  Offer offer = offer_of(plan_halo_forward(*problem, halo_element(query), query.operands, query.device), query.device);
+  Offer offer = offer_of(
+      plan_halo_forward(*problem, halo_element(query), query.operands, query.device, query.op == Operator::kForward),
+      query.device);
   if (offer) offer->cost.fitted = query.op == Operator::kForward;
   return offer;
 }
@@ -116,7 +118,9 @@ Offer wgmma_offer(const PlanQuery& query) {
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return {};
-  return all_of(halo_candidates(*problem, halo_element(query), query.operands, query.device), query.device);
+  return all_of(
+      halo_candidates(*problem, halo_element(query), query.operands, query.device, query.op == Operator::kForward),
+      query.device);
 }
 
 bool is_for_mma(const PlanQuery& query) { return query.op != Operator::kBiasGrad && query.dtype != DataType::kFloat64; }

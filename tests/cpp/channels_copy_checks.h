@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/integer.h"
-#include "engines/mma/channels_copy.h"
+#include "engines/mma/portions.h"
 #include "terms.h"
 
 #include <array>

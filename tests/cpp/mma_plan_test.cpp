@@ -277,10 +277,10 @@ void check_slices_are_not_copied() {
   const Int3 size = problem.output_size();
   for (const bool channels_last : {false, true}) {
     OperandTraits tensor = dense_operand(24, size, channels_last);
-    expect(mma::operand_copy(tensor, {}, size, 1, 24, 2).exists, "a dense operand may be copied", problem);
+    expect(mma::copy_unless_slice(tensor, {}, size, 1, 24, 2).exists, "a dense operand may be copied", problem);
     const OperandTraits larger = dense_operand(48, size, channels_last);
     tensor.stride = larger.stride;
-    expect(!mma::operand_copy(tensor, {}, size, 1, 24, 2).exists, "a slice of channels is not copied", problem);
+    expect(!mma::copy_unless_slice(tensor, {}, size, 1, 24, 2).exists, "a slice of channels is not copied", problem);
   }
 }
 
@@ -308,7 +308,7 @@ int main() {
     }
     if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
     ++problems;
-    const int64_t most_copied[] = {1 << 12, 1 << 16, mma::kMostCopiedBytes};
+    const int64_t most_copied[] = {1 << 12, 1 << 16, kMostCopiedBytes};
     check_mma(problem, most_copied[draw(0, 2)]);
   }
   check_mma_banks();

@@ -51,9 +51,9 @@ template <typename Change>
 std::pair<HaloLoadWay, HaloStoreWay> ways_of(const Problem& problem, HaloElement element, bool channels_last,
                                              Change&& change) {
   Operands operands = dense_operands(problem, channels_last);
-  const auto usual = plan_halo_forward(problem, element, operands, fitted_device());
+  const auto usual = plan_halo_forward(problem, element, operands, fitted_device(), false);
   change(operands);
-  const auto plan = plan_halo_forward(problem, element, operands, fitted_device());
+  const auto plan = plan_halo_forward(problem, element, operands, fitted_device(), false);
   expect(usual && plan && order_of(*usual) == order_of(*plan), "operands do not change the order of products", problem);
   if (!plan) return {};
   check_order_of_k(problem, *plan);
@@ -99,6 +99,50 @@ inline void check_operands() {
         },
         {HaloLoadWay::kElements, HaloStoreWay::kBoxes}, "TMA steps over multiples of 16 bytes only");
   }
+}
+
+// An input that TMA cannot read is copied with its channels last, of whatever strides, where threads would take longer.
+inline void check_input_copies() {
+  Problem problem;
+  problem.batch = 2;
+  problem.in_channels = problem.out_channels = 64;
+  problem.input_size = {6, 7, 5};
+  problem.kernel_size = {3, 3, 3};
+  problem.padding = {1, 1, 1};
+  for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
+    Operands operands = dense_operands(problem, false);
+    const auto planned = [&](bool copies = true) {
+      return *plan_halo_forward(problem, element, operands, fitted_device(), copies);
+    };
+    const HaloPlan dense = planned();
+    expect(dense.copy.exists && dense.load.way() == HaloLoadWay::kChannelBoxes, "an odd width is copied", problem);
+    expect(dense.workspace_bytes() == dense.copy_offset() + dense.copy.bytes() && dense.copy_offset() % 256 == 0 &&
+               dense.copy_offset() >= dense.kernel_bytes() &&
+               dense.copy.bytes() == 2 * 64 * 6 * 7 * 5 * int64_t{element.bytes},
+           "a copy has room behind the packed weight", problem);
+    const HaloPlan other = planned(false);
+    expect(!other.copy.exists && other.cost > dense.cost, "what may not be copied takes longer", problem);
+    const auto agrees = [&](bool copied, const char* what) {
+      const HaloPlan plan = planned();
+      expect(plan.copy.exists == copied && plan.load.way() == HaloLoadWay::kChannelBoxes &&
+                 order_of(plan) == order_of(dense),
+             what, problem);
+    };
+    operands.first.stride[0] *= 2;
+    agrees(true, "a slice of channels is copied");
+    operands.first.stride = {0, 1, 0, 0, 0};
+    operands.first.address = 4;
+    expect(order_of(planned()) == order_of(dense), "what is expanded is read in the same order", problem);
+    operands.first = dense_operands(problem, true).first;
+    agrees(false, "channels that are last already are read as they are");
+  }
+  problem.in_channels = 63;
+  expect(!plan_halo_forward(problem, {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
+         "pieces of channels are whole", problem);
+  problem.in_channels = 64;
+  problem.input_size = {101, 101, 101};
+  expect(!plan_halo_forward(problem, {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
+         "a copy has 256 MiB at most", problem);
 }
 
 constexpr bool instructions_fit() {

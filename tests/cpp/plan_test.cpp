@@ -271,7 +271,8 @@ void check_image_boxes() {
     problem.padding = {1, 0, 0};
     for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}}) {
       bool found = false;
-      for (const HaloPlan& plan : candidates(problem, element, false)) {
+      for (const HaloPlan& plan :
+           halo_candidates(problem, element, dense_operands(problem, false), fitted_device(), false)) {
         if (plan.tile.image_log == 0 || plan.tile.count[1] * plan.tile.count[2] > 1) continue;
         found = true;
         expect((plan.load.plane_boxes() ? plan.load.as_plane_boxes().images : 0) == plane.images,
@@ -428,6 +429,7 @@ int main() {
   }
   check_image_boxes();
   check_operands();
+  check_input_copies();
   check_large_problems();
   check_divisors(random);
   std::printf("%d problems, %d failures\n", problems, failures);

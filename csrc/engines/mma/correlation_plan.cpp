@@ -279,9 +279,9 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     }
     // ... or once for all blocks.
     CorrelationPlan copied = plan;
-    copied.copy = operand_copy(tensors.source, tensors.mask,
-                               {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
-                               plan.k_channels, bytes);
+    copied.copy = copy_unless_slice(tensors.source, tensors.mask,
+                                    {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
+                                    plan.k_channels, bytes);
     if (!copied.copy.exists) continue;
     copied.way = LoadWay::kCopy;
     copied.masked = false;

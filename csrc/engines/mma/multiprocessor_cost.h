@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "core/multiprocessor.h"
+
 namespace convt3d::mma {
 
-constexpr double kSchedulers = 4;        // each with a share of the tensor cores
-constexpr double kIssued = 0.6;          // instructions of a scheduler in a clock, with many warps
 constexpr double kAloneClocks = 5.1;     // from an instruction of a warp to its next, where it waits for the one before
 constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to what is
 constexpr double kRoundedWord = 0.8;     // instructions that round a word to TF32; neighbours wait for nothing
@@ -15,7 +15,6 @@ constexpr double kProductShare = 0.835;  // of the rate of products
 constexpr double kL2Share = 0.7;         // of the rate of L2
 constexpr double kSumShare = 0.07;       // ... of who adds splits of a weight gradient
 constexpr double kStoreShare = 0.44;     // ... of who stores them
-constexpr double kMemoryShare = 0.885;   // of memory's peak
 constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
 
 // The slowest of what happens at the same time, which the others disturb.

@@ -6,9 +6,9 @@
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/overlap.cuh"
+#include "engines/mma/copied_range.cuh"
 #include "engines/mma/correlation_kernel.cuh"
 #include "engines/mma/run.h"
-#include "engines/mma/run_channels_copy.cuh"
 
 namespace convt3d::mma {
 

@@ -5,7 +5,7 @@
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/ordered_sum.cuh"
-#include "engines/mma/run_channels_copy.cuh"
+#include "engines/mma/copied_range.cuh"
 #include "engines/mma/run_weight_grad.h"
 #include "engines/mma/weight_grad_kernel.cuh"
 

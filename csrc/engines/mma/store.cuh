@@ -146,30 +146,40 @@ class BlockStore {
 
   // Lanes with the same four channels have their values at different positions.
   __device__ __forceinline__ void gather_moments(const BlockBox& box, const Residue& residue, const Sums& sum) const {
-    using Outputs = PlaceBits<(kExtent.warp_m + 31) / 32>;
-    const Outputs outputs(lane_, [&](int place) {
-      int32_t row = first_m_ + place;
+    constexpr int kWords = (kExtent.warp_m + 31) / 32;
+    uint32_t outputs[kWords];  // a bit for each of the warp's positions, from the lane's first one on
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      int32_t row = first_m_ + 32 * k + lane_;
       const int32_t w = params_.box_width.take(row);
-      return place < kExtent.warp_m && place_of(box, residue, row, w, residue.at[2]).exists;
-    });
-    const Outputs of_thread = outputs.from(lane_ / 4);
+      const bool exists = 32 * k + lane_ < kExtent.warp_m && place_of(box, residue, row, w, residue.at[2]).exists;
+      outputs[k] = __ballot_sync(0xFFFFFFFFu, exists);
+      count += __popc(outputs[k]);
+      outputs[k] >>= lane_ / 4;
+    }
     PartMoments* const part = params_.epilogue.moments.at(box.image, part_of(box, residue), share_.first_channel);
 #pragma unroll
     for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const PartMoments moments = part_moments<0b11100>(outputs.count(), [&](auto&& use) {
+        const auto visit = [&](auto&& use) {
 #pragma unroll
-          for (int i = 0; i < Product::kRows; ++i) {
-            if (of_thread.has(16 * i)) use(sum[i][j][c]);
-            if (of_thread.has(16 * i + 8)) use(sum[i][j][2 + c]);
+          for (int i = 0; i < 2 * Product::kRows; ++i) {
+            if ((outputs[i / 4] >> (i % 4 * 8) & 1) != 0) use(sum[i / 2][j][i % 2 * 2 + c]);
           }
-        });
+        };
+        MomentSums<0b11100> sums;
+        visit([&](float value) { sums.add_first(value); });
+        sums.begin_second(count);
+        visit([&](float value) { sums.add_second(value); });
+        const PartMoments moments = sums.result();
         const int32_t n = channel_of(j, c);
         if (lane_ < 4 && n < share_.channels) store_moments(part + n, moments);
       }
     }
   }
+
   // Images do not share the box.
   __device__ __forceinline__ void normalise(int32_t image, Sums& sum) const {
     const ChannelNorm* const norms = params_.epilogue.norm.at(image, share_.first_channel);

@@ -13,9 +13,9 @@
 #include "core/device_traits.h"
 #include "core/operands.h"
 #include "core/problem.h"
-#include "engines/mma/channels_copy.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
+#include "engines/mma/portions.h"
 #include "engines/mma/tile.h"
 
 namespace convt3d::mma {

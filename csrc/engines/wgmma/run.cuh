@@ -8,6 +8,7 @@
 #include "core/integer.h"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/run_channels_copy.cuh"
 #include "device/tensor_map.h"
 #include "engines/wgmma/pack_weight.cuh"
 #include "engines/wgmma/plan/boxes.h"
@@ -50,7 +51,15 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   }
   HaloParams<T> params{};
   params.plan = plan;
-  params.source = make_source<T>(input, {}, problem.input_size, {});  // the plan says how it is read
+  // The plan says how it is read. A copy comes before the packing: the kernel waits for that alone.
+  if (plan.copy.exists) {
+    void* const copy = static_cast<unsigned char*>(workspace) + plan.copy_offset();
+    params.source =
+        copy_channels<T>(plan.copy, {0, problem.batch, {0, problem.input_size[0]}}, input, {}, copy, stream);
+    input = {copy, copied_operand(plan.copy).stride};
+  } else {
+    params.source = make_source<T>(input, {}, problem.input_size, {});
+  }
   params.weight = pack.packed;
   params.counters = pack.counters;
   params.destination = static_cast<T*>(output.data);

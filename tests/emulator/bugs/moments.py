@@ -13,15 +13,22 @@ OF_HALO = "--engine halo --operator forward"
 OF_MMA = "--engine mma --operator forward"
 BUGS = [
     Bug("moments: lanes", EPILOGUE, "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_HALO),
-    Bug("moments: mean", EPILOGUE, "deviations += deviation;", "deviations += BUG ? value : deviation;", OF_MMA),
+    Bug("moments: mean", EPILOGUE, "sum_ += deviation;", "sum_ += BUG ? value : deviation;", OF_MMA),
     Bug(
         "moments: squares",
         EPILOGUE,
-        "squares += deviation * deviation;",
-        "squares += deviation * (BUG ? value : deviation);",
+        "squares_ += deviation * deviation;",
+        "squares_ += deviation * (BUG ? 1 : deviation);",
         OF_MMA,
     ),
-    Bug("moments: second word", EPILOGUE, "words_[place / 32] >>", "words_[BUG ? 0 : place / 32] >>", OF_HALO),
+    Bug("moments, mma: second word", MMA, "(outputs[i / 4] >>", "(outputs[BUG ? 0 : i / 4] >>", OF_MMA),
+    Bug(
+        "moments, wgmma: lanes",
+        HALO,
+        "outputs[half] >> (2 * (lane % 4));",
+        "outputs[half] >> (2 * (BUG ? 0 : lane % 4));",
+        OF_HALO,
+    ),
     Bug("moments, wgmma: halo", HALO, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_HALO),
     Bug("moments, wgmma: columns", HALO, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_HALO),
     Bug("moments, wgmma: end of the width", HALO, "&& inside(2, at.w);", "&& (BUG || inside(2, at.w));", OF_HALO),
@@ -61,8 +68,8 @@ BUGS = [
     Bug(
         "moments, mma: lower half",
         MMA,
-        "if (of_thread.has(16 * i + 8))",
-        "if (of_thread.has(16 * i + 8 * !BUG))",
+        ">> (i % 4 * 8) & 1) != 0) use",
+        ">> (BUG ? 0 : i % 4 * 8) & 1) != 0) use",
         OF_MMA,
     ),
     Bug(
@@ -93,7 +100,7 @@ BUGS = [
         "epilogue/apply.cuh",
         "value = to_accumulator(from_accumulator<T>(value));",
         "if (!BUG) value = to_accumulator(from_accumulator<T>(value));",
-        OF_MMA + " --type fp16",
+        OF_MMA + " --type bf16",
     ),
     Bug(
         "norm in the epilogue, wgmma: channels",

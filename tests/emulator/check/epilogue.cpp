@@ -64,14 +64,16 @@ Expected NormEpilogue::normalised(Expected expected, const Bounds& bounds) const
   const auto positions = static_cast<std::size_t>(size_[2] * size_[3] * size_[4]);
   for (std::size_t i = 0; i < expected.value.size(); ++i) {
     const convt3d::ChannelNorm& norm = norms[i / positions];
+    // It may be off by `bound` before it is rounded, and so be rounded to another number.
+    const double bound = bounds.exact ? 0 : bounds.of(0, expected.magnitude[i], expected.terms);
+    const double apart =
+        rounded(expected.value[i] + bound, bounds.type) - rounded(expected.value[i] - bound, bounds.type);
     const double stored = rounded(expected.value[i], bounds.type);
     const double value = (stored - norm.center) * norm.scale + norm.shift;
-    // Beside a neighbour it may be rounded to that.
-    expected.further.push_back(2 * std::fabs(stored - expected.value[i]) * std::fabs(norm.scale) +
-                               bounds.of(stored, 0, 0) * std::fabs(norm.scale));
     expected.value[i] = value > 0 ? value : value * norm.slope;
     expected.magnitude[i] =
-        (expected.magnitude[i] + std::fabs(norm.center)) * std::fabs(norm.scale) + std::fabs(norm.shift);
+        (std::fabs(stored) + std::fabs(norm.center)) * std::fabs(norm.scale) + std::fabs(norm.shift);
+    expected.further.push_back(apart * std::fabs(norm.scale));
   }
   return expected;
 }

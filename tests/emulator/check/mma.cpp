@@ -45,7 +45,7 @@ convt3d::DeviceTraits some_device(const Case& item) {
 // Bytes of copies: few, so that they are portion after portion, or as many as ever.
 int64_t most_copied(const Case& item) {
   Random random(item.seed + 1);
-  constexpr int64_t kBytes[] = {1 << 10, 1 << 13, 1 << 16, convt3d::mma::kMostCopiedBytes};
+  constexpr int64_t kBytes[] = {1 << 10, 1 << 13, 1 << 16, convt3d::kMostCopiedBytes};
   return kBytes[between(random, 0, 3)];
 }
 

@@ -37,7 +37,7 @@ std::vector<convt3d::HaloPlan> candidates(const Case& item) {
   convt3d::Operands operands;
   operands.first = operand(item.first_size(), item.layout, *item.first);
   operands.result = operand(forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
-  return halo_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item));
+  return halo_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
 }
 
 bool has_depthwise_plan(const Case& item) {

@@ -79,6 +79,8 @@ constexpr double kPartClocks = 3680;  // of what threads store although the rest
 // the rate at which a multiprocessor issues them.
 constexpr double kMomentOutputClocks = 0.14;
 
+constexpr double kCopyLaunchMs = 0.0035;  // not measured
+
 // A multiprocessor's share of the peak of the device's memory, in bytes per clock.
 double memory_share(const DeviceTraits& device) {
   return device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
@@ -219,7 +221,12 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   }
   if (n_major) tma += rounds * loads * n_major_clocks(plan);
   const auto power = [](double clocks) { return std::pow(clocks, kSharpness); };
-  return std::pow(power(rounds * work_tile) + power(memory) + power(tma), 1 / kSharpness) + kStartClocks + chunk;
+  double copying = 0;
+  if (plan.copy.exists) {
+    copying = (copy_ms(plan.copy, problem.batch, device) + kCopyLaunchMs) * device.clocks_per_ms;
+  }
+  return copying + std::pow(power(rounds * work_tile) + power(memory) + power(tma), 1 / kSharpness) + kStartClocks +
+         chunk;
 }
 
 }  // namespace convt3d

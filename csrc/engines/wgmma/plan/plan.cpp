@@ -14,36 +14,61 @@ bool is_channels_last(const Operands& operands) { return operands.result.stride[
 // What the search leaves open, and what these operands make of the plan. Their memory is that of the load which was
 // searched for.
 HaloPlan complete(const Problem& problem, HaloElement element, const Operands& operands, const DeviceTraits& device,
-                  HaloPlan plan) {
+                  bool copies, HaloPlan plan) {
   plan.store = marked(plan.tile, plan.store);
   plan.memory =
       place_parts(plan.panels, plan.pipelines, table_bytes(plan.tile, plan.loops, plan.load, plan.store), plan.store);
-  const HaloLoad load = load_of_operand(problem, plan, element.bytes, operands.first);
   plan.store.way = store_of_operand(problem, plan, element.bytes, operands.result);
-  plan.load = load;
-  plan.cost = expected_clocks(problem, element.bytes, device, plan);
-  plan.unstored_cost = expected_clocks(problem, element.bytes, device, plan, false);
-  return plan;
+  const auto reading = [&](const OperandCopy& copy) {
+    HaloPlan read = plan;
+    read.copy = copy;
+    read.load = load_of_operand(problem, plan, element.bytes, copy.exists ? copied_operand(copy) : operands.first);
+    read.cost = expected_clocks(problem, element.bytes, device, read);
+    read.unstored_cost = expected_clocks(problem, element.bytes, device, read, false);
+    return read;
+  };
+  HaloPlan as_it_is = reading({});
+  if (as_it_is.load.boxes() || !copies || plan.load.n_major() || !can_copy(problem, element)) return as_it_is;
+  // What threads would load may be faster to copy, for TMA to read.
+  HaloPlan copied = reading(input_copy(problem, element.bytes, operands.first));
+  return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
+
+// Nobody has measured plans that copy: one has to be expected to take as little of the time of the others.
+constexpr double kWorthCopying = 0.9;
 
 }  // namespace
 
+bool can_copy(const Problem& problem, HaloElement element) {
+  const Int3& size = problem.input_size;
+  const int64_t bytes = problem.batch * problem.in_channels * size[0] * size[1] * size[2] * element.bytes;
+  return problem.in_channels_per_group() * element.bytes % kCopiedPiece == 0 && bytes <= kMostCopiedBytes;
+}
+
+OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input) {
+  OperandCopy copy =
+      operand_copy(input, {}, problem.input_size, problem.groups, problem.in_channels_per_group(), element_bytes);
+  copy_whole(copy, problem.batch);
+  return copy;
+}
+
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
-                                      const DeviceTraits& device) {
+                                      const DeviceTraits& device, bool copies) {
   std::vector<HaloPlan> candidates;
-  visit_plans(problem, element, is_channels_last(operands), device, [&](const HaloPlan& candidate) {
-    candidates.push_back(complete(problem, element, operands, device, candidate));
+  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlan& candidate) {
+    candidates.push_back(complete(problem, element, operands, device, copies, candidate));
   });
   return candidates;
 }
 
 std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
-                                          const DeviceTraits& device) {
+                                          const DeviceTraits& device, bool copies) {
   std::optional<HaloPlan> best;
-  visit_plans(problem, element, is_channels_last(operands), device, [&](const HaloPlan& candidate) {
-    if (!best || candidate.cost < best->cost) best = candidate;
+  const auto weighed = [](const HaloPlan& plan) { return plan.copy.exists ? plan.cost / kWorthCopying : plan.cost; };
+  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlan& candidate) {
+    if (!best || weighed(candidate) < weighed(*best)) best = candidate;
   });
-  if (best) best = complete(problem, element, operands, device, *best);
+  if (best) best = complete(problem, element, operands, device, copies, *best);
   return best;
 }
 
@@ -67,7 +92,7 @@ std::string to_string(const HaloPlan& plan) {
       << store.columns << " burst=" << store.halves << 'x' << store.burst << " warp=" << store.warp_bytes
       << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
       << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()
-      << " work_tiles=" << plan.grid.work_tiles << " clocks=" << plan.cost;
+      << " work_tiles=" << plan.grid.work_tiles << (plan.copy.exists ? " copied" : "") << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/channels_copy.h"
 #include "core/device_traits.h"
 #include "core/operands.h"
 #include "core/problem.h"
@@ -34,6 +35,7 @@ struct HaloPlan {
   HaloStore store;
   HaloMemory memory;
   HaloGrid grid;
+  OperandCopy copy;      // of the input, which is then what the kernel reads
   double cost;           // expected, in clocks
   double unstored_cost;  // ... where the epilogue only gathers moments
 
@@ -49,20 +51,25 @@ struct HaloPlan {
     return parts;
   }
   int64_t packed_bytes() const { return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes; }
-  // Of the packed weight and, behind it, the counters of work tiles.
-  int64_t workspace_bytes() const {
+  // The workspace: the packed weight, behind it the counters of work tiles, behind these what is copied of the input.
+  int64_t kernel_bytes() const {
     return packed_bytes() == 0 ? 0 : packed_bytes() + kHaloMaxClasses * int64_t{sizeof(uint32_t)};
   }
+  int64_t copy_offset() const { return (kernel_bytes() + 255) / 256 * 256; }
+  int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
 };
 
-// Of these operands: `first` is the input.
+// Of all of an input, with its channels last: of whole pieces of 16 bytes, not too many.
+bool can_copy(const Problem& problem, HaloElement element);
+OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input);
+// Of these operands: `first` is the input, and may be copied.
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
-                                      const DeviceTraits& device);
+                                      const DeviceTraits& device, bool copies = true);
 // The cheapest candidate; nothing where there is none. Strides and addresses decide how tiles are loaded and outputs
 // stored, and what that costs, but not which candidate it is: products are added in its order, so that a problem has
 // the same bits however its input lies in memory.
 std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
-                                          const DeviceTraits& device);
+                                          const DeviceTraits& device, bool copies = true);
 std::string to_string(const HaloPlan& plan);
 
 }  // namespace convt3d

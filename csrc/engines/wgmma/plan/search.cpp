@@ -19,9 +19,14 @@ constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {
  public:
-  Search(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
-         const std::function<void(const HaloPlan&)>& visit)
-      : problem_(problem), element_(element), channels_last_(channels_last), device_(device), visit_(visit) {}
+  Search(const Problem& problem, HaloElement element, bool channels_last, const OperandCopy& copy,
+         const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit)
+      : problem_(problem),
+        element_(element),
+        channels_last_(channels_last),
+        copy_(copy),
+        device_(device),
+        visit_(visit) {}
 
   void products() const {
     for (int joined = 1; joined <= kHaloMaxJoined; joined *= 2) {
@@ -75,7 +80,8 @@ class Search {
     std::optional<HaloPlan> best;
     const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_.bytes, kHaloOperandBytes);
     for (const int position_bytes : {128, 64, 32}) {
-      const HaloLoad load = channels_last_ ? load_of_channels(element_.bytes, product, position_bytes) : of_tile;
+      const HaloLoad load =
+          channels_last_ || copy_.exists ? load_of_channels(element_.bytes, product, position_bytes) : of_tile;
       bool whole_tiles = false;  // two of them: nothing is gained by smaller chunks
       for (int chunks = 1; chunks <= channel_bytes / position_bytes && !whole_tiles; ++chunks) {
         const auto panels =
@@ -83,7 +89,7 @@ class Search {
         if (!panels) continue;
         const auto loops = make_loops(product, arrangement, *panels);
         if (!loops) continue;
-        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, 0, 0};
+        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, copy_, 0, 0};
         whole_tiles = share(plan, best) && chunks == 1;
       }
     }
@@ -132,20 +138,26 @@ class Search {
   const Problem& problem_;
   HaloElement element_;
   bool channels_last_;
+  const OperandCopy& copy_;
   const DeviceTraits& device_;
   const std::function<void(const HaloPlan&)>& visit_;
 };
 
 }  // namespace
 
-void visit_plans(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
-                 const std::function<void(const HaloPlan&)>& visit) {
+void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
+                 const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit) {
   for (int i = 0; i < 3; ++i) {
     if (problem.stride[i] > kHaloMaxStride) return;
   }
   // Larger channels are left to the engine that is tested with them.
   if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
-  Search(problem, element, channels_last, device, visit).products();
+  const OperandCopy none{};
+  Search(problem, element, channels_last, none, device, visit).products();
+  if (!copies || channels_last || !can_copy(problem, element)) return;
+  const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, false);
+  const OperandCopy copy = input_copy(problem, element.bytes, input);
+  Search(problem, element, channels_last, copy, device, visit).products();
 }
 
 }  // namespace convt3d

@@ -10,7 +10,8 @@
 namespace convt3d {
 
 // Plans without marks in their staging and without parts of shared memory, which cost time and change no choice.
-void visit_plans(const Problem& problem, HaloElement element, bool channels_last, const DeviceTraits& device,
-                 const std::function<void(const HaloPlan&)>& visit);
+// `copies`: also those that copy an input whose width is contiguous with its channels last first.
+void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
+                 const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit);
 
 }  // namespace convt3d

@@ -1,9 +1,8 @@
-#include "engines/mma/channels_copy.h"
+#include "engines/mma/portions.h"
 
 #include <algorithm>
 #include <climits>
 
-#include "core/access.h"
 #include "core/integer.h"
 #include "engines/mma/multiprocessor_cost.h"
 
@@ -11,11 +10,6 @@ namespace convt3d::mma {
 namespace {
 
 constexpr double kLaunchMs = 0.0035;  // of a kernel that follows another one; not measured
-constexpr double kSectorBytes = 32;   // that memory is read by
-// Instructions for 16 bytes of the copy, as many as the machine code of sm_90a has, or fewer; not fitted.
-constexpr double kStrip = 100;     // of strips that are aligned
-constexpr double kOddStrip = 130;  // ... of others
-constexpr double kGathered = 190;  // of pieces that are gathered
 
 int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
   return std::min(batch, portions.image_boxes * images);
@@ -39,10 +33,10 @@ int64_t evenly(int64_t count, int64_t most) { return ceil_div(count, ceil_div(co
 
 }  // namespace
 
-DepthRange DepthReach::of(int64_t first_box, int64_t end_box, int64_t size) const {
-  const int64_t begin = std::clamp<int64_t>(first_box * step + first, 0, size);
-  const int64_t end = std::clamp<int64_t>((end_box - 1) * step + last + 1, 0, size);
-  return {begin, std::max<int64_t>(0, end - begin)};
+OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
+                              int64_t channels, int64_t element_bytes) {
+  if (tensor.stride[0] != groups * channels * size[0] * size[1] * size[2]) return {};
+  return convt3d::operand_copy(tensor, mask, size, groups, channels, element_bytes);
 }
 
 DepthReach depth_reach(const TileAxis& depth) {
@@ -84,36 +78,6 @@ std::string to_string(const Portions& portions) {
   return std::to_string(portions.image_boxes) + "x" + std::to_string(portions.depth_boxes);
 }
 
-OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
-                         int64_t channels, int64_t element_bytes) {
-  const int64_t in_piece = kPieceBytes / element_bytes;
-  OperandCopy copy{};
-  copy.exists = tensor.stride[0] == groups * channels * size[0] * size[1] * size[2];
-  if (!copy.exists) return copy;
-  copy.masked = mask.present;
-  copy.groups = groups;
-  copy.channels = static_cast<int32_t>(channels);
-  copy.padded = static_cast<int32_t>(round_up(channels, in_piece));
-  copy.size = size;
-  copy.element_bytes = static_cast<int32_t>(element_bytes);
-  copy.channels_last = tensor.stride[1] == 1;
-  const auto all_of = [&](auto&& has) { return has(tensor) && (!mask.present || has(mask)); };
-  copy.transposes = all_of([](const OperandTraits& of) { return of.stride[4] == 1; });
-  copy.run_axes = 1;
-  const auto joins = [&](std::size_t axis) {
-    return all_of([&](const OperandTraits& of) { return of.stride[axis] == of.stride[axis + 1] * size[axis - 1]; });
-  };
-  if (joins(3)) copy.run_axes = joins(2) ? 3 : 2;
-  const auto aligned = [&](std::size_t axis) {
-    return all_of([&](const OperandTraits& of) { return of.stride[axis] % in_piece == 0; });
-  };
-  copy.depths_aligned = aligned(2);
-  copy.aligned = aligned(0) && aligned(1) && (copy.run_axes == 3 || copy.depths_aligned) &&
-                 (copy.run_axes >= 2 || aligned(3)) && all_of([](const OperandTraits& of) { return of.address == 0; });
-  copy.quads = has_quads(tensor, mask, element_bytes, channels);
-  return copy;
-}
-
 bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies, const BoxCounts& counts,
                      int64_t most_bytes) {
   const auto& boxes = counts.boxes;
@@ -149,17 +113,7 @@ double copies_ms(const Portions& portions, std::initializer_list<const OperandCo
     const double in_image = portions.depth_boxes < boxes[1]
                                 ? static_cast<double>(ceil_div(boxes[1], portions.depth_boxes))
                                 : 1.0;  // portions, which overlap
-    const double positions = in_image * static_cast<double>(batch * copy->image_positions());
-    const double elements = positions * static_cast<double>(copy->groups * copy->channels);
-    const double apart = copy->transposes || copy->channels_last ? 1 : kSectorBytes / copy->element_bytes;
-    const double bytes = elements * copy->element_bytes * apart * (copy->masked ? 2 : 1) +
-                         positions * static_cast<double>(copy->groups * copy->padded) * copy->element_bytes;
-    const double pieces =
-        positions * static_cast<double>(copy->groups * copy->padded * copy->element_bytes) / kPieceBytes;
-    const double instructions = pieces * (!copy->transposes ? kGathered : copy->vectors ? kStrip : kOddStrip);
-    ms += count * kLaunchMs +
-          std::max(bytes / (kMemoryShare * device.bytes_per_ms),
-                   instructions / (32 * kSchedulers * kIssued * device.multiprocessors * device.clocks_per_ms));
+    ms += count * kLaunchMs + in_image * copy_ms(*copy, batch, device);
   }
   return ms;
 }

@@ -3,27 +3,20 @@
 
 #include <algorithm>
 
+#include "core/channels_copy.h"
 #include "core/integer.h"
 #include "device/channels_last_copy.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
-#include "engines/mma/channels_copy.h"
 
-namespace convt3d::mma {
+namespace convt3d {
 
-// What of an operand a portion has.
+// What of an operand is copied.
 struct CopiedRange {
   int64_t first_image;
   int64_t images;
   DepthRange depths;
 };
-
-// `images`: of a box.
-inline CopiedRange copied_range(const OperandCopy& copy, const Portion& portion, int64_t images, int64_t batch) {
-  const int64_t first = portion.first_image_box * images;
-  return {first, std::min(batch, portion.end_image_box * images) - first,
-          copy.reach.of(portion.first_depth_box, portion.end_depth_box, copy.size[0])};
-}
 
 template <typename T>
 ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const CopiedRange& range, ConstTensor tensor,
@@ -67,8 +60,7 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
   return params;
 }
 
-// Copies what a portion's boxes read, and returns how the kernel reads it: as all of the operand, of which it will find
-// no more than this.
+// Copies, and returns how the kernel behind reads it: as all of the operand, of which it will find no more than this.
 template <typename T>
 Source<T> copy_channels(const OperandCopy& copy, const CopiedRange& range, ConstTensor tensor, ConstTensor mask,
                         void* to, Stream stream) {
@@ -88,4 +80,4 @@ Source<T> copy_channels(const OperandCopy& copy, const CopiedRange& range, Const
   return source;
 }
 
-}  // namespace convt3d::mma
+}  // namespace convt3d

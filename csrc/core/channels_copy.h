@@ -1,0 +1,63 @@
+// An operand that is copied with its channels last before the kernel that reads it, as data:
+// device/channels_last_copy.cuh copies. Knows nothing of torch or CUDA.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device_traits.h"
+#include "core/operands.h"
+#include "core/problem.h"
+
+namespace convt3d {
+
+constexpr int64_t kCopiedPiece = 16;                      // bytes of channels that a group's are filled up to
+constexpr int64_t kMostCopiedBytes = int64_t{256} << 20;  // of all that is copied at a time
+
+struct DepthRange {
+  int64_t first;
+  int64_t count;
+};
+// The depths that boxes read: the b-th along the depth those from b*step + first to b*step + last, where there are any.
+struct DepthReach {
+  int64_t step;
+  int64_t first;
+  int64_t last;
+
+  // Of the boxes first_box .. end_box - 1, of so many depths.
+  DepthRange of(int64_t first_box, int64_t end_box, int64_t size) const;
+};
+
+struct OperandCopy {
+  bool exists;
+  bool masked;       // the mask is applied to the copy
+  bool transposes;   // strips of positions, else pieces of channels are gathered
+  int32_t run_axes;  // from the width on, whose positions are neighbours in memory all together
+  bool aligned;      // strips are, those of a depth's beginning where `depths_aligned`
+  bool depths_aligned;
+  bool vectors;        // all strips of all portions are aligned
+  bool quads;          // four neighbouring channels are one load
+  bool channels_last;  // of the operand itself
+  int64_t groups;
+  int32_t channels;  // of a group
+  int32_t padded;    // ... in the copy
+  Int3 size;         // of the operand
+  DepthReach reach;  // of the plan's boxes
+  int64_t images;    // of a portion, at most
+  int64_t depths;    // ...
+  int32_t element_bytes;
+
+  int64_t image_positions() const { return depths * size[1] * size[2]; }
+  int64_t bytes() const { return exists ? images * image_positions() * groups * padded * element_bytes : 0; }
+};
+
+// `channels`: of a group.
+OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
+                         int64_t channels, int64_t element_bytes);
+// Of all images and depths at once.
+void copy_whole(OperandCopy& copy, int64_t images);
+// The copy, as what reads it finds it.
+OperandTraits copied_operand(const OperandCopy& copy);
+// What the copy takes of so many images in whole, beside its launch: expected, a model.
+double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device);
+
+}  // namespace convt3d
