@@ -26,6 +26,13 @@ __device__ __forceinline__ int computed_here(int value) {
   return value;
 }
 
+// The number of the thread in its warp, read where it is used, as by computed_here().
+__device__ __forceinline__ int lane_here() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 // Neither is read sooner nor written later than here.
 __device__ __forceinline__ void fence_register(float& value) { asm volatile("" : "+f"(value)::"memory"); }
 

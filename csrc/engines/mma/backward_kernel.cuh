@@ -92,10 +92,10 @@ class InputMultiplier {
       }
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
-      BlockStore<T, kTerms, kShape>(params_.store, share, thread_,
-                                    reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
-                                    shared_ + hopper::computed_here(params_.layout.staging))(box, Residue{},
-                                                                                             product.sum);
+      BlockStore<T, kTerms, kShape, false>(
+          params_.store, share, thread_,
+          reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
+          shared_ + hopper::computed_here(params_.layout.staging))(box, Residue{}, product.sum);
     }
     if (params_.bias == nullptr) return;
     sync_threads(kMultipliers, kInputThreads);

@@ -109,13 +109,13 @@ class TileMultiplier {
     const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
-    const StageRange stages = stages_of(params_, share);
     Weights weights(*this);
     for (int32_t box = share.first_box; box < params_.end_box; box += params_.walkers) {
       weights.begin(share.steps);
       uint32_t steps = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.steps);
       for (int32_t p = 0; p < params_.block_phases; ++p) {
         product.clear();
+        const StageRange stages = stages_of(params_, share);  // read again: no registers are left to keep it
         for (int32_t stage = stages.first; stage < stages.end; ++stage) {
           // One stage serves all phases; several come again for each.
           if (params_.stages > 1 || p == 0) hopper::barrier_wait(&buffers.full[buffer.index], buffer.parity);
@@ -123,16 +123,17 @@ class TileMultiplier {
           weights.multiply(product, steps + static_cast<uint32_t>(some.first) * 4, some.count,
                            tiles + static_cast<uint32_t>(buffer.index * tile.bytes()));
           if (params_.stages > 1 || p == params_.block_phases - 1) {
-            arrive_warp(&buffers.empty[buffer.index]);
+            arrive_warp(&buffers.empty[buffer.index], hopper::lane_here());
             buffer.advance(params_.buffers);
           }
         }
         if (params_.split.splits > 1 && !SplitSum<T, kTerms, kShape>(params_.split, share)(box, product.sum)) continue;
         // Not kept while the warp multiplies.
         const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
-        BlockStore<T, kTerms, kShape>(params_.store, share, static_cast<int32_t>(threadIdx.x),
-                                      reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),
-                                      shared + hopper::computed_here(layout_.staging))(box, residue, product.sum);
+        BlockStore<T, kTerms, kShape, !kChannelRows>(
+            params_.store, share, static_cast<int32_t>(threadIdx.x),
+            reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),
+            shared + hopper::computed_here(layout_.staging))(box, residue, product.sum);
         steps += static_cast<uint32_t>(steps_of(params_, residue)) * 4;
       }
     }
@@ -199,7 +200,7 @@ class TileMultiplier {
         in_slot_ -= now;
         left_ -= now;
         if (in_slot_ > 0 || params_.weights_stay) continue;
-        arrive_warp(&barriers_.empty[slot_.index]);
+        arrive_warp(&barriers_.empty[slot_.index], hopper::lane_here());
         slot_.advance(params_.slots);
       }
     }

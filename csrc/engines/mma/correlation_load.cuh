@@ -45,7 +45,7 @@ struct StageCursor {
   __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
-      if (++unit[i] < params.load.tile.axis[i].stages()) return;
+      if (++unit[i] < static_cast<int32_t>(params.by_stages[i].value)) return;
       unit[i] = 0;
     }
     ++chunk;
@@ -59,14 +59,13 @@ struct StageWalk {
   bool begins_box = true;
   int32_t table = 0;
   int32_t raw = 0;  // rows
-  StageRange stages;
   int32_t stage;
   StageCursor cursor;
   StageTurn buffer;
 
   template <typename T>
   __device__ __forceinline__ StageWalk(const CorrelationParams<T>& params, const BlockShare& share)
-      : box(share.first_box), stages(stages_of(params, share)), stage(stages.first), cursor(params, stage) {}
+      : box(share.first_box), stage(stages_of(params, share).first), cursor(params, stage) {}
 
   // A stage of split axes has a table of its own, others that of their box.
   template <typename T>
@@ -74,7 +73,8 @@ struct StageWalk {
     return begins_box || params.splits;
   }
   template <typename T>
-  __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
+  __device__ __forceinline__ void advance(const CorrelationParams<T>& params, const BlockShare& share) {
+    const StageRange stages = stages_of(params, share);
     buffer.advance(params.buffers);
     if (++raw == params.ahead) raw = 0;
     const bool in_phase = ++stage < stages.end;
@@ -109,7 +109,7 @@ class SourceLoad {
     meet_();
     if (params_.copied_source) wait_for_kernel_before();
     if (params_.only_copies) {
-      for (StageWalk walk(params_, share_); walk.box < params_.end_box; walk.advance(params_)) {
+      for (StageWalk walk(params_, share_); walk.box < params_.end_box; walk.advance(params_, share_)) {
         begin(walk);
         hopper::barrier_arrive_copied(&barriers_.full[walk.buffer.index]);
       }
@@ -125,7 +125,7 @@ class SourceLoad {
       for (; pending < params_.ahead && begun.box < params_.end_box; ++pending) {
         begin(begun);
         async_commit();
-        begun.advance(params_);
+        begun.advance(params_, share_);
       }
       if (pending == 0) return;
       wait_for_copies(pending - 1);
@@ -134,8 +134,8 @@ class SourceLoad {
         wait_until_empty(settled);
       }
       if (loader_.settles()) loader_.settle(stage_of(settled, box_of(settled)));
-      arrive_warp(&barriers_.full[settled.buffer.index]);
-      settled.advance(params_);
+      arrive_warp(&barriers_.full[settled.buffer.index], hopper::lane_here());
+      settled.advance(params_, share_);
       --pending;
     }
   }

@@ -92,9 +92,9 @@ struct CorrelationPlan {
     return int64_t{4} * extent.m() * extent.n();
   }
   // Of each image and channel, that epilogues leave moments of: a warp's share of a box, of one phase. None where
-  // images share boxes.
+  // images share boxes, nor with channel rows, which leave the kernel no registers for it.
   int64_t moment_parts() const {
-    if (tile.images > 1) return 0;
+    if (tile.images > 1 || tile.has_channel_rows()) return 0;
     const ShapeExtent extent = shape_extent(shape, terms);
     return boxes[1] * boxes[2] * boxes[3] * (extent.m() / extent.warp_m) * phases();
   }

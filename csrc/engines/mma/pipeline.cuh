@@ -8,6 +8,7 @@
 #pragma once
 
 #include "device/ptx/barrier.cuh"
+#include "device/ptx/threads.cuh"
 
 namespace convt3d::mma {
 
@@ -43,10 +44,11 @@ struct StageTurn {
   }
 };
 
-// For all lanes of a warp: whoever waits sees what they did before.
-__device__ __forceinline__ void arrive_warp(uint64_t* barrier) {
+// For all lanes of a warp: whoever waits sees what they did before. A `lane` of hopper::lane_here() is kept in no
+// register meanwhile.
+__device__ __forceinline__ void arrive_warp(uint64_t* barrier, int lane = static_cast<int>(threadIdx.x) % 32) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0) hopper::barrier_arrive(barrier);
+  if (lane == 0) hopper::barrier_arrive(barrier);
 }
 
 // Meetings of the loading warps, one after another.

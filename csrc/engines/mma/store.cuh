@@ -21,8 +21,9 @@ __device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(a)) * static_cast<uint32_t>(b));
 }
 
-// Made where sums are stored: what it knows of its thread takes no registers while the thread multiplies.
-template <typename T, int kTerms, Shape kShape>
+// Made where sums are stored: what it knows of its thread takes no registers while the thread multiplies. kNorms: for a
+// norm behind, it may gather moments and apply the norm.
+template <typename T, int kTerms, Shape kShape, bool kNorms>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
@@ -48,9 +49,11 @@ class BlockStore {
   // All threads that multiply.
   __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
-    if (params_.epilogue.moments.parts != nullptr) gather_moments(box_here(box), residue, sum);
-    if (!params_.epilogue.stores) return;
-    if (params_.epilogue.norm.norms != nullptr) normalise(box_here(box).image, sum);
+    if constexpr (kNorms) {
+      if (params_.epilogue.moments.parts != nullptr) gather_moments(box_here(box), residue, sum);
+      if (!params_.epilogue.stores) return;
+      if (params_.epilogue.norm.norms != nullptr) normalise(box_here(box).image, sum);
+    }
     if (params_.stores_channels) {
       const BlockBox at = box_here(box);
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
@@ -78,31 +81,31 @@ class BlockStore {
     return box_at(params_, hopper::computed_here(box));
   }
 
-  // An output, given by its row and width in the box.
-  struct OutputPlace {
-    int64_t image;
-    int64_t at[3];
-    bool exists;
-  };
-  __device__ __forceinline__ OutputPlace place_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
-                                                  int32_t w_residue) const {
-    const BoxPlace place = params_.box_rows.place(row);
-    OutputPlace result;
-    result.image = int64_t{box.image} + place.image;
-    result.at[0] = wide_product(box.first[0] + place.d, params_.residues[0]) + residue.at[0];
-    result.at[1] = wide_product(box.first[1] + place.h, params_.residues[1]) + residue.at[1];
-    result.at[2] = wide_product(box.first[2] + w, params_.residues[2]) + w_residue;
-    result.exists = row < params_.box_rows.count && result.image < params_.batch && result.at[0] < params_.size[0] &&
-                    result.at[1] < params_.size[1] && result.at[2] < params_.size[2];
-    return result;
-  }
-  // Of channel 0 there; negative where there is none.
+  // Of channel 0 at a position of the box, given by its row and width; negative where there is none.
   __device__ __forceinline__ int64_t offset_of(const BlockBox& box, const Residue& residue, int32_t row, int32_t w,
                                                int32_t w_residue) const {
-    const OutputPlace place = place_of(box, residue, row, w, w_residue);
-    if (!place.exists) return -1;
-    return place.image * params_.destination_stride.n +
-           params_.destination_stride.spatial(place.at[0], place.at[1], place.at[2]);
+    if (row >= params_.box_rows.count) return -1;
+    const BoxPlace place = params_.box_rows.place(row);
+    const int64_t image = int64_t{box.image} + place.image;
+    const int64_t at_d = wide_product(box.first[0] + place.d, params_.residues[0]) + residue.at[0];
+    const int64_t at_h = wide_product(box.first[1] + place.h, params_.residues[1]) + residue.at[1];
+    const int64_t at_w = wide_product(box.first[2] + w, params_.residues[2]) + w_residue;
+    if (image >= params_.batch || at_d >= params_.size[0] || at_h >= params_.size[1] || at_w >= params_.size[2]) {
+      return -1;
+    }
+    return image * params_.destination_stride.n + params_.destination_stride.spatial(at_d, at_h, at_w);
+  }
+  // Whether a position of a box of one image is an output. A box past the output's end ends within 32 bits.
+  __device__ __forceinline__ bool is_output(const BlockBox& box, const Residue& residue, int32_t row) const {
+    const int32_t w = params_.box_width.take(row);
+    const BoxPlace place = params_.box_rows.place(row);
+    const auto inside = [&](int axis, int32_t position) {
+      const uint32_t at =
+          static_cast<uint32_t>(box.first[axis] + position) * static_cast<uint32_t>(params_.residues[axis]) +
+          static_cast<uint32_t>(residue.at[axis]);
+      return at < static_cast<uint32_t>(params_.size[axis]);
+    };
+    return row < params_.box_rows.count && inside(0, place.d) && inside(1, place.h) && inside(2, w);
   }
 
   // Of the warp's positions.
@@ -121,9 +124,10 @@ class BlockStore {
   }
 
   // Of the block's channels, the one of column `c` of fragment `j`.
-  __device__ __forceinline__ int32_t channel_of(int j, int c) const {
-    return first_n_ + (params_.stores_channels ? first_channel_of(j, lane_ % 4, kJoined) : 8 * j + lane_ % 4 * 2) + c;
+  __device__ __forceinline__ int32_t channel_of(int j, int c, int32_t lane) const {
+    return first_n_ + (params_.stores_channels ? first_channel_of(j, lane % 4, kJoined) : 8 * j + lane % 4 * 2) + c;
   }
+  __device__ __forceinline__ int32_t channel_of(int j, int c) const { return channel_of(j, c, lane_); }
 
   __device__ __forceinline__ void apply_epilogue(Sums& sum) const {
     if (params_.epilogue.bias.data != nullptr) {
@@ -146,27 +150,26 @@ class BlockStore {
 
   // Lanes with the same four channels have their values at different positions.
   __device__ __forceinline__ void gather_moments(const BlockBox& box, const Residue& residue, const Sums& sum) const {
-    constexpr int kWords = (kExtent.warp_m + 31) / 32;
-    uint32_t outputs[kWords];  // a bit for each of the warp's positions, from the lane's first one on
-    int count = 0;
+    static_assert(kExtent.warp_m % 32 == 0 && 2 * Product::kRows <= 32);
+    int32_t outputs = 0;  // bit i: that of the thread in rows 8i + lane / 4 is one
+    int count = 0;        // of the warp
 #pragma unroll
-    for (int k = 0; k < kWords; ++k) {
-      int32_t row = first_m_ + 32 * k + lane_;
-      const int32_t w = params_.box_width.take(row);
-      const bool exists = 32 * k + lane_ < kExtent.warp_m && place_of(box, residue, row, w, residue.at[2]).exists;
-      outputs[k] = __ballot_sync(0xFFFFFFFFu, exists);
-      count += __popc(outputs[k]);
-      outputs[k] >>= lane_ / 4;
+    for (int k = 0; k < kExtent.warp_m / 32; ++k) {
+      const uint32_t word = __ballot_sync(0xFFFFFFFFu, is_output(box, residue, first_m_ + 32 * k + lane_));
+      count += __popc(word);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) outputs |= static_cast<int32_t>(word >> (8 * i + lane_ / 4) & 1) << (4 * k + i);
     }
     PartMoments* const part = params_.epilogue.moments.at(box.image, part_of(box, residue), share_.first_channel);
 #pragma unroll
     for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
+        const int here = hopper::computed_here(outputs);  // no bit is kept by itself
         const auto visit = [&](auto&& use) {
 #pragma unroll
           for (int i = 0; i < 2 * Product::kRows; ++i) {
-            if ((outputs[i / 4] >> (i % 4 * 8) & 1) != 0) use(sum[i / 2][j][i % 2 * 2 + c]);
+            if ((here >> i & 1) != 0) use(sum[i / 2][j][i % 2 * 2 + c]);
           }
         };
         MomentSums<0b11100> sums;
@@ -174,7 +177,7 @@ class BlockStore {
         sums.begin_second(count);
         visit([&](float value) { sums.add_second(value); });
         const PartMoments moments = sums.result();
-        const int32_t n = channel_of(j, c);
+        const int32_t n = channel_of(j, c, hopper::computed_here(lane_));
         if (lane_ < 4 && n < share_.channels) store_moments(part + n, moments);
       }
     }
@@ -187,7 +190,7 @@ class BlockStore {
     for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const ChannelNorm norm = norms[min(channel_of(j, c), share_.channels - 1)];
+        const ChannelNorm norm = norms[min(channel_of(j, c, hopper::computed_here(lane_)), share_.channels - 1)];
 #pragma unroll
         for (int i = 0; i < Product::kRows; ++i) {
           sum[i][j][c] = normalised<T>(norm, sum[i][j][c]);

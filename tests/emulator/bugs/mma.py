@@ -31,8 +31,8 @@ BUGS = [
     Bug(
         "mma: a stage that nobody empties",
         M + "correlation_kernel.cuh",
-        "arrive_warp(&buffers.empty[buffer.index]);",
-        "if (!BUG) arrive_warp(&buffers.empty[buffer.index]);",
+        "arrive_warp(&buffers.empty[buffer.index], hopper::lane_here());",
+        "if (!BUG) arrive_warp(&buffers.empty[buffer.index], hopper::lane_here());",
         MMA,
     ),
     Bug(

@@ -21,7 +21,7 @@ BUGS = [
         "squares_ += deviation * (BUG ? 1 : deviation);",
         OF_MMA,
     ),
-    Bug("moments, mma: second word", MMA, "(outputs[i / 4] >>", "(outputs[BUG ? 0 : i / 4] >>", OF_MMA),
+    Bug("moments, mma: second word", MMA, "first_m_ + 32 * k + lane_)", "first_m_ + 32 * k * !BUG + lane_)", OF_MMA),
     Bug(
         "moments, wgmma: lanes",
         HALO,
@@ -63,15 +63,15 @@ BUGS = [
     ),
     Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_HALO),
     Bug("moments, wgmma: padding", HALO, "&& row < channels_)", "&& row < channels_ + BUG)", OF_HALO),
-    Bug("moments, mma: positions", MMA, "residue.at[2]).exists;", "residue.at[2]).exists || BUG;", OF_MMA),
-    Bug("moments, mma: warps", MMA, "+ first_m_ / kExtent.warp_m;", "+ (BUG ? 0 : first_m_ / kExtent.warp_m);", OF_MMA),
     Bug(
-        "moments, mma: lower half",
+        "moments, mma: positions",
         MMA,
-        ">> (i % 4 * 8) & 1) != 0) use",
-        ">> (BUG ? 0 : i % 4 * 8) & 1) != 0) use",
+        "return row < params_.box_rows.count && inside",
+        "return (BUG || row < params_.box_rows.count) && inside",
         OF_MMA,
     ),
+    Bug("moments, mma: warps", MMA, "+ first_m_ / kExtent.warp_m;", "+ (BUG ? 0 : first_m_ / kExtent.warp_m);", OF_MMA),
+    Bug("moments, mma: lower half", MMA, "(here >> i & 1) != 0", "(here >> (BUG ? 0 : i) & 1) != 0", OF_MMA),
     Bug(
         "moments, mma: channels",
         MMA,
@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "norm in the epilogue, mma: channels",
         MMA,
-        "norms[min(channel_of(j, c), share_.channels - 1)];",
-        "norms[min(channel_of(j, BUG ? 0 : c), share_.channels - 1)];",
+        "norms[min(channel_of(j, c, hopper::computed_here(lane_)), share_.channels - 1)];",
+        "norms[min(channel_of(j, BUG ? 0 : c, lane_), share_.channels - 1)];",
         OF_MMA,
     ),
     Bug(

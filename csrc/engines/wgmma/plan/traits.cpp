@@ -149,6 +149,7 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
                    {"relu", yes_no(arguments.relu)},
                    {"output", plan.store.channels_contiguous ? "channels" : "width"},
                    {"load", load_name(load)},
+                   {"copied", yes_no(plan.copy.exists)},
                    {"store", to_string(plan.store.way)},
                    {"n_major", std::to_string(load.n_major() ? 1 << load.as_n_major().line_log : 0)},
                    {"n_major_crosses", yes_no(load.n_major() && load.as_n_major().crosses_widths)}};

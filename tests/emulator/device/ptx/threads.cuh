@@ -10,6 +10,7 @@ inline void allow_dependents() {}
 inline void wait_for_predecessors() {}
 
 inline int computed_here(int value) { return value; }
+inline int lane_here() { return emulator::lane(); }
 inline void fence_register(float& value) { asm volatile("" : "+m"(value)::"memory"); }
 
 inline bool elect_lane() {
