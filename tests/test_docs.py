@@ -55,6 +55,13 @@ def test_there_are_pages() -> None:
     assert {"README.md", "docs/index.md", "docs/convert.md", "docs/precision.md", "docs/cpp.md"} <= set(pages())
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_index_in_brackets_is_code(path: Path) -> None:
+    """The site's strict build takes it for a link to a heading."""
+    text = re.sub(r"^(```.*?^```| {4}.*?)$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\]\[[^\]]*\]", re.sub(r"`[^`]*`", "", text)) == []
+
+
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page in COMPILES else []) for page in pages()]
 )
