@@ -10,7 +10,7 @@ from reference import LAYOUTS, PROBLEMS, Problem, assert_accurate, forward, grad
 from torch import Tensor
 
 import convt3d
-from convt3d._explain.plan import only_engine
+from convt3d._explain.asking import only_engine
 
 pytestmark = pytest.mark.cuda
 ops = torch.ops.convt3d

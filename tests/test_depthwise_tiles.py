@@ -13,7 +13,7 @@ from reference import LAYOUTS, Problem, assert_accurate, forward, gradients, poi
 from torch import Tensor
 
 import convt3d
-from convt3d._explain.plan import only_engine
+from convt3d._explain.asking import only_engine
 
 pytestmark = pytest.mark.cuda
 

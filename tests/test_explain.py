@@ -12,7 +12,8 @@ import torch
 
 import convt3d
 from convt3d._explain import call
-from convt3d._explain.plan import ENGINES, cuda_device, only_engine
+from convt3d._explain.asking import only_engine
+from convt3d._explain.plan import ENGINES, cuda_device
 from convt3d._library import BuildInfo, build_info, image_for
 
 PARAMETERS: dict[str, Any] = {

@@ -17,7 +17,8 @@ from reference import Problem, forward
 
 import convt3d
 from convt3d._explain import plan
-from convt3d._explain.plan import ENGINES, imposed_on, known_device, named_device, only_engine, plans_of
+from convt3d._explain.asking import only_engine
+from convt3d._explain.plan import ENGINES, imposed_on, known_device, named_device, plans_of
 
 RTX_4090 = "NVIDIA GeForce RTX 4090"
 SHARED_BYTES = 99 * 1024  # that a block of it can have

@@ -8,7 +8,8 @@ from reference import LAYOUTS, PROBLEMS, Problem, norm_error, poison
 from test_group_norm import ORDERS, affine, call, doubled, reference
 from torch import Tensor
 
-from convt3d._explain.plan import NORM_WAYS, OperatorPlan, dense_operands, known_device, only_norm_way, operator_plan
+from convt3d._explain.asking import NORM_WAYS, only_norm_way
+from convt3d._explain.plan import OperatorPlan, dense_operands, known_device, operator_plan
 from convt3d._layer import Layer
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}

@@ -25,7 +25,6 @@ OPERATORS = (
     "backward_and_bias",
 )  # csrc/core/operator.h
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
-NORM_WAYS = ("passes", "epilogue", "twice")  # csrc/planning/norm_task.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 11
 _HOPPER = (9, 0)
@@ -125,7 +124,6 @@ class FlatCall(ctypes.Structure):
         ("engine", ctypes.c_int32),
         ("candidate", ctypes.c_int32),
         ("norm_result_bytes", ctypes.c_int32),
-        ("norm_keeps_input", ctypes.c_int32),
     )
 
 
@@ -153,7 +151,6 @@ def flat_call(
         -1 if engine is None else ENGINES.index(engine),
         candidate,
         norm_result_bytes,
-        False,
     )
 
 
@@ -380,35 +377,6 @@ def _impose(device: Device | None) -> None:
     if build_info().cuda is not None:
         numbers = None if device is None else (ctypes.c_double * _DEVICE_NUMBERS)(*device.traits)
         _library().convt3d_impose_device(numbers)
-
-
-@contextlib.contextmanager
-def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
-    """Calls on a GPU, of every thread, ask this one of `ENGINES` alone; a call for which it has no plan fails.
-
-    They run its plan with that number (`candidate_costs`). For tests and measurements. Needs a library with CUDA
-    kernels.
-    """
-    ask = _library().convt3d_ask_engine
-    ask(ENGINES.index(engine), candidate)
-    try:
-        yield
-    finally:
-        ask(-1, 0)
-
-
-@contextlib.contextmanager
-def only_norm_way(way: str) -> Iterator[None]:
-    """Norms behind forwards on a GPU, of every thread, are computed in this one of `NORM_WAYS`, where their plans can.
-
-    For tests and measurements. Needs a library with CUDA kernels.
-    """
-    ask = _library().convt3d_ask_norm_way
-    ask(NORM_WAYS.index(way))
-    try:
-        yield
-    finally:
-        ask(-1)
 
 
 def _library() -> ctypes.CDLL:

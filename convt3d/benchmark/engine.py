@@ -54,7 +54,7 @@ class Candidate:
     """One of an engine's plans for a call.
 
     Attributes:
-        number: for `convt3d._explain.plan.only_engine`; 0 is the plan that the engine chooses.
+        number: for `convt3d._explain.asking.only_engine`; 0 is the plan that the engine chooses.
         plan: in words.
         expected_ms: by the engine's costs.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from convt3d._explain.plan import only_engine
+from convt3d._explain.asking import only_engine
 
 from .calls import (
     Operands,

@@ -70,8 +70,8 @@ inline OperandTraits flat_operand(const int64_t* numbers) {
 
 // A call, as one structure: `sizes` as flat_problem() has them, an Operator, a DataType, whether TF32 is allowed;
 // `operands`: the first, the second (weight or, of the weight gradient, input), the mask, the result. `engine`: the
-// only one that is asked, or negative; `candidate`: see PlanQuery. Of a forward with a norm behind it: bytes of an
-// element of the norm's result, else 0, and whether the forward's output is a result, too.
+// only one that is asked, or negative; `candidate`: see PlanQuery. Of a forward with a norm behind it, without
+// derivatives: bytes of an element of the norm's result, else 0.
 struct FlatCall {
   const int64_t* sizes;
   const int64_t* operands;
@@ -82,15 +82,13 @@ struct FlatCall {
   int32_t engine;
   int32_t candidate;
   int32_t norm_result_bytes;
-  int32_t norm_keeps_input;
 };
 
 inline NormTask flat_norm(const FlatCall& call) {
   const Problem problem = flat_problem(call.sizes);
   const Int3 size = problem.output_size();
   return {problem.batch * problem.out_channels, size[0] * size[1] * size[2],
-          static_cast<int32_t>(element_size(static_cast<DataType>(call.dtype))), call.norm_result_bytes,
-          call.norm_keeps_input != 0};
+          static_cast<int32_t>(element_size(static_cast<DataType>(call.dtype))), call.norm_result_bytes};
 }
 
 inline PlanQuery flat_query(const FlatCall& call) {

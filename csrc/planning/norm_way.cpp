@@ -1,12 +1,11 @@
 #include "planning/norm_way.h"
 
+#include "core/multiprocessor.h"
 #include "epilogue/epilogue.h"
 
 namespace convt3d {
 namespace {
 
-constexpr double kCopyShare = 0.885;  // of memory's peak, that passes over a tensor reach; of copies on an H200
-constexpr double kLaunchMs = 0.003;   // of a small kernel between others
 // A second forward has to save as much of the whole: its costs are a model's.
 constexpr double kWorthTwice = 0.95;
 
@@ -18,19 +17,19 @@ bool can(NormWay way, const OperatorPlan& forward, const NormTask& task) {
 
 // Beside the forward that stores.
 double expected_ms(NormWay way, const OperatorPlan& forward, const NormTask& task, const DeviceTraits& device) {
-  const auto moved = [&](double bytes) { return bytes / (kCopyShare * device.bytes_per_ms); };
+  const auto moved = [&](double bytes) { return bytes / (kMemoryShare * device.bytes_per_ms); };
   const double outputs = static_cast<double>(task.rows) * static_cast<double>(task.positions);
   const double applied = moved(outputs * (task.element_bytes + task.result_bytes));
   // Each part's moments are written once and read once.
   const double parts = static_cast<double>(task.rows) * static_cast<double>(moment_parts(forward));
-  const double collected = kLaunchMs + moved(2.0 * sizeof(PartMoments) * parts);
-  switch (way) {
+  const double collected = moved(2.0 * sizeof(PartMoments) * parts);
+  switch (way) {  // each has three launches beside the forward's own
     case NormWay::kPasses:
-      return moved(outputs * task.element_bytes) + kLaunchMs + applied;
+      return 3 * kNextLaunchMs + moved(outputs * task.element_bytes) + applied;
     case NormWay::kEpilogue:
-      return collected + kLaunchMs + applied;
+      return 3 * kNextLaunchMs + collected + applied;
     case NormWay::kTwice:
-      return forward.unstored_ms + collected + 2 * kLaunchMs;
+      return 3 * kNextLaunchMs + forward.unstored_ms + collected;
   }
   return 0;
 }
@@ -54,7 +53,9 @@ NormChoice choose_norm(const OperatorPlan& forward, const NormTask& task, const 
   const auto choice = [&](NormWay way) { return NormChoice{way, expected_ms(way, forward, task, device)}; };
   if (asked && can(*asked, forward, task)) return choice(*asked);
   if (!can(NormWay::kEpilogue, forward, task)) return choice(NormWay::kPasses);
-  const NormChoice once = choice(NormWay::kEpilogue);
+  const NormChoice passes = choice(NormWay::kPasses);
+  const NormChoice gathered = choice(NormWay::kEpilogue);
+  const NormChoice once = passes.ms < gathered.ms ? passes : gathered;
   if (!can(NormWay::kTwice, forward, task)) return once;
   const NormChoice twice = choice(NormWay::kTwice);
   return forward.cost.ms + twice.ms < kWorthTwice * (forward.cost.ms + once.ms) ? twice : once;

@@ -4,12 +4,11 @@
 #include <climits>
 
 #include "core/integer.h"
+#include "core/multiprocessor.h"
 #include "engines/mma/multiprocessor_cost.h"
 
 namespace convt3d::mma {
 namespace {
-
-constexpr double kLaunchMs = 0.0035;  // of a kernel that follows another one; not measured
 
 int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
   return std::min(batch, portions.image_boxes * images);
@@ -113,12 +112,12 @@ double copies_ms(const Portions& portions, std::initializer_list<const OperandCo
     const double in_image = portions.depth_boxes < boxes[1]
                                 ? static_cast<double>(ceil_div(boxes[1], portions.depth_boxes))
                                 : 1.0;  // portions, which overlap
-    ms += count * kLaunchMs + in_image * copy_ms(*copy, batch, device);
+    ms += count * kNextLaunchMs + in_image * copy_ms(*copy, batch, device);
   }
   return ms;
 }
 
-double portions_ms(int64_t count) { return static_cast<double>(count - 1) * kLaunchMs; }
+double portions_ms(int64_t count) { return static_cast<double>(count - 1) * kNextLaunchMs; }
 
 bool stay_in_l2(std::initializer_list<const OperandCopy*> copies, const DeviceTraits& device) {
   int64_t bytes = 0;

@@ -5,6 +5,7 @@
 
 #include "core/devices.h"
 #include "core/integer.h"
+#include "core/multiprocessor.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
 
@@ -78,8 +79,6 @@ constexpr double kPartClocks = 3680;  // of what threads store although the rest
 // Of gathering moments, an output: nobody measured it. 1,150 instructions of a warp for each 4,096 outputs, at half of
 // the rate at which a multiprocessor issues them.
 constexpr double kMomentOutputClocks = 0.14;
-
-constexpr double kCopyLaunchMs = 0.0035;  // not measured
 
 // A multiprocessor's share of the peak of the device's memory, in bytes per clock.
 double memory_share(const DeviceTraits& device) {
@@ -223,7 +222,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   const auto power = [](double clocks) { return std::pow(clocks, kSharpness); };
   double copying = 0;
   if (plan.copy.exists) {
-    copying = (copy_ms(plan.copy, problem.batch, device) + kCopyLaunchMs) * device.clocks_per_ms;
+    copying = (copy_ms(plan.copy, problem.batch, device) + kNextLaunchMs) * device.clocks_per_ms;
   }
   return copying + std::pow(power(rounds * work_tile) + power(memory) + power(tma), 1 / kSharpness) + kStartClocks +
          chunk;
