@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/integer.h"
 #include "engines/mma/correlation_memory.h"
@@ -26,17 +27,20 @@ constexpr double kSlotInstructions = 40;    // to take another slot of weights
 constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
-// ... through shared memory: a fit of 8.6, by the machine code that there is left of it
-constexpr double kStoredInRows = 3.5;
-constexpr double kStoredInMatrices = 1.7;  // ... as matrices, likewise
-constexpr double kMomentsOfElement = 12;   // gathered instead: counted, not fitted
-constexpr double kSplitWait = 2200;        // clocks, until a block's sums are in L2, counted and known to be counted
-constexpr double kDelayed = 0.74;          // of what other blocks do on the multiprocessor, that a block waits for
+constexpr double kStagedElement = 2.65;     // ... on its way into shared memory
+constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix
+constexpr double kInterleaved = 0.6;        // ... where two residues' matrices are put together
+constexpr double kStoredVector = 6.8;       // from there to memory, of a vector of a lane; counted, not fitted
+constexpr double kMomentsOfElement = 12;    // gathered instead: counted, not fitted
+constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
+constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
 constexpr double kTornRun =
     32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
-constexpr double kPackMs = 0.0077;   // of the launches, and of packing a small weight
-constexpr double kPackShare = 0.16;  // of memory's peak, for packed bytes
-constexpr int64_t kMostWaves = 4;    // of blocks, one after another on a multiprocessor
+constexpr double kPackMs = 0.0077;       // of the launches, and of packing a small weight
+constexpr double kPackShare = 0.16;      // of memory's peak, for packed bytes
+constexpr double kRoundingError = 1e-6;  // of a number of boxes
+constexpr int kHalvings = 24;            // of the time that is searched
+constexpr int64_t kMostWaves = 4;        // of blocks, one after another on a multiprocessor
 
 // Bytes of memory that are fetched for each byte of the source that is read.
 double fetched(const CorrelationPlan& plan, int32_t element_bytes) {
@@ -50,6 +54,38 @@ double fetched(const CorrelationPlan& plan, int32_t element_bytes) {
   const bool whole = plan.chunks == 1 && plan.groups == 1 && width.stages() == 1 && width.units == width.step;
   if (whole) return torn(1.0 * run * width.rows());
   return run % kFetchedBytes == 0 && all % kFetchedBytes == 0 ? 1 : torn(run);
+}
+
+// Bytes of memory that are moved for each byte that is stored. Less than a fetch (kFetchedBytes) is read, and written
+// again: at both ends of a run of neighbours, and where blocks of other residues have elements between.
+double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
+  double all = static_cast<double>(plan.batch * plan.groups * plan.n_channels) * element_bytes;
+  for (const Residues& residues : plan.residues) all *= residues.size;
+  if (2 * all < static_cast<double>(device.l2_bytes)) return 1;  // others complete it there
+  const int32_t width = plan.residues[2].count;
+  const bool joined = plan.block_phases % width == 0;
+  const double positions = std::min(plan.box[2], plan.residues[2].extent);
+  if (plan.stores_channels) {
+    const bool whole = joined && plan.n_blocks == 1 && plan.groups == 1;
+    const double channels = std::min(shape_extent(plan.shape, plan.terms).n(), plan.n_channels) * element_bytes;
+    const double run = whole ? positions * width * channels : channels;
+    return std::fmod(run, kFetchedBytes) == 0 ? 1 : (run + kTornRun) / run;
+  }
+  if (width > 1 && !joined) {
+    const double own = positions * element_bytes;
+    return 2 * (own * width + kFetchedBytes) / own;
+  }
+  const double run = positions * width * element_bytes;
+  const bool aligned = plan.row_vector * element_bytes == kPieceBytes && std::fmod(run, kFetchedBytes) == 0;
+  return aligned ? 1 : (run + kTornRun) / run;
+}
+
+// Instructions of a lane for an element.
+double store_instructions(const CorrelationPlan& plan) {
+  if (plan.stores_channels) return kStoredInPieces;
+  const bool interleaved = plan.stages_matrices && plan.joins_width && plan.residues[2].count > 1;
+  return (plan.stages_matrices ? kStagedInMatrix : kStagedElement) + (interleaved ? kInterleaved : 0) +
+         kStoredVector / plan.row_vector;
 }
 
 // Clocks of a multiprocessor.
@@ -80,14 +116,40 @@ struct BoxClocks {
   double begin;   // of a block, before its first box
   double alone;   // of a block that has a multiprocessor for itself
   double shared;  // of a multiprocessor, for each of its blocks
+
+  // Beside blocks, it among them, of which each takes so much of the multiprocessor for a box.
+  double of(int64_t blocks, double of_others) const {
+    const double others = static_cast<double>(blocks - 1) * of_others;
+    return at_once({alone + kDelayed * others, shared + others});
+  }
 };
 
-// `stores`: else the epilogue only gathers moments.
-BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device, bool stores) {
+double mean_taps(const CorrelationPlan& plan) {
+  return static_cast<double>(plan.taps()) * plan.block_phases / static_cast<double>(plan.phases());
+}
+
+// Of a share of phases, whose number counts residues of the width first.
+int32_t phase_block_taps(const CorrelationPlan& plan, int32_t block) {
+  int32_t taps = 0;
+  for (int32_t phase = block * plan.block_phases; phase < (block + 1) * plan.block_phases; ++phase) {
+    int32_t rest = phase;
+    int32_t of_phase = 1;
+    for (size_t i = 3; i-- > 0;) {
+      of_phase *= plan.residues[i].tap_count[rest % plan.residues[i].count];
+      rest /= plan.residues[i].count;
+    }
+    taps += of_phase;
+  }
+  return taps;
+}
+
+// `taps`: of the phases that a block has. `stores`: else the epilogue only gathers moments.
+BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_bytes, const DeviceTraits& device,
+                     bool stores) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const double share = static_cast<double>(plan.block_phases) / static_cast<double>(plan.phases());
   const double split = static_cast<double>(plan.split_stages) / plan.stages();
-  const double steps = static_cast<double>(plan.taps()) * plan.chunks * plan.chunk_steps * share * split;
+  const double steps = taps * plan.chunks * plan.chunk_steps * split;
   const double loads = plan.split_stages * (plan.stages() == 1 ? 1.0 : plan.block_phases);
   const SplitClocks sums = split_clocks(plan, device);
 
@@ -111,9 +173,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
-  const double torn = plan.stores_channels || plan.joins_width ? 1 : 2;  // sectors that several blocks write
   const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan, element_bytes);
-  const double leaving = stores ? written * torn / plan.k_splits : 0;
+  const double leaving = stores ? written * stored(plan, element_bytes, device) / plan.k_splits : 0;
   const double memory = (leaving + read * from_memory) * element_bytes /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
@@ -125,13 +186,9 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
                              std::max(1.0, extent.warp_n / 16.0) * plan.terms + kStepInstructions +
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
-  const double stored = written / (32 * extent.warps()) *
-                        (!stores                ? kMomentsOfElement
-                         : plan.stores_channels ? kStoredInPieces
-                         : plan.stages_matrices ? kStoredInMatrices
-                                                : kStoredInRows);
+  const double storing = written / (32 * extent.warps()) * (stores ? store_instructions(plan) : kMomentsOfElement);
   const double others = steps * step_others + slots * kSlotInstructions + loads * kStageInstructions +
-                        plan.block_phases * kPhaseInstructions + stored;
+                        plan.block_phases * kPhaseInstructions + storing;
   const LoadingCost of_stage = loading_cost(stage);
   const double issued = (extent.warps() * (steps * products + others) +
                          kSourceWarps * (loads * of_stage.instructions + kBoxInstructions)) /
@@ -155,18 +212,87 @@ BoxClocks box_clocks(const CorrelationPlan& plan, int32_t element_bytes, const D
           at_once({steps * step_products / kProductShare, shared_memory, l2, memory, issued})};
 }
 
+// Packing, and what blocks take, in clocks, all at once or one after another.
+double launches_ms(const CorrelationPlan& plan, double computing, const DeviceTraits& device) {
+  const double packing = static_cast<double>(plan.packed_bytes) / (kPackShare * device.bytes_per_ms);
+  const int64_t portions = portion_count(plan.portions, plan.boxes);
+  return static_cast<double>(portions) * computing / device.clocks_per_ms + kPackMs + packing + portions_ms(portions);
+}
+
 // With so many blocks for a share, which take turns at the boxes.
 double walked_ms(const CorrelationPlan& plan, const BoxClocks& box, const DeviceTraits& device, int64_t walkers) {
   const int64_t rounds = ceil_div(plan.launch_boxes(), walkers);
   const int64_t of_multiprocessor = ceil_div(plan.shares() * plan.k_splits * walkers, device.multiprocessors);
   const int64_t beside = std::min<int64_t>(of_multiprocessor, plan.blocks_at_once);
-  const double others = static_cast<double>(beside - 1) * box.shared;
-  const double of_box = at_once({box.alone + kDelayed * others, box.shared + others});
-  const double each = box.begin + static_cast<double>(rounds) * of_box;
-  const double packing = static_cast<double>(plan.packed_bytes) / (kPackShare * device.bytes_per_ms);
-  const int64_t portions = portion_count(plan.portions, plan.boxes);
-  const double computing = static_cast<double>(portions * ceil_div(of_multiprocessor, beside)) * each;
-  return computing / device.clocks_per_ms + kPackMs + packing + portions_ms(portions);
+  const double each = box.begin + static_cast<double>(rounds) * box.of(beside, box.shared);
+  return launches_ms(plan, static_cast<double>(ceil_div(of_multiprocessor, beside)) * each, device);
+}
+
+// Shares of phases that have as many taps.
+struct PhaseClass {
+  int32_t taps;
+  int64_t count;
+  BoxClocks box;
+};
+
+// None where they are too many to tell apart.
+std::vector<PhaseClass> phase_classes(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device,
+                                      bool stores) {
+  std::vector<PhaseClass> classes;
+  if (plan.phase_blocks() > kMostPhaseBlocks) return classes;
+  for (int32_t block = 0; block < plan.phase_blocks(); ++block) {
+    const int32_t taps = phase_block_taps(plan, block);
+    auto found = std::find_if(classes.begin(), classes.end(), [&](const PhaseClass& one) { return one.taps == taps; });
+    if (found == classes.end())
+      found = classes.insert(found, {taps, 0, box_clocks(plan, taps, element_bytes, device, stores)});
+    ++found->count;
+  }
+  return classes;
+}
+
+// The share of phases with most work ends last: each has as many blocks as end in time, and all are there at once.
+struct Walked {
+  double clocks;
+  std::vector<int64_t> walkers;  // of each class
+};
+
+Walked walk_apart(const CorrelationPlan& plan, const std::vector<PhaseClass>& classes, const DeviceTraits& device) {
+  const int64_t boxes = plan.launch_boxes();
+  const int64_t alike = plan.groups * plan.n_blocks * plan.k_splits;
+  const int64_t room = int64_t{device.multiprocessors} * plan.blocks_at_once;
+  double others = 0;  // shared clocks of a box, of the mean of all blocks
+  double all = 0;
+  for (const PhaseClass& one : classes) {
+    others += static_cast<double>(one.count) * one.box.shared * one.box.shared;
+    all += static_cast<double>(one.count) * one.box.shared;
+  }
+  others /= all;
+  const auto of_box = [&](const PhaseClass& one) { return one.box.of(plan.blocks_at_once, others); };
+  // So many blocks, or more than there is room for.
+  const auto count = [&](double clocks, std::vector<int64_t>* walkers) {
+    int64_t blocks = 0;
+    for (const PhaseClass& one : classes) {
+      const auto rounds = static_cast<int64_t>(std::min(1e9, (clocks - one.box.begin) / of_box(one) + kRoundingError));
+      if (rounds < 1) return room + 1;
+      const int64_t of_class = ceil_div(boxes, std::min(rounds, boxes));
+      blocks += one.count * of_class * alike;
+      if (walkers != nullptr) walkers->push_back(of_class);
+    }
+    return blocks;
+  };
+  double most = 0;
+  for (const PhaseClass& one : classes) {
+    most = std::max(most, one.box.begin + static_cast<double>(boxes) * of_box(one));
+  }
+  if (count(most, nullptr) > room) return {};
+  double least = 0;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (least + most) / 2;
+    (count(middle, nullptr) > room ? least : most) = middle;
+  }
+  Walked walked{most, {}};
+  count(most, &walked.walkers);
+  return walked;
 }
 
 }  // namespace
@@ -178,10 +304,26 @@ double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int3
 }
 
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
-  const BoxClocks box = box_clocks(plan, element_bytes, device, true);
+  const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
+  const std::vector<PhaseClass> classes = phase_classes(plan, element_bytes, device, true);
+  if (classes.size() > 1) {
+    if (const Walked walked = walk_apart(plan, classes, device); !walked.walkers.empty()) {
+      plan.walkers = 0;
+      plan.first_walker[0] = 0;
+      for (int32_t block = 0; block < plan.phase_blocks(); ++block) {
+        const int32_t taps = phase_block_taps(plan, block);
+        size_t number = 0;
+        while (classes[number].taps != taps) ++number;
+        const auto at = static_cast<size_t>(block);
+        plan.first_walker[at + 1] = plan.first_walker[at] + static_cast<int32_t>(walked.walkers[number]);
+      }
+      plan.cost_ms = launches_ms(plan, walked.clocks, device) + copying;
+      return;
+    }
+  }
+  const BoxClocks box = box_clocks(plan, mean_taps(plan), element_bytes, device, true);
   // Blocks keep their share. Few walkers leave multiprocessors idle, many begin often.
   const int64_t boxes = plan.launch_boxes();
-  const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
   plan.cost_ms = 0;
   for (int64_t waves = 1; waves <= kMostWaves; ++waves) {
     const int64_t room = int64_t{waves} * device.multiprocessors * plan.blocks_at_once;
@@ -195,8 +337,20 @@ void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& 
 }
 
 double unstored_ms(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
-  return walked_ms(plan, box_clocks(plan, element_bytes, device, false), device, plan.walkers) +
-         copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
+  const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
+  if (plan.walkers > 0) {
+    const BoxClocks box = box_clocks(plan, mean_taps(plan), element_bytes, device, false);
+    return walked_ms(plan, box, device, plan.walkers) + copying;
+  }
+  // With the walkers that storing has.
+  double clocks = 0;
+  for (int32_t block = 0; block < plan.phase_blocks(); ++block) {
+    const BoxClocks box = box_clocks(plan, phase_block_taps(plan, block), element_bytes, device, false);
+    const auto at = static_cast<size_t>(block);
+    const int64_t rounds = ceil_div(plan.launch_boxes(), plan.first_walker[at + 1] - plan.first_walker[at]);
+    clocks = std::max(clocks, box.begin + static_cast<double>(rounds) * box.of(plan.blocks_at_once, box.shared));
+  }
+  return launches_ms(plan, clocks, device) + copying;
 }
 
 }  // namespace convt3d::mma

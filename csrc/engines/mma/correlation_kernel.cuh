@@ -35,7 +35,8 @@ __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, i
   }
 }
 
-// Phases come first, then channels: blocks that are neighbours read the same source. One thread.
+// Phases come first, then channels: blocks that are neighbours read the same source. Where phases have walkers of their
+// own, all blocks are there at once. One thread.
 template <typename T, int kTerms>
 __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, const ShapeExtent& extent,
                                            BlockShare& share) {
@@ -46,10 +47,19 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
     rest = whole;
     return value;
   };
-  share.first_phase = take(params.phase_blocks) * params.block_phases;
+  int32_t phase_block = 0;
+  share.walkers = params.walkers;
+  if (params.walkers > 0) phase_block = take(params.phase_blocks);
   const int32_t n_block = take(params.n_blocks);
   const int64_t group = take(params.groups);
   share.split = take(params.split.splits);
+  if (params.walkers == 0) {
+    while (rest >= params.first_walker[phase_block + 1]) ++phase_block;
+    rest -= params.first_walker[phase_block];
+    share.walkers = params.first_walker[phase_block + 1] - params.first_walker[phase_block];
+  }
+  share.number = (static_cast<int32_t>(group) * params.n_blocks + n_block) * params.phase_blocks + phase_block;
+  share.first_phase = phase_block * params.block_phases;
   share.first_box = params.first_box + rest;
   share.first_channel = group * params.n_channels + n_block * extent.n();
   share.channels = min(params.n_channels - n_block * extent.n(), extent.n());
@@ -110,7 +120,7 @@ class TileMultiplier {
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
     Weights weights(*this);
-    for (int32_t box = share.first_box; box < params_.end_box; box += params_.walkers) {
+    for (int32_t box = share.first_box; box < params_.end_box; box += share.walkers) {
       weights.begin(share.steps);
       uint32_t steps = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.steps);
       for (int32_t p = 0; p < params_.block_phases; ++p) {

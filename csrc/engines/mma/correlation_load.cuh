@@ -87,7 +87,7 @@ struct StageWalk {
     begins_box = !in_phase && (params.stages == 1 || ++phase == params.block_phases);
     if (begins_box) {
       phase = 0;
-      box += params.walkers;
+      box += share.walkers;
     }
     if (has_new_table(params)) table = table == params.ahead ? 0 : table + 1;
   }
@@ -213,7 +213,7 @@ class WeightLoad {
       first += params_.slot_steps;
       if (first < share.steps) continue;
       first = 0;
-      box = params_.weights_stay ? params_.end_box : box + params_.walkers;
+      box = params_.weights_stay ? params_.end_box : box + share.walkers;
     }
     async_commit();
     async_wait<0>();

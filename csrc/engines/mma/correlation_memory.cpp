@@ -43,9 +43,10 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   if (!plan.stores_channels) {
     const int32_t rows = plan.tile.images * plan.box[0] * plan.box[1];
     const int32_t length = row_length(plan.box[2], width, plan.joins_width);
-    plan.stages_matrices = element_bytes == 2 && (!plan.joins_width || width == 1);
+    const int32_t joined = plan.joins_width ? width : 1;
+    plan.stages_matrices = element_bytes == 2 && joined <= kMostMatrixResidues;
     // Matrices are whole, past the box as well.
-    plan.staging_pitch = staging_pitch(plan.stages_matrices ? extent.m() : rows * length, element_bytes);
+    plan.staging_pitch = staging_pitch(plan.stages_matrices ? joined * extent.m() : rows * length, element_bytes);
     plan.staging_bytes = extent.n() * plan.staging_pitch;
     if (plan.joins_width || width == 1) {
       plan.row_vector = most_row_vector;

@@ -5,7 +5,7 @@
 
 namespace convt3d::mma {
 
-constexpr int32_t kShareBytes = 48;
+constexpr int32_t kShareBytes = 64;
 constexpr int32_t kMostBuffers = 4;  // of staged tiles
 constexpr int32_t kMostSlots = 4;    // of weights
 constexpr int32_t kBarrierBytes = 272;
@@ -35,6 +35,9 @@ CONVT3D_HOST_DEVICE constexpr int32_t step_bytes(const ShapeExtent& extent, int 
 CONVT3D_HOST_DEVICE constexpr int32_t row_length(int32_t box_width, int32_t residues, bool joins) {
   return joins ? box_width * residues : box_width;
 }
+
+// Residues of a row that are staged as matrices, each by itself.
+constexpr int32_t kMostMatrixResidues = 2;
 
 // Bytes from a channel's staged rows to the next's: whole pieces, an odd number of them, so that the channels of
 // neighbouring lanes are in banks of their own.

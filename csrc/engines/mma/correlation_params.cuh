@@ -50,7 +50,8 @@ struct CorrelationParams {
   Divisor by_residues[2];  // of height and width
   int32_t first_box;       // of a launch
   int32_t end_box;
-  int32_t walkers;
+  int32_t walkers;                             // of each share, or 0
+  int32_t first_walker[kMostPhaseBlocks + 1];  // then, of each share of phases
   SplitParams split;
   int64_t groups;
   int32_t k_channels;
@@ -83,9 +84,11 @@ struct BlockShare {
   int64_t source_channel;       // first of the group
   const unsigned char* weight;  // of the first step of K
   int32_t channels;             // of the destination, that exist
+  int32_t number;               // of the share
   int32_t first_phase;
   int32_t first_box;
-  int32_t steps;  // of K, of all phases
+  int32_t walkers;  // which take turns at the boxes
+  int32_t steps;    // of K, of all phases
   int32_t split;
   bool adds_splits;  // as the last one to leave its sums
 };

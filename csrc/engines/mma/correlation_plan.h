@@ -1,6 +1,7 @@
 // Problem -> how forward and input gradient are laid out on the tensor cores, as data. Knows nothing of torch or CUDA.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -19,6 +20,8 @@
 namespace convt3d::mma {
 
 constexpr int kMostResidues = 32;
+// Shares of phases whose walkers differ in number.
+constexpr int kMostPhaseBlocks = 64;
 
 // The residues of one axis, those without a tap too: what they write is a sum of nothing.
 struct Residues {
@@ -58,9 +61,12 @@ struct CorrelationPlan {
   int32_t buffers;         // of staged tiles
   int32_t block_phases;    // residues that a block computes one after another
   int32_t blocks_at_once;  // on a multiprocessor
-  int64_t walkers;         // blocks that have the same share and take turns at the boxes
-  int32_t k_splits;        // blocks that share the sums of a box, each of which has some stages
-  int32_t split_stages;    // of a block, of each phase
+  // Blocks that have the same share and take turns at the boxes: where all shares have as many, so many, else 0 and,
+  // for each share of phases, the first and the one behind its last.
+  int64_t walkers;
+  std::array<int32_t, kMostPhaseBlocks + 1> first_walker;
+  int32_t k_splits;      // blocks that share the sums of a box, each of which has some stages
+  int32_t split_stages;  // of a block, of each phase
   bool stores_channels;
   bool joins_width;       // rows of all residues of the width are stored together
   int32_t row_vector;     // elements of a row that are one aligned store
@@ -83,9 +89,22 @@ struct CorrelationPlan {
   int64_t launch_boxes() const { return portion_boxes(portions, boxes); }
   // Channels of what the kernel reads, from a group to the next.
   int32_t source_group() const { return copy.exists ? copy.padded : k_channels; }
+  int64_t phase_blocks() const { return phases() / block_phases; }
   // Group, block of channels and phases, which a block keeps.
-  int64_t shares() const { return groups * n_blocks * (phases() / block_phases); }
-  int64_t blocks() const { return shares() * walkers * k_splits; }
+  int64_t shares() const { return groups * n_blocks * phase_blocks(); }
+  // Of all shares of phases, of one group and block of channels.
+  int64_t all_walkers() const {
+    return walkers > 0 ? phase_blocks() * walkers : first_walker[static_cast<size_t>(phase_blocks())];
+  }
+  int64_t least_walkers() const {
+    if (walkers > 0) return walkers;
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < static_cast<size_t>(phase_blocks()); ++i) {
+      least = std::min<int64_t>(least, first_walker[i + 1] - first_walker[i]);
+    }
+    return least;
+  }
+  int64_t blocks() const { return groups * n_blocks * k_splits * all_walkers(); }
   // Sums of a block's tile, in float32.
   int64_t tile_bytes() const {
     const ShapeExtent extent = shape_extent(shape, terms);

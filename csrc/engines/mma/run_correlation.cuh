@@ -107,6 +107,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
   params.end_box = static_cast<int32_t>(plan.box_count());
   params.walkers = static_cast<int32_t>(plan.walkers);
+  std::copy(plan.first_walker.begin(), plan.first_walker.end(), params.first_walker);
   auto* const bytes = static_cast<unsigned char*>(workspace);
   params.split = {plan.k_splits, plan.split_stages, static_cast<int32_t>(plan.shares()),
                   reinterpret_cast<uint32_t*>(bytes + plan.counter_offset()),
@@ -127,7 +128,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.table_bytes = plan.table_bytes();
   params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());
   params.block_phases = plan.block_phases;
-  params.phase_blocks = static_cast<int32_t>(plan.phases() / plan.block_phases);
+  params.phase_blocks = static_cast<int32_t>(plan.phase_blocks());
   params.layout = shared_layout(plan);
   params.weight = static_cast<const unsigned char*>(workspace);
   params.weights_stay = plan.weights_stay;

@@ -32,9 +32,8 @@ class SplitSum {
   // False: another block adds, and there is nothing to be stored.
   __device__ __forceinline__ bool operator()(int32_t box, Sums& sum) const {
     const auto thread = hopper::computed_here(static_cast<int32_t>(threadIdx.x));
-    const int32_t number = static_cast<int32_t>(blockIdx.x) % params_.shares;
     // Else the compiler keeps 64 bits of the box while the block multiplies.
-    const int64_t tile = int64_t{hopper::computed_here(box)} * params_.shares + number;
+    const int64_t tile = int64_t{hopper::computed_here(box)} * params_.shares + share_.number;
     float* const partial = params_.partial + tile * params_.splits * kTile + thread * 4;
     float* const own = partial + int64_t{share_.split} * kTile;
 #pragma unroll

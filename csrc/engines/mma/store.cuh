@@ -1,8 +1,6 @@
 // From a block's sums to memory: the epilogue, one rounding, and stores along whichever axis is contiguous.
 #pragma once
 
-#include <type_traits>
-
 #include "device/numeric.cuh"
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/matrices.cuh"
@@ -11,15 +9,11 @@
 #include "engines/mma/correlation_params.cuh"
 #include "engines/mma/mainloop.cuh"
 #include "engines/mma/split_sum.cuh"
+#include "engines/mma/staged_rows.cuh"
 #include "epilogue/apply.cuh"
 #include "epilogue/moments.cuh"
 
 namespace convt3d::mma {
-
-// Of numbers that are not below zero.
-__device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(a)) * static_cast<uint32_t>(b));
-}
 
 // Made where sums are stored: what it knows of its thread takes no registers while the thread multiplies. kNorms: for a
 // norm behind, it may gather moments and apply the norm.
@@ -71,7 +65,7 @@ class BlockStore {
       const BlockBox at = box_here(box);
       fill_row_offsets(at, residue);
       sync_threads(kMultipliers, kThreads);
-      store_rows(at, residue);
+      StagedRows<T, kExtent.m(), kThreads>(params_, share_, offsets_, staging_, thread_)(at, residue);
     }
   }
 
@@ -236,22 +230,23 @@ class BlockStore {
 
   __device__ __forceinline__ void stage_rows(const Residue& residue, const Sums& sum) const {
     if constexpr (sizeof(T) == 2) {
-      if (params_.stages_matrices) return stage_matrices(sum);
+      if (params_.stages_matrices) return stage_matrices(residue, sum);
     }
     stage_elements(residue, sum);
   }
 
   // Sums of eight neighbouring positions and channels are a matrix, which is transposed on its way. Positions past the
-  // box have room, too.
-  __device__ __forceinline__ void stage_matrices(const Sums& sum) const {
+  // box have room, too. Of two residues, a channel has the positions of one, then those of the other.
+  __device__ __forceinline__ void stage_matrices(const Residue& residue, const Sums& sum) const {
     constexpr int kAtOnce = 4;  // matrices
     constexpr int kColumns = Product::kColumns;
     constexpr int kBeside = kColumns < kAtOnce ? kColumns : kAtOnce;  // along the channels, the others along positions
     static_assert(2 * Product::kRows * kColumns % kAtOnce == 0 && kColumns % kBeside == 0);
     const int32_t matrix = lane_ / 8;
+    const int32_t position = (params_.joins_width ? residue.at[2] * kExtent.m() : 0) + first_m_ + matrix / kBeside * 8;
     const uint32_t to = hopper::shared_address(staging_) +
                         static_cast<uint32_t>((first_n_ + matrix % kBeside * 8 + lane_ % 8) * params_.staging_pitch +
-                                              (first_m_ + matrix / kBeside * 8) * static_cast<int32_t>(sizeof(T)));
+                                              position * static_cast<int32_t>(sizeof(T)));
 #pragma unroll
     for (int first = 0; first < 2 * Product::kRows * kColumns; first += kAtOnce) {
       uint32_t words[kAtOnce];
@@ -289,89 +284,6 @@ class BlockStore {
         }
       }
     }
-  }
-
-  __device__ __forceinline__ void store_rows(const BlockBox& box, const Residue& residue) const {
-    switch (params_.row_vector * static_cast<int>(sizeof(T))) {
-      case 16:
-        return store_rows_by<16 / sizeof(T)>(box, residue);
-      case 8:
-        return store_rows_by<8 / sizeof(T)>(box, residue);
-      case 4:
-        return store_rows_by<4 / sizeof(T)>(box, residue);
-      default:
-        return store_rows_by<1>(box, residue);
-    }
-  }
-
-  template <int kVector>
-  __device__ __forceinline__ void store_rows_by(const BlockBox& box, const Residue& residue) const {
-    const int32_t places = params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
-    // A thread keeps a place and walks channels or, where these are neighbours, has one item after another.
-    const auto at_once = static_cast<int32_t>(params_.places_at_once.value);
-    const int32_t groups = kThreads / at_once;
-    int32_t group = thread_;
-    int32_t item = params_.places_at_once.take(group);
-    int32_t end = group < groups ? places : 0;
-    if (params_.channels_first) {
-      item = thread_;
-      end = share_.channels * places;
-    }
-    const int32_t step = params_.channels_first ? share_.channels : groups;
-#pragma unroll 1
-    for (; item < end; item += params_.channels_first ? kThreads : at_once) {
-      const int32_t place = params_.channels_first ? item / share_.channels : item;
-      store_place<kVector>(box, residue, place, params_.channels_first ? item - place * share_.channels : group, step);
-    }
-  }
-
-  // Neighbours of a row, of the channels `n`, `n` + `step` and so on.
-  template <int kVector>
-  __device__ __forceinline__ void store_place(const BlockBox& box, const Residue& residue, int32_t place, int32_t n,
-                                              int32_t step) const {
-    using Words =
-        std::conditional_t<kVector * sizeof(T) == 16, uint4,
-                           std::conditional_t<kVector * sizeof(T) == 8, uint2,
-                                              std::conditional_t<kVector * sizeof(T) == 4, uint32_t, uint16_t>>>;
-    // Rows of staging are whole vectors, and begin at multiples of 16 bytes.
-    struct alignas(kVector * sizeof(T)) Vector {
-      T values[kVector];
-    };
-    const int32_t apart = params_.joins_width ? 1 : params_.residues[2];  // elements of the destination's row
-    const int32_t first_w = box.first[2] * params_.residues[2] + (params_.joins_width ? 0 : residue.at[2]);
-    int32_t row = place;
-    const int32_t at = params_.row_vectors.take(row) * kVector;
-    const int64_t offset = offsets_[row];
-    if (offset < 0 || wide_product(at, apart) >= params_.size[2] - first_w) return;
-    uint32_t from = hopper::shared_address(staging_) +
-                    static_cast<uint32_t>(n * params_.staging_pitch +
-                                          (row * params_.row_length + at) * static_cast<int32_t>(sizeof(T)));
-    T* to = params_.destination + offset + (share_.first_channel + n) * params_.destination_stride.c +
-            wide_product(at, apart) * params_.destination_stride.w;
-    const auto pitch = static_cast<uint32_t>(step * params_.staging_pitch);
-    const int64_t stride = step * params_.destination_stride.c;
-    const auto store = [&](auto count) {
-      Words words[count];
-#pragma unroll
-      for (int i = 0; i < count; ++i) words[i] = hopper::load_shared<Words>(from + static_cast<uint32_t>(i) * pitch);
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-        const Vector vector = *reinterpret_cast<const Vector*>(&words[i]);
-        if constexpr (kVector == 1) {
-          *to = vector.values[0];
-        } else {
-          hopper::store_global(to, vector.values);
-        }
-        to += stride;
-      }
-      from += count * pitch;
-    };
-    constexpr int kAtOnce = 4;  // channels
-#pragma unroll 1
-    for (; n + (kAtOnce - 1) * step < share_.channels; n += kAtOnce * step)
-      store(std::integral_constant<int, kAtOnce>{});
-#pragma unroll 1
-    for (; n < share_.channels; n += step) store(std::integral_constant<int, 1>{});
   }
 
   const StoreParams<T>& params_;

@@ -30,7 +30,9 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
   traits.push_back({"load", to_string(plan.way)});
   traits.push_back({"copied", to_name(plan.portions, plan.boxes)});
-  traits.push_back({"store", plan.joins_width ? "widths" : plan.stores_channels ? "channels" : "rows"});
+  traits.push_back({"store", !plan.joins_width      ? plan.stores_channels ? "channels" : "rows"
+                             : plan.stages_matrices ? "matrices"
+                                                    : "widths"});
   traits.push_back({"staged_rows", yes_no(plan.staging_bytes > 0)});
   traits.push_back({"joined", one_or_many(plan.joined)});
   traits.push_back({"groups", one_or_many(plan.groups)});
@@ -46,8 +48,8 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   traits.push_back({"ahead", std::to_string(plan.ahead)});
   traits.push_back({"weights", plan.weights_stay ? "stay" : "come"});
   traits.push_back({"k_splits", one_two_many(plan.k_splits)});
-  traits.push_back({"walkers", one_or_many(plan.walkers)});
-  traits.push_back({"walked", one_or_many(ceil_div(plan.box_count(), plan.walkers))});
+  traits.push_back({"walkers", plan.walkers > 0 ? one_or_many(plan.walkers) : "differ"});
+  traits.push_back({"walked", one_or_many(ceil_div(plan.box_count(), plan.least_walkers()))});
   traits.push_back({"stages", one_or_many(plan.stages())});
   traits.push_back({"phases", plan.phases() == 1                   ? "1"
                               : plan.block_phases == 1             ? "apart"
