@@ -16,30 +16,26 @@ __device__ __forceinline__ float sum_over_lanes(float value) {
   return value;
 }
 
-// Of the values that the lanes have which differ in the bits of kBits. All of them are added twice, as they are in
-// registers: the mean of the first time is the pivot of the second.
+// Of the values that the lanes have which differ in the bits of kBits. The pivot is the mean of some of them: none of
+// the others then deviates from it by more than a part whose variance is no smaller.
 template <int kBits>
 class MomentSums {
  public:
-  __device__ __forceinline__ void add_first(float value) { sum_ += value; }
-  // `count`: of the values of all these lanes.
-  __device__ __forceinline__ void begin_second(int count) {
-    count_ = static_cast<float>(count);
-    sum_ = sum_over_lanes<kBits>(sum_);
-    pivot_ = count > 0 ? sum_ / count_ : 0;
-    sum_ = 0;
+  // Before any value is added: the sum of some of the lane's, and the number of these of all lanes, not 0.
+  __device__ __forceinline__ void choose_pivot(float sum, int count) {
+    pivot_ = sum_over_lanes<kBits>(sum) / static_cast<float>(count);
   }
-  __device__ __forceinline__ void add_second(float value) {
+  __device__ __forceinline__ void add(float value) {
     const float deviation = value - pivot_;
     sum_ += deviation;
     squares_ += deviation * deviation;
   }
-  __device__ __forceinline__ PartMoments result() const {
-    return {count_, pivot_, sum_over_lanes<kBits>(sum_), sum_over_lanes<kBits>(squares_)};
+  // `count`: of the values of all lanes.
+  __device__ __forceinline__ PartMoments result(int count) const {
+    return {static_cast<float>(count), pivot_, sum_over_lanes<kBits>(sum_), sum_over_lanes<kBits>(squares_)};
   }
 
  private:
-  float count_ = 0;
   float pivot_ = 0;
   float sum_ = 0;
   float squares_ = 0;

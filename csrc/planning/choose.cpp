@@ -104,12 +104,19 @@ std::optional<Problem> wgmma_problem(const PlanQuery& query) {
   return input_grad_as_forward(query.problem);
 }
 
+// Of a forward any input is copied where that pays; a slice of a larger gradient is not.
+bool copies_source(const PlanQuery& query, const Problem& problem) {
+  const Int3& size = problem.input_size;
+  return query.op == Operator::kForward ||
+         query.operands.first.stride[0] == problem.in_channels * size[0] * size[1] * size[2];
+}
+
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
   Offer offer = offer_of(
-      plan_halo_forward(*problem, halo_element(query), query.operands, query.device, query.op == Operator::kForward),
+      plan_halo_forward(*problem, halo_element(query), query.operands, query.device, copies_source(query, *problem)),
       query.device);
   if (offer) offer->cost.fitted = query.op == Operator::kForward;
   return offer;
@@ -119,7 +126,7 @@ std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return {};
   return all_of(
-      halo_candidates(*problem, halo_element(query), query.operands, query.device, query.op == Operator::kForward),
+      halo_candidates(*problem, halo_element(query), query.operands, query.device, copies_source(query, *problem)),
       query.device);
 }
 

@@ -8,6 +8,8 @@ namespace {
 
 // A second forward has to save as much of the whole: its costs are a model's.
 constexpr double kWorthTwice = 0.95;
+// Clocks of a multiprocessor for an output whose moments an epilogue gathers.
+constexpr double kGatherClocks = 0.2;
 
 bool can(NormWay way, const OperatorPlan& forward, const NormTask& task) {
   if (way == NormWay::kPasses) return true;
@@ -27,7 +29,8 @@ double expected_ms(NormWay way, const OperatorPlan& forward, const NormTask& tas
     case NormWay::kPasses:
       return 3 * kNextLaunchMs + moved(outputs * task.element_bytes) + applied;
     case NormWay::kEpilogue:
-      return 3 * kNextLaunchMs + collected + applied;
+      return 3 * kNextLaunchMs + outputs * kGatherClocks / (device.multiprocessors * device.clocks_per_ms) + collected +
+             applied;
     case NormWay::kTwice:
       return 3 * kNextLaunchMs + forward.unstored_ms + collected;
   }

@@ -167,10 +167,11 @@ class BlockStore {
           }
         };
         MomentSums<0b11100> sums;
-        visit([&](float value) { sums.add_first(value); });
-        sums.begin_second(count);
-        visit([&](float value) { sums.add_second(value); });
-        const PartMoments moments = sums.result();
+        float all = 0;
+        visit([&](float value) { all += value; });
+        sums.choose_pivot(all, max(count, 1));
+        visit([&](float value) { sums.add(value); });
+        const PartMoments moments = sums.result(count);
         const int32_t n = channel_of(j, c, hopper::computed_here(lane_));
         if (lane_ < 4 && n < share_.channels) store_moments(part + n, moments);
       }

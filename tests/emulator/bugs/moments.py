@@ -30,8 +30,10 @@ BUGS = [
         OF_HALO,
     ),
     Bug("moments, wgmma: halo", HALO, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_HALO),
+    Bug("moments, wgmma: whole tiles", HALO, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_HALO),
+    Bug("moments, wgmma: pivot", HALO, "count[half] == 0 && here", "(BUG || count[half] == 0) && here", OF_HALO),
     Bug("moments, wgmma: columns", HALO, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_HALO),
-    Bug("moments, wgmma: end of the width", HALO, "&& inside(2, at.w);", "&& (BUG || inside(2, at.w));", OF_HALO),
+    Bug("moments, wgmma: end of the width", HALO, "&& inside(2, at.w)));", "&& (BUG || inside(2, at.w))));", OF_HALO),
     Bug(
         "moments, wgmma: residue",
         HALO,

@@ -24,18 +24,47 @@ class HaloMoments {
         lane_(hopper::computed_here(static_cast<int>(threadIdx.x) % 32)) {}
 
   __device__ __forceinline__ void gather(const float (&c)[kSets][kN / 2]) const {
+    const bool whole = is_whole();
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
-      MomentSums<3> sums[2];
-      int count[2];
-      visit(c[set], set, count, [&](int half, float value) { sums[half].add_first(value); });
+      MomentSums<3> sums[2];  // of rows r (half 0) and r + 8
+      int count[2] = {0, 0};
+      const int lane = hopper::computed_here(lane_);
+      // The warp votes on 32 columns at a time.
 #pragma unroll
-      for (int half = 0; half < 2; ++half) sums[half].begin_second(count[half]);
-      visit(c[set], set, count, [&](int half, float value) { sums[half].add_second(value); });
+      for (int first = 0; first < kN; first += 32) {
+        uint32_t outputs[2];
+        outputs[0] = __ballot_sync(0xFFFFFFFFu, is_output(first + lane, set, 0, whole));
+        outputs[1] = outputs[0];
+        if (params_.plan.arrangement.width_pairs()) {
+          outputs[1] = __ballot_sync(0xFFFFFFFFu, is_output(first + lane, set, 1, whole));
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int here = __popc(outputs[half]);
+          const uint32_t of_thread = outputs[half] >> (2 * (lane % 4));
+          const auto visit = [&](auto&& use) {
+#pragma unroll
+            for (int j = first / 8; j < first / 8 + 4 && j < kN / 8; ++j) {
+#pragma unroll
+              for (int i = 0; i < 2; ++i) {
+                if ((of_thread >> (8 * j + i - first) & 1) != 0) use(c[set][4 * j + 2 * half + i]);
+              }
+            }
+          };
+          if (count[half] == 0 && here > 0) {
+            float some = 0;
+            visit([&](float value) { some += value; });
+            sums[half].choose_pivot(some, here);
+          }
+          count[half] += here;
+          visit([&](float value) { sums[half].add(value); });
+        }
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = halo_row(params_.plan.arrangement, lane_, set, half);
-        const PartMoments moments = sums[half].result();
+        const PartMoments moments = sums[half].result(count[half]);
         if (lane_ % 4 == 0 && row < channels_) {
           store_moments(params_.epilogue.moments.at(work_.image, part(set, half), channel_ + row), moments);
         }
@@ -44,35 +73,6 @@ class HaloMoments {
   }
 
  private:
-  // Calls `use` for each output that the thread has in rows r (half 0) and r + 8, and counts those of a row. The warp
-  // votes on 32 columns at a time, whenever they are visited: no registers are left to keep the votes.
-  template <typename Use>
-  __device__ __forceinline__ void visit(const float (&c)[kN / 2], int set, int (&count)[2], Use&& use) const {
-    const int lane = hopper::computed_here(lane_);
-    count[0] = count[1] = 0;
-#pragma unroll
-    for (int first = 0; first < kN; first += 32) {
-      uint32_t outputs[2];
-      outputs[0] = __ballot_sync(0xFFFFFFFFu, is_output(first + lane, set, 0));
-      outputs[1] = outputs[0];
-      if (params_.plan.arrangement.width_pairs()) {
-        outputs[1] = __ballot_sync(0xFFFFFFFFu, is_output(first + lane, set, 1));
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        count[half] += __popc(outputs[half]);
-        const uint32_t of_thread = outputs[half] >> (2 * (lane % 4));
-#pragma unroll
-        for (int j = first / 8; j < first / 8 + 4 && j < kN / 8; ++j) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            if ((of_thread >> (8 * j + i - first) & 1) != 0) use(half, c[4 * j + 2 * half + i]);
-          }
-        }
-      }
-    }
-  }
-
   __device__ __forceinline__ int residue(int axis, int set, int half) const {
     const HaloArrangement& arrangement = params_.plan.arrangement;
     if (axis == 2 && arrangement.width_pairs()) return residues_.at[2] + half;
@@ -81,8 +81,19 @@ class HaloMoments {
     return residues_.at[axis];
   }
 
+  // Whether positions of the tile are outputs in all residues.
+  __device__ __forceinline__ bool is_whole() const {
+    bool whole = true;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const HaloAxis& axis = params_.plan.arrangement.axis[i];
+      whole = whole && (work_.first[i] + params_.plan.tile.size[i]) * axis.stride <= axis.dst_size;
+    }
+    return whole;
+  }
+
   // Whether a column of the warpgroup is no halo and lies within the output.
-  __device__ __forceinline__ bool is_output(int column, int set, int half) const {
+  __device__ __forceinline__ bool is_output(int column, int set, int half, bool whole) const {
     const HaloTile& tile = params_.plan.tile;
     const HaloStore& store = params_.plan.store;
     const auto& axes = params_.plan.arrangement.axis;
@@ -90,7 +101,8 @@ class HaloMoments {
       return (work_.first[axis] + position) * axes[axis].stride + residue(axis, set, half) < axes[axis].dst_size;
     };
     const HaloPosition at = tile.at(store.start[warpgroup_] + column);
-    return column < store.extent && tile.is_output(at) && inside(0, at.d) && inside(1, at.h) && inside(2, at.w);
+    return column < store.extent && tile.is_output(at) &&
+           (whole || (inside(0, at.d) && inside(1, at.h) && inside(2, at.w)));
   }
 
   // As HaloPlan::moment_parts counts them.
