@@ -93,9 +93,9 @@ class InputMultiplier {
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
       BlockStore<T, kTerms, kShape, false>(
-          params_.store, share, thread_,
+          params_.store, share, thread_, nullptr,
           reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
-          shared_ + hopper::computed_here(params_.layout.staging))(box, Residue{}, product.sum);
+          shared_ + hopper::computed_here(params_.layout.staging))(box, true, Residue{}, product.sum);
     }
     if (params_.bias == nullptr) return;
     sync_threads(kMultipliers, kInputThreads);

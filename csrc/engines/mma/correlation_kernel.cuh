@@ -84,6 +84,15 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
   share.weight = params.weight + first_step * step_bytes(extent, kTerms);
 }
 
+// Zeros past the channels that exist. All threads.
+template <typename T>
+__device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, const BlockShare& share, int32_t count,
+                                          float* bias) {
+  for (auto n = static_cast<int32_t>(threadIdx.x); n < count; n += static_cast<int32_t>(blockDim.x)) {
+    bias[n] = n < share.channels ? bias_of<T>(params.store.epilogue, share.first_channel + n) : 0;
+  }
+}
+
 // What the multiplying warps do.
 template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class TileMultiplier {
@@ -142,8 +151,9 @@ class TileMultiplier {
         const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
         BlockStore<T, kTerms, kShape, !kChannelRows>(
             params_.store, share, static_cast<int32_t>(threadIdx.x),
+            reinterpret_cast<const float*>(shared + hopper::computed_here(layout_.bias)),
             reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),
-            shared + hopper::computed_here(layout_.staging))(box, residue, product.sum);
+            shared + hopper::computed_here(layout_.staging))(box, hopper::computed_here(p) == 0, residue, product.sum);
         steps += static_cast<uint32_t>(steps_of(params_, residue)) * 4;
       }
     }
@@ -244,6 +254,9 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   }
   __syncthreads();
   fill_steps(params, share.first_phase, reinterpret_cast<int32_t*>(dynamic_shared_memory + layout.steps));
+  if (params.store.epilogue.bias.data != nullptr) {
+    fill_bias(params, share, kExtent.n(), reinterpret_cast<float*>(dynamic_shared_memory + layout.bias));
+  }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kExtent.warps();
   if (thread < 0) {

@@ -64,7 +64,8 @@ SharedLayout shared_layout(const CorrelationPlan& plan) {
   SharedLayout layout{};
   layout.share = 0;
   layout.barriers = layout.share + kShareBytes;
-  layout.offsets = layout.barriers + kBarrierBytes;
+  layout.bias = layout.barriers + kBarrierBytes;
+  layout.offsets = layout.bias + 4 * extent.n();
   layout.steps = layout.offsets + 8 * extent.warps() * extent.warp_m;
   layout.tables = round_up(layout.steps + 4 * plan.table_steps, 16);
   layout.fixed = layout.tables + plan.tables() * plan.table_bytes();

@@ -14,6 +14,7 @@ constexpr int32_t kBarrierBytes = 272;
 struct SharedLayout {
   int32_t share;     // the block's
   int32_t barriers;  // of buffers and of slots
+  int32_t bias;      // float32, of a channel
   int32_t offsets;   // int64: where the destination has each position of each warp, or each row
   int32_t steps;     // int32: where each step of K reads, from a position's row on
   int32_t tables;    // the loader's

@@ -22,6 +22,7 @@ struct StoreParams {
   Epilogue epilogue;
   T* destination;
   Strides destination_stride;
+  bool residues_alike;  // the destination ends behind the last residue of each axis
   bool stores_channels;
   bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
   bool joins_width;

@@ -79,6 +79,8 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.box_width = make_divisor(plan.box[2]);
   params.destination = static_cast<T*>(destination.data);
   params.destination_stride = to_strides(destination.stride);
+  params.residues_alike = true;
+  for (const Residues& axis : plan.residues) params.residues_alike &= axis.size % axis.count == 0;
   params.stores_channels = plan.stores_channels;
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;

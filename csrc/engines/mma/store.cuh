@@ -27,12 +27,13 @@ class BlockStore {
   using Sums = float[Product::kRows][Product::kColumns][4];
 
  public:
-  // `thread`: of those that multiply. `offsets`, `staging`: shared memory for a number for each position of each warp,
-  // and for rows.
+  // `thread`: of those that multiply. `bias`: of the block's channels, read where there is one. `offsets`, `staging`:
+  // shared memory for a number for each position of each warp, and for rows.
   __device__ __forceinline__ BlockStore(const StoreParams<T>& params, const BlockShare& share, int32_t thread,
-                                        int64_t* offsets, unsigned char* staging)
+                                        const float* bias, int64_t* offsets, unsigned char* staging)
       : params_(params),
         share_(share),
+        bias_(bias),
         offsets_(offsets),
         staging_(staging),
         thread_(hopper::computed_here(thread)),
@@ -40,8 +41,8 @@ class BlockStore {
         first_m_(thread_ / 32 / kExtent.warps_n * kExtent.warp_m),
         first_n_(thread_ / 32 % kExtent.warps_n * kExtent.warp_n) {}
 
-  // All threads that multiply.
-  __device__ __forceinline__ void operator()(int32_t box, const Residue& residue, Sums& sum) const {
+  // All threads that multiply. `begins_box`: nothing of this box was stored before.
+  __device__ __forceinline__ void operator()(int32_t box, bool begins_box, const Residue& residue, Sums& sum) const {
     apply_epilogue(sum);
     if constexpr (kNorms) {
       if (params_.epilogue.moments.parts != nullptr) gather_moments(box_here(box), residue, sum);
@@ -49,12 +50,16 @@ class BlockStore {
       if (params_.epilogue.norm.norms != nullptr) normalise(box_here(box).image, sum);
     }
     if (params_.stores_channels) {
-      const BlockBox at = box_here(box);
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
-      __syncwarp();  // what was stored before is read
-      fill_position_offsets(at, residue, offsets);
-      __syncwarp();
-      store_channels(sum, offsets);
+      const bool alike = params_.residues_alike;
+      if (begins_box || !alike) {
+        const BlockBox at = box_here(box);
+        __syncwarp();  // what was stored before is read
+        fill_position_offsets(at, alike ? Residue{} : residue, offsets);
+        __syncwarp();
+      }
+      store_channels(sum, offsets,
+                     alike ? params_.destination_stride.spatial(residue.at[0], residue.at[1], residue.at[2]) : 0);
       return;
     }
     const bool first = !params_.joins_width || residue.at[2] == 0;
@@ -129,8 +134,7 @@ class BlockStore {
       for (int j = 0; j < Product::kColumns; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const int32_t n = channel_of(j, c);
-          const float bias = n < share_.channels ? bias_of<T>(params_.epilogue, share_.first_channel + n) : 0;
+          const float bias = bias_[channel_of(j, c)];
 #pragma unroll
           for (int i = 0; i < Product::kRows; ++i) {
             sum[i][j][c] += bias;
@@ -205,9 +209,9 @@ class BlockStore {
     return number;
   }
 
-  // A lane's channels are one aligned store.
-  __device__ __forceinline__ void store_channels(const Sums& sum, const int64_t* offsets) const {
-    T* const channel = params_.destination + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
+  // A lane's channels are one aligned store. `shift`: from where positions are by their offsets.
+  __device__ __forceinline__ void store_channels(const Sums& sum, const int64_t* offsets, int64_t shift) const {
+    T* const channel = params_.destination + shift + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
     const int32_t left = share_.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
@@ -289,6 +293,7 @@ class BlockStore {
 
   const StoreParams<T>& params_;
   const BlockShare& share_;
+  const float* bias_;
   int64_t* offsets_;
   unsigned char* staging_;
   int32_t thread_;
