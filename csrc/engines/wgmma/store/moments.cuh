@@ -43,27 +43,22 @@ class HaloMoments {
         for (int half = 0; half < 2; ++half) {
           const int here = __popc(outputs[half]);
           const uint32_t of_thread = outputs[half] >> (2 * (lane % 4));
-          const auto visit = [&](bool all, auto&& use) {
+          const auto visit = [&](auto&& use) {
 #pragma unroll
             for (int j = first / 8; j < first / 8 + 4 && j < kN / 8; ++j) {
 #pragma unroll
               for (int i = 0; i < 2; ++i) {
-                if (all || (of_thread >> (8 * j + i - first) & 1) != 0) use(c[set][4 * j + 2 * half + i]);
+                if ((of_thread >> (8 * j + i - first) & 1) != 0) use(c[set][4 * j + 2 * half + i]);
               }
             }
           };
           if (count[half] == 0 && here > 0) {
             float some = 0;
-            visit(false, [&](float value) { some += value; });
+            visit([&](float value) { some += value; });
             sums[half].choose_pivot(some, here);
           }
           count[half] += here;
-          const auto add = [&](float value) { sums[half].add(value); };
-          if (here == 32) {  // without a look at each bit
-            visit(true, add);
-          } else {
-            visit(false, add);
-          }
+          visit([&](float value) { sums[half].add(value); });
         }
       }
 #pragma unroll
