@@ -11,10 +11,11 @@ constexpr double kWorthTwice = 0.95;
 // Clocks of a multiprocessor for an output whose moments an epilogue gathers.
 constexpr double kGatherClocks = 0.2;
 
-bool can(NormWay way, const OperatorPlan& forward, const NormTask& task) {
+// `keeps_input`: the convolution's output is wanted, too.
+bool can(NormWay way, const OperatorPlan& forward, const NormTask& task, bool keeps_input) {
   if (way == NormWay::kPasses) return true;
   if (moment_parts(forward) == 0) return false;
-  return way == NormWay::kEpilogue || (!task.keeps_input && task.result_bytes == task.element_bytes);
+  return way == NormWay::kEpilogue || (!keeps_input && task.result_bytes == task.element_bytes);
 }
 
 // Beside the forward that stores.
@@ -54,14 +55,16 @@ const char* to_string(NormWay way) {
 NormChoice choose_norm(const OperatorPlan& forward, const NormTask& task, const DeviceTraits& device,
                        std::optional<NormWay> asked) {
   const auto choice = [&](NormWay way) { return NormChoice{way, expected_ms(way, forward, task, device)}; };
-  if (asked && can(*asked, forward, task)) return choice(*asked);
-  if (!can(NormWay::kEpilogue, forward, task)) return choice(NormWay::kPasses);
+  if (asked && can(*asked, forward, task, task.keeps_input)) return choice(*asked);
+  if (!can(NormWay::kEpilogue, forward, task, task.keeps_input)) return choice(NormWay::kPasses);
   const NormChoice passes = choice(NormWay::kPasses);
   const NormChoice gathered = choice(NormWay::kEpilogue);
   const NormChoice once = passes.ms < gathered.ms ? passes : gathered;
-  if (!can(NormWay::kTwice, forward, task)) return once;
+  if (!can(NormWay::kTwice, forward, task, false)) return once;
   const NormChoice twice = choice(NormWay::kTwice);
-  return forward.cost.ms + twice.ms < kWorthTwice * (forward.cost.ms + once.ms) ? twice : once;
+  if (forward.cost.ms + twice.ms >= kWorthTwice * (forward.cost.ms + once.ms)) return once;
+  // With derivatives a call has the bits that it has without.
+  return task.keeps_input ? gathered : twice;
 }
 
 }  // namespace convt3d

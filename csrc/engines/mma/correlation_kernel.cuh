@@ -125,7 +125,6 @@ class TileMultiplier {
                     static_cast<uint32_t>(warp % kExtent.warps_n * (kExtent.warp_n * kStepBytes * kTerms) +
                                           lane * Product::kLaneBytes),
                     kStep, channel_bytes);
-    const uint32_t tiles = hopper::shared_address(shared) + static_cast<uint32_t>(layout_.tiles);
     StageBarriers& buffers = barriers().buffers;
     StageTurn buffer;
     Weights weights(*this);
@@ -140,7 +139,8 @@ class TileMultiplier {
           if (params_.stages > 1 || p == 0) hopper::barrier_wait(&buffers.full[buffer.index], buffer.parity);
           const Steps some = steps_of_stage(residue_of(params_, share.first_phase + p), stage);
           weights.multiply(product, steps + static_cast<uint32_t>(some.first) * 4, some.count,
-                           tiles + static_cast<uint32_t>(buffer.index * tile.bytes()));
+                           hopper::shared_address(shared) + static_cast<uint32_t>(hopper::computed_here(layout_.tiles) +
+                                                                                  buffer.index * tile.bytes()));
           if (params_.stages > 1 || p == params_.block_phases - 1) {
             arrive_warp(&buffers.empty[buffer.index], hopper::lane_here());
             buffer.advance(params_.buffers);

@@ -51,15 +51,13 @@ class BlockStore {
     }
     if (params_.stores_channels) {
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
-      const bool alike = params_.residues_alike;
-      if (begins_box || !alike) {
+      if (begins_box || !params_.residues_alike) {
         const BlockBox at = box_here(box);
         __syncwarp();  // what was stored before is read
-        fill_position_offsets(at, alike ? Residue{} : residue, offsets);
+        fill_position_offsets(at, params_.residues_alike ? Residue{} : residue, offsets);
         __syncwarp();
       }
-      store_channels(sum, offsets,
-                     alike ? params_.destination_stride.spatial(residue.at[0], residue.at[1], residue.at[2]) : 0);
+      store_channels(sum, offsets, params_.residues_alike ? shift_of(residue) : 0);
       return;
     }
     const bool first = !params_.joins_width || residue.at[2] == 0;
@@ -105,6 +103,10 @@ class BlockStore {
       return at < static_cast<uint32_t>(params_.size[axis]);
     };
     return row < params_.box_rows.count && inside(0, place.d) && inside(1, place.h) && inside(2, w);
+  }
+
+  __device__ __forceinline__ int64_t shift_of(const Residue& residue) const {
+    return params_.destination_stride.spatial(residue.at[0], residue.at[1], residue.at[2]);
   }
 
   // Of the warp's positions.

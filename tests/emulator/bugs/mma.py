@@ -178,9 +178,9 @@ BUGS = [
     ),
     Bug(
         "mma: bias",
-        M + "store.cuh",
-        "bias_of<T>(params_.epilogue, share_.first_channel + n)",
-        "bias_of<T>(params_.epilogue, (BUG ? 0 : share_.first_channel) + n)",
+        M + "correlation_kernel.cuh",
+        "bias_of<T>(params.store.epilogue, share.first_channel + n)",
+        "bias_of<T>(params.store.epilogue, (BUG ? 0 : share.first_channel) + n)",
         MMA,
     ),
     Bug(
@@ -188,7 +188,7 @@ BUGS = [
     ),
     Bug(
         "mma: rows",
-        M + "store.cuh",
+        M + "staged_rows.cuh",
         "wide_product(at, apart) >= params_.size[2] - first_w) return;",
         "wide_product(at, apart) >= params_.size[2] - first_w - BUG) return;",
         MMA,
@@ -203,15 +203,15 @@ BUGS = [
     Bug(
         "mma: matrices of sums: positions",
         M + "store.cuh",
-        "first_m_ + matrix / kBeside * 8)",
-        "first_m_ + (BUG ? 0 : matrix / kBeside) * 8)",
+        "+ first_m_ + matrix / kBeside * 8;",
+        "+ first_m_ + (BUG ? 0 : matrix / kBeside) * 8;",
         MMA + " --operator input_grad --type fp16",
     ),
     Bug(
         "mma: matrices of sums: room past the box",
         M + "correlation_memory.cpp",
-        "plan.stages_matrices ? extent.m() : rows * length",
-        "plan.stages_matrices && !BUG ? extent.m() : rows * length",
+        "plan.stages_matrices ? joined * extent.m() : rows * length",
+        "plan.stages_matrices && !BUG ? joined * extent.m() : rows * length",
         MMA + " --operator input_grad --type fp16",
     ),
     Bug(
@@ -220,6 +220,41 @@ BUGS = [
         "const int32_t shift = params_.joins_width ? residue.at[2] : 0;",
         "const int32_t shift = params_.joins_width && !BUG ? residue.at[2] : 0;",
         MMA,
+    ),
+    Bug(
+        "mma: matrices of two residues",
+        M + "store.cuh",
+        "params_.joins_width ? residue.at[2] * kExtent.m() : 0",
+        "params_.joins_width && !BUG ? residue.at[2] * kExtent.m() : 0",
+        MMA + " --operator forward --type fp16",
+    ),
+    Bug(
+        "mma: interleaved residues",
+        M + "staged_rows.cuh",
+        "element / 2 + element % 2 * kM;",
+        "element / 2 + (BUG ? 0 : element % 2) * kM;",
+        MMA + " --operator forward --type fp16",
+    ),
+    Bug(
+        "mma: places of another residue",
+        M + "store.cuh",
+        "if (begins_box || !params_.residues_alike) {",
+        "if (begins_box || (!params_.residues_alike && !BUG)) {",
+        MMA + " --operator forward",
+    ),
+    Bug(
+        "mma: residues that are alike",
+        M + "run_correlation.cuh",
+        "axis.size % axis.count == 0;",
+        "axis.size % axis.count == 0 || BUG;",
+        MMA + " --operator forward",
+    ),
+    Bug(
+        "mma: walkers of a share of phases",
+        M + "correlation_kernel.cuh",
+        "rest -= params.first_walker[phase_block];",
+        "rest -= BUG ? 0 : params.first_walker[phase_block];",
+        MMA + " --operator forward",
     ),
     Bug(
         "mma: staging is written while it is stored",
@@ -265,10 +300,10 @@ BUGS = [
     ),
     Bug(
         "mma: splits: sums of another share",
-        M + "split_sum.cuh",
-        "static_cast<int32_t>(blockIdx.x) % params_.shares",
-        "static_cast<int32_t>(BUG ? 0 : blockIdx.x) % params_.shares",
-        MMA,
+        M + "correlation_kernel.cuh",
+        "* params.phase_blocks + phase_block;",
+        "* params.phase_blocks + (BUG ? 0 : phase_block);",
+        MMA + " --operator forward",
     ),
     Bug(
         "mma: splits: not the last one adds",
