@@ -2,6 +2,7 @@
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -85,6 +86,21 @@ def test_graphed_module() -> None:
         assert parameter.grad is not None
         assert wanted.grad is not None
         assert torch.equal(parameter.grad, wanted.grad)
+
+
+def test_a_thread_that_has_launched_nothing() -> None:
+    """It has no context yet: what a driver refuses there has to work all the same. Autograd's thread can be such."""
+    problem = Problem("", 2, 64, 48, (5, 6, 16), (3, 3, 3), padding=(1, 1, 1))
+    input, weight, bias = problem.tensors(torch.float16, "cuda", "NDHWC")
+
+    def result() -> Tensor:
+        with torch.no_grad():
+            return convt3d.conv_transpose3d(input, weight, bias, **problem.parameters)
+
+    expected = result()
+    result()  # leaves memory that the thread need not ask the device for
+    with ThreadPoolExecutor(1) as pool:
+        assert torch.equal(pool.submit(result).result(), expected)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second CUDA device")

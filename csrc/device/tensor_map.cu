@@ -39,15 +39,25 @@ CUtensorMapSwizzle swizzle(int32_t row_bytes) {
                            : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
+// A thread that has launched nothing yet has no context, and the driver refuses it everything: autograd's, say, whose
+// first work is a gradient of ours. That setting a device makes its context current is documented since CUDA 12.0.
+bool make_context_current() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;
+}
+
 }  // namespace
 
 bool encode(const TensorBox& box, CUtensorMap& map) {
   static const auto function = encode_function();
   if (function == nullptr) return false;
   if (!describable(box)) return false;
-  return function(&map, data_type(box.type), 5, const_cast<void*>(box.data), box.size, box.stride, box.extent,
-                  box.every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(box.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto describe = [&] {
+    return function(&map, data_type(box.type), 5, const_cast<void*>(box.data), box.size, box.stride, box.extent,
+                    box.every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle(box.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  };
+  return describe() || (make_context_current() && describe());
 }
 
 }  // namespace convt3d
