@@ -69,6 +69,11 @@ const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorLaunchFailure ? emulator::report().c_str() : "an invalid value";
 }
 
+cudaError_t cudaSetDevice(int device) {
+  emulator::current_device = device;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) {
   *device = emulator::current_device;
   return cudaSuccess;
