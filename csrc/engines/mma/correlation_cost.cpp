@@ -235,25 +235,33 @@ struct PhaseClass {
   BoxClocks box;
 };
 
-// None where they are too many to tell apart.
-std::vector<PhaseClass> phase_classes(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device,
-                                      bool stores) {
+// Whether all residues of each axis have as many taps.
+bool taps_alike(const CorrelationPlan& plan) {
+  return std::all_of(plan.residues.begin(), plan.residues.end(), [](const Residues& axis) {
+    return std::all_of(axis.tap_count, axis.tap_count + axis.count,
+                       [&](int16_t taps) { return taps == axis.tap_count[0]; });
+  });
+}
+
+// None where all are alike, or where they are too many to tell apart.
+std::vector<PhaseClass> phase_classes(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
   std::vector<PhaseClass> classes;
-  if (plan.phase_blocks() > kMostPhaseBlocks) return classes;
+  if (plan.phase_blocks() == 1 || plan.phase_blocks() > kMostPhaseBlocks || taps_alike(plan)) return classes;
   for (int32_t block = 0; block < plan.phase_blocks(); ++block) {
     const int32_t taps = phase_block_taps(plan, block);
     auto found = std::find_if(classes.begin(), classes.end(), [&](const PhaseClass& one) { return one.taps == taps; });
-    if (found == classes.end())
-      found = classes.insert(found, {taps, 0, box_clocks(plan, taps, element_bytes, device, stores)});
+    if (found == classes.end()) {
+      found = classes.insert(found, {taps, 0, box_clocks(plan, taps, element_bytes, device, true)});
+    }
     ++found->count;
   }
   return classes;
 }
 
-// The share of phases with most work ends last: each has as many blocks as end in time, and all are there at once.
+// Each share of phases has as many blocks as end with the others', and all are there at once.
 struct Walked {
   double clocks;
-  std::vector<int64_t> walkers;  // of each class
+  std::vector<int64_t> walkers;  // of each class; none where there is no room for all
 };
 
 Walked walk_apart(const CorrelationPlan& plan, const std::vector<PhaseClass>& classes, const DeviceTraits& device) {
@@ -291,7 +299,7 @@ Walked walk_apart(const CorrelationPlan& plan, const std::vector<PhaseClass>& cl
     (count(middle, nullptr) > room ? least : most) = middle;
   }
   Walked walked{most, {}};
-  count(most, &walked.walkers);
+  if (count(most, &walked.walkers) > room) return {};
   return walked;
 }
 
@@ -305,7 +313,7 @@ double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int3
 
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
   const double copying = copies_ms(plan.portions, {&plan.copy}, plan.boxes, plan.batch, device);
-  const std::vector<PhaseClass> classes = phase_classes(plan, element_bytes, device, true);
+  const std::vector<PhaseClass> classes = phase_classes(plan, element_bytes, device);
   if (classes.size() > 1) {
     if (const Walked walked = walk_apart(plan, classes, device); !walked.walkers.empty()) {
       plan.walkers = 0;
