@@ -46,10 +46,8 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       ".reg .pred done;\n"
       "wait:\n"
       "mbarrier.test_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra end;\n"
-      "nanosleep.u32 32;\n"
-      "bra wait;\n"
-      "end:\n"
+      "@!done nanosleep.u32 32;\n"
+      "@!done bra wait;\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
