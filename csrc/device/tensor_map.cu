@@ -40,7 +40,7 @@ CUtensorMapSwizzle swizzle(int32_t row_bytes) {
 }
 
 // A thread that has launched nothing yet has no context, and the driver refuses it everything: autograd's, say, whose
-// first work is a gradient of ours. That setting a device makes its context current is documented since CUDA 12.0.
+// first work is a gradient of ours. Setting a device binds its context to the thread, as cudaSetDevice documents.
 bool make_context_current() {
   int device = 0;
   return cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess;

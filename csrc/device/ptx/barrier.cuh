@@ -39,7 +39,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       "r"(parity)
       : "memory");
 #else
-  // A warp that looks all the time takes a third of the instructions that its scheduler issues, from those that
+  // Warps that looked all the time had a quarter to a half of a kernel's samples, and issue slots of those that
   // compute.
   asm volatile(
       "{\n"

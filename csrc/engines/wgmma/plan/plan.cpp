@@ -34,9 +34,6 @@ HaloPlan complete(const Problem& problem, HaloElement element, const Operands& o
   return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
 
-// Plans that load by threads take as much longer than they are expected to, beside those that copy (on an H200).
-constexpr double kLoadedByThreads = 1.02;
-
 }  // namespace
 
 bool can_copy(const Problem& problem, HaloElement element) {
@@ -64,11 +61,8 @@ std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement elemen
 std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
                                           const DeviceTraits& device, bool copies) {
   std::optional<HaloPlan> best;
-  const auto weighed = [](const HaloPlan& plan) {
-    return plan.copy.exists || plan.load.boxes() ? plan.cost : plan.cost * kLoadedByThreads;
-  };
   visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlan& candidate) {
-    if (!best || weighed(candidate) < weighed(*best)) best = candidate;
+    if (!best || candidate.cost < best->cost) best = candidate;
   });
   if (best) best = complete(problem, element, operands, device, copies, *best);
   return best;
