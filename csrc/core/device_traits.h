@@ -30,6 +30,8 @@ struct DeviceTraits {
   uint32_t engines = 0;  // engine_bit() of those whose machine code the library has for this device
 
   bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
+  // Whether its machine code has stmatrix, of 9.0 and later. What is compiled for 9.0 has kWgmma, too.
+  bool stores_matrices() const { return capability_major > 9 || has(Engine::kWgmma); }
 };
 
 // Which of a library's architectures (compiled_architectures() in core/build.h) a device of this compute capability

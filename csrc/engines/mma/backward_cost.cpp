@@ -70,8 +70,8 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   // what is loaded and stored.
   const LoadedTile of_grad{grad.grad, grad.grad_shape, grad.layouts.grad, grad.layouts.masked, grad.element_bytes};
   const LoadedTile of_x{grad.input, grad.input_shape, grad.layouts.input, false, grad.element_bytes};
-  const LoadingCost load_grad = loading_cost(of_grad);
-  const LoadingCost load_x = loading_cost(of_x);
+  const LoadingCost load_grad = loading_cost(of_grad, device);
+  const LoadingCost load_x = loading_cost(of_x, device);
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
   const double written = positions * grad.n_channels;

@@ -28,14 +28,17 @@ constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStagedElement = 2.65;     // ... on its way into shared memory
-constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix
+constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix, by stmatrix
+constexpr double kStagedByMoves = 3;        // ... by movmatrix and stores; counted, not fitted
 constexpr double kInterleaved = 0.6;        // ... where two residues' matrices are put together
 constexpr double kStoredVector = 6.8;       // from there to memory, of a vector of a lane; counted, not fitted
 constexpr double kMomentsOfElement = 12;    // gathered instead: counted, not fitted
 constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
 constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
-constexpr double kTornRun =
-    32;  // bytes of memory that a run costs beside its own where it does not begin and end with what is fetched
+// Bytes of memory that a run costs beside its own where it does not begin and end with what is fetched, and ... that is
+// stored element by element: of its first and last piece others write the rest at another time.
+constexpr double kTornRun = 32;
+constexpr double kTornStore = 96;
 constexpr double kPackMs = 0.0077;       // of the launches, and of packing a small weight
 constexpr double kPackShare = 0.16;      // of memory's peak, for packed bytes
 constexpr double kRoundingError = 1e-6;  // of a number of boxes
@@ -75,16 +78,24 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
     const double own = positions * element_bytes;
     return 2 * (own * width + kFetchedBytes) / own;
   }
-  const double run = positions * width * element_bytes;
-  const bool aligned = plan.row_vector * element_bytes == kPieceBytes && std::fmod(run, kFetchedBytes) == 0;
-  return aligned ? 1 : (run + kTornRun) / run;
+  double run = positions * width * element_bytes;
+  // Rows of the destination that a block has whole lie one after another.
+  if (plan.boxes[3] == 1) {
+    run = static_cast<double>(plan.residues[2].size) * element_bytes;
+    const bool all = plan.block_phases % (width * plan.residues[1].count) == 0;
+    if (all) run *= std::min(plan.box[1] * plan.residues[1].count, plan.residues[1].size);
+  }
+  const bool vectors = plan.row_vector * element_bytes == kPieceBytes;
+  if (vectors && std::fmod(run, kFetchedBytes) == 0) return 1;
+  return (run + (vectors ? kTornRun : kTornStore)) / run;
 }
 
 // Instructions of a lane for an element.
-double store_instructions(const CorrelationPlan& plan) {
+double store_instructions(const CorrelationPlan& plan, const DeviceTraits& device) {
   if (plan.stores_channels) return kStoredInPieces;
   const bool interleaved = plan.stages_matrices && plan.joins_width && plan.residues[2].count > 1;
-  return (plan.stages_matrices ? kStagedInMatrix : kStagedElement) + (interleaved ? kInterleaved : 0) +
+  const double in_matrix = device.stores_matrices() ? kStagedInMatrix : kStagedByMoves;
+  return (plan.stages_matrices ? in_matrix : kStagedElement) + (interleaved ? kInterleaved : 0) +
          kStoredVector / plan.row_vector;
 }
 
@@ -186,10 +197,11 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
                              std::max(1.0, extent.warp_n / 16.0) * plan.terms + kStepInstructions +
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
-  const double storing = written / (32 * extent.warps()) * (stores ? store_instructions(plan) : kMomentsOfElement);
+  const double storing =
+      written / (32 * extent.warps()) * (stores ? store_instructions(plan, device) : kMomentsOfElement);
   const double others = steps * step_others + slots * kSlotInstructions + loads * kStageInstructions +
                         plan.block_phases * kPhaseInstructions + storing;
-  const LoadingCost of_stage = loading_cost(stage);
+  const LoadingCost of_stage = loading_cost(stage, device);
   const double issued = (extent.warps() * (steps * products + others) +
                          kSourceWarps * (loads * of_stage.instructions + kBoxInstructions)) /
                         (kSchedulers * kIssued);

@@ -25,6 +25,7 @@ constexpr double kOddRowCopied = 21;     // ... anywhere
 constexpr double kMaskApplied = 35;      // ... of 16 bits; not fitted
 constexpr double kMatrices = 7.5;        // four matrices of whole rows, transposed; counted in machine code, not fitted
 constexpr double kAlikeMatrices = 14.5;  // ... of others
+constexpr double kNoMatrixStore = 11;    // ... more, without stmatrix
 constexpr double kMasksOfMatrices = 11;  // ... their masks
 constexpr double kMatricesBegin = 42;    // what a warp begins four places with
 constexpr double kWords16 = 34;          // a transposed word of eight channels, beside the reads
@@ -34,13 +35,13 @@ constexpr double kElement = 8;           // what goes through registers, element
 constexpr double kCopyingClocks = 2.7;   // of an instruction of copies, many of which wait for nothing
 
 // Raw rows that have arrived.
-double transposing(const LoadedTile& loaded) {
+double transposing(const LoadedTile& loaded, const DeviceTraits& device) {
   const LoadShape& shape = loaded.shape;
   if (shape.raw.matrices) {
     const double fours = static_cast<double>(ceil_div(shape.raw.pieces * loaded.tile.pieces, 4)) * shape.lines;
     const double of_warp = std::ceil(fours * 32 / shape.threads);
     return of_warp * ((shape.raw.begin == RowsBegin::kWhole ? kMatrices : kAlikeMatrices) +
-                      (loaded.masked ? kMasksOfMatrices : 0)) +
+                      (loaded.masked ? kMasksOfMatrices : 0) + (device.stores_matrices() ? 0 : kNoMatrixStore)) +
            std::ceil(of_warp / shape.lines) * kMatricesBegin;
   }
   // Four neighbouring lanes have an item; words are one element of 32 bits, or two of 16, of which halves are read.
@@ -54,7 +55,7 @@ double transposing(const LoadedTile& loaded) {
 
 }  // namespace
 
-LoadingCost loading_cost(const LoadedTile& loaded) {
+LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device) {
   const LoadShape& shape = loaded.shape;
   const double channels = kPieceBytes / static_cast<double>(loaded.element_bytes);
   const double tables = static_cast<double>(ceil_div(shape.lines, shape.threads)) * kTableLine;
@@ -84,7 +85,7 @@ LoadingCost loading_cost(const LoadedTile& loaded) {
       break;
     case LoadWay::kRows: {
       copied = lines * masks * (shape.raw.begin == RowsBegin::kWhole ? kRowCopied : kOddRowCopied);
-      others += masks * places + kSettled + transposing(loaded);
+      others += masks * places + kSettled + transposing(loaded, device);
       break;
     }
     default:

@@ -1,6 +1,7 @@
 // What it costs to fill a staged tile: the loading threads' time, bytes of L2 and of shared memory.
 #pragma once
 
+#include "core/device_traits.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
 #include "engines/mma/tile.h"
@@ -27,7 +28,7 @@ struct LoadingCost {
   double instructions;
   double clocks;  // that it takes alone for them, with the waits for what goes through its registers
 };
-LoadingCost loading_cost(const LoadedTile& loaded);
+LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device);
 // Bytes that are asked of L2, in sectors: of pieces of a row, or of elements along a line, which begins anywhere.
 double source_bytes(const LoadedTile& loaded);
 // Bytes that loading writes to and reads from shared memory.

@@ -98,8 +98,8 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double products = k_steps * step.products;
   const double shared =
       k_steps * step.shared + (staging_bytes(grad) + staging_bytes(input)) / device.rates.shared_bytes;
-  const LoadingCost of_grad = loading_cost(grad);
-  const LoadingCost of_input = loading_cost(input);
+  const LoadingCost of_grad = loading_cost(grad, device);
+  const LoadingCost of_input = loading_cost(input, device);
   const double issued =
       k_steps * step.issued + kLoadingWarps * (of_grad.instructions + of_input.instructions) / (kSchedulers * kIssued);
   const double l2 = (source_bytes(grad) + source_bytes(input)) / kL2Share / device.rates.l2_bytes;
