@@ -44,9 +44,10 @@ PACKAGE = "convt3d"
 
 # Machine code for every architecture from Turing on (9.0 with its own instructions, hence 90a), and PTX of the newest,
 # which later GPUs compile at load time. PTX of an older one would reach no other discrete GPU: machine code also runs
-# on later minor revisions of its architecture, so that these seven cover 7.5, 8.x, 9.0, 10.x and 12.x but for the GPUs
-# of Jetson (8.7, 10.1): image_for() in csrc/core/device_traits.h.
-RELEASE_ARCHS = "75;80;86;89;90a;100;120+PTX"
+# on later minor revisions of its architecture, so that these six cover 7.5, 8.x, 9.0, 10.x and 12.x but for the GPUs
+# of Jetson (8.7, 10.1): image_for() in csrc/core/device_traits.h. 8.9 has none of its own: CUDA 13.0 makes the same
+# machine code for it as for 8.6.
+RELEASE_ARCHS = "75;80;86;90a;100;120+PTX"
 
 # Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
 TORCH_TARGET_VERSION = "0x020a000000000000"
@@ -119,6 +120,14 @@ def static_runtime_folders() -> list[str]:
     return [folder for line in lines for folder in re.findall(r'"-L([^"]+)"', line)]
 
 
+def compression_flags(release: str) -> list[str]:
+    """The flags of nvcc that compress machine code, which the driver unpacks as it loads it.
+
+    Of CUDA 13 on: its drivers all can. torch's own libraries of CUDA 13 are compressed so.
+    """
+    return ["--compress-mode=size"] if int(release.split(".")[0]) >= 13 else []
+
+
 def gencode_flags(archs: list[str]) -> list[str]:
     """The -gencode flags of nvcc for architectures such as ["80", "90a", "120+PTX"]."""
     flags = []
@@ -184,6 +193,7 @@ def extension() -> Extension:
             "-U__CUDA_NO_HALF2_OPERATORS__",
             "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
             *gencode_flags(archs),
+            *compression_flags(cuda),
         ]
         # The static runtime: the library loads where there is no CUDA at all, and beside any version of it.
         library_dirs += static_runtime_folders()

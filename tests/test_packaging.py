@@ -212,7 +212,7 @@ def test_default_device(
         assert _library.default_device() == ("cuda" if gpu and not warning else "cpu")
 
 
-RELEASE = "sm_75 sm_80 sm_86 sm_89 sm_90a sm_100 sm_120 compute_120"
+RELEASE = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +222,7 @@ RELEASE = "sm_75 sm_80 sm_86 sm_89 sm_90a sm_100 sm_120 compute_120"
         ((8, 0), RELEASE, "sm_80"),
         ((8, 6), "sm_80", "sm_80"),
         ((8, 9), "sm_90a sm_86 sm_80", "sm_86"),
+        ((8, 9), RELEASE, "sm_86"),
         ((8, 0), "sm_86 sm_90a", None),
         ((7, 0), RELEASE, None),
         ((10, 3), RELEASE, "sm_100"),

@@ -28,7 +28,7 @@ def _script(name: str) -> Any:
 
 
 check_release = _script("check_release")
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", "compute_120")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_90a", "sm_100", "sm_120", "compute_120")
 
 
 @pytest.fixture
