@@ -92,9 +92,14 @@ def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
         FingerprintError: ``cuobjdump`` is missing or fails, or finds no kernel.
     """
     ptx = image.startswith("compute_")
-    command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", image, str(library)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
+    # Some releases of cuobjdump know PTX by the name of its machine code alone.
+    names = [image, image.replace("compute_", "sm_")] if ptx else [image]
+    for name in names:
+        command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", name, str(library)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            break
+    else:
         raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
     hashes = parse_ptx(result.stdout) if ptx else parse_sass(result.stdout)
     if not hashes:
