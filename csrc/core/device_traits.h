@@ -30,7 +30,7 @@ struct DeviceTraits {
   uint32_t engines = 0;  // engine_bit() of those whose machine code the library has for this device
 
   bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
-  // Whether its machine code has stmatrix, of 9.0 and later. What is compiled for 9.0 has kWgmma, too.
+  // Whether its machine code has stmatrix, of 9.0 and later: known of 9.0 by kWgmma, which is compiled for 90a alone.
   bool stores_matrices() const { return capability_major > 9 || has(Engine::kWgmma); }
 };
 

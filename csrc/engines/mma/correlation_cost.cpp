@@ -29,14 +29,14 @@ constexpr double kPhaseInstructions = 160;  // to turn sums into places and stor
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStagedElement = 2.65;     // ... on its way into shared memory
 constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix, by stmatrix
-constexpr double kStagedByMoves = 3;        // ... by movmatrix and stores; counted, not fitted
+constexpr double kStagedByMoves = 3;        // ... by movmatrix and stores; set by hand, counted are 2.5
 constexpr double kInterleaved = 0.6;        // ... where two residues' matrices are put together
 constexpr double kStoredVector = 6.8;       // from there to memory, of a vector of a lane; counted, not fitted
 constexpr double kMomentsOfElement = 12;    // gathered instead: counted, not fitted
 constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
 constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
-// Bytes of memory that a run costs beside its own where it does not begin and end with what is fetched, and ... that is
-// stored element by element: of its first and last piece others write the rest at another time.
+// Bytes of memory that a run costs beside its own where it does not begin and end with what is fetched; and where it is
+// stored element by element, as others write the rest of its first and last piece at another time.
 constexpr double kTornRun = 32;
 constexpr double kTornStore = 96;
 constexpr double kPackMs = 0.0077;       // of the launches, and of packing a small weight

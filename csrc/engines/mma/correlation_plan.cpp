@@ -17,7 +17,7 @@ constexpr int32_t kMostStepsOfChunk = 8;
 constexpr struct {
   int32_t slots;
   int32_t bytes;
-} kRings[] = {{4, 8 << 10}, {2, 20 << 10}, {2, 40 << 10}};
+} kRings[] = {{kMostSlots, 8 << 10}, {2, 20 << 10}, {2, 40 << 10}};
 constexpr int64_t kSharedOfBlock = 1024;     // that a block takes beside its own
 constexpr int32_t kMostJoined = 16;          // groups
 constexpr int32_t kMostJoinedChannels = 64;  // of all of them
@@ -186,16 +186,6 @@ class Search {
     }
   }
 
-  // Stages that share the steps of a phase.
-  static int32_t split_units(const CorrelationPlan& plan) {
-    int32_t units = 1;
-    for (size_t i = 0; i < 3; ++i) {
-      const Residues& axis = plan.residues[i];
-      if (plan.tile.axis[i].split) units *= *std::max_element(axis.tap_count, axis.tap_count + axis.count);
-    }
-    return units;
-  }
-
   // Weights that stay need the room of all of them, others that of a few slots.
   void with_phases(CorrelationPlan plan) {
     const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
@@ -204,15 +194,15 @@ class Search {
     plan.slot_steps = plan.weight_steps;
     with_weights(plan);
     plan.weights_stay = false;
-    const int32_t of_stage = plan.table_steps / split_units(plan);
+    const int32_t of_stage = plan.table_steps / (plan.stages() / plan.chunks);  // the largest phase's
     int32_t last = 0;
     for (const auto& ring : kRings) {
       const int32_t most = std::max(1, ring.bytes / step_bytes(extent, plan.terms));
-      // Slots and stages end together.
+      // Slots end where stages do.
       plan.slots = ring.slots;
       plan.slot_steps = most < of_stage ? ceil_div(of_stage, ceil_div(of_stage, most)) : most / of_stage * of_stage;
       if (plan.weight_steps <= plan.slot_steps) return;
-      if (plan.slots * plan.slot_steps == last) continue;
+      if (plan.slots * plan.slot_steps == last) continue;  // as much room as the ring before, in other slots
       last = plan.slots * plan.slot_steps;
       with_weights(plan);
     }
