@@ -21,6 +21,7 @@ constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind
 // Instructions of a warp.
 constexpr double kRounded = 2;           // of a word
 constexpr double kParted = 6;            // ... into two terms
+constexpr double kPairsParted = 4;       // of a fragment of pairs
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
 constexpr double kStoredInRows = 2.5;
 constexpr double kStoredInMatrices = 1.2;
@@ -44,7 +45,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const ShapeExtent extent = shape_extent(plan.input.shape, grad.terms);
   const double words = grad.element_bytes == 4 ? 2 : 1;  // products of sixteen positions, one after another
   const double terms = grad.terms == 2 ? 3 : 1;
-  const bool rounds = grad.element_bytes == 4 && grad.terms == 1;
+  const bool rounds = grad.element_bytes == 4 && grad.terms == 1 && !grad.pairs.exist;
   const double of_word = rounds ? kRounded : grad.terms == 2 ? kParted : 0;
 
   // Of a box: the weight gradient,
@@ -52,17 +53,21 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double k_steps = static_cast<double>(ceil_div(grad.steps, grad.warps_k));
   double products = kGradWarps * k_steps * fragments * grad.columns * words;
   const double of_step =
-      words * (fragments * (words == 2 ? 4 : 1) + grad.columns + 8 + of_word * (4 * fragments + 2 * grad.columns));
+      words * (fragments * (words == 2 ? 4 : 1) + grad.columns + 8 + of_word * (4 * fragments + 2 * grad.columns) +
+               (grad.pairs.exist ? kPairsParted * fragments : 0));
   double issued = products * terms + kGradWarps * k_steps * of_step;
   const double alone_grad = k_steps * of_step * kAloneClocks;
-  double shared = kGradWarps * k_steps * words * (512 * fragments + 256.0 * grad.columns + 256);
+  // Of channel rows, positions that are an even number of words apart share banks.
+  const bool shares = has_channel_rows(grad.layouts.grad) && !grad.pairs.exist && grad.taps[2].step % 2 == 0;
+  double shared = kGradWarps * k_steps * words * (512 * (shares ? 2 : 1) * fragments + 256.0 * grad.columns + 256);
   // the input gradient and the sums beside it,
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
-  const double bias = plan.sums_bias ? (grad.element_bytes == 4 ? 8 : 20) : 0;
+  const double bias = plan.sums_bias ? (plan.result_bytes == 4 ? 8 : 20) : 0;
   products += of_input;
   // Of one warp: what it reads, and its share of the sums.
-  const double of_warp = plan.k_steps() * (rows * (1 + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6 +
+  const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
+  const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6 +
                                            rows * bias / extent.warps_n);
   issued += of_input * terms + extent.warps() * of_warp;
   shared += plan.k_steps() * extent.warps() * kStepBytes *
@@ -74,18 +79,18 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const LoadingCost load_x = loading_cost(of_x, device);
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
-  const double written = positions * grad.n_channels;
+  const double written = positions * grad.n_channels * (grad.pairs.exist ? 2 : 1);
   const double storing_rows = written / 32 *
                               (plan.input.stores_channels   ? kStoredInPieces
                                : plan.input.stages_matrices ? kStoredInMatrices
                                                             : kStoredInRows);
   issued += (load_grad.instructions + load_x.instructions) * kLoadingWarps + storing_rows;
   shared += staging_bytes(of_grad) + staging_bytes(of_x) +
-            (plan.input.stores_channels ? 0 : written * ((plan.input.stages_matrices ? 2 : 4) + grad.element_bytes));
+            (plan.input.stores_channels ? 0 : written * ((plan.input.stages_matrices ? 2 : 4) + plan.result_bytes));
   const double l2 = (source_bytes(of_grad) + source_bytes(of_x)) / kL2Share / device.rates.l2_bytes;
 
   const double memory = (memory_bytes(of_grad, grad.row_channels, grad.groups == 1) +
-                         memory_bytes(of_x, grad.n_channels, grad.groups == 1) + written * grad.element_bytes) /
+                         memory_bytes(of_x, grad.n_channels, grad.groups == 1) + written * plan.result_bytes) /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   const double of_product = device.rates.product_clocks * terms / kProductShare;

@@ -24,18 +24,21 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
       const TapParts& taps = params.grad.taps[i];
-      row += taps.shift(rest % taps.taps) * tile.stride[i + 1];
+      const bool coordinates = i == 2 && tile.has_channel_rows();
+      row += (coordinates ? taps.coordinates(rest % taps.taps) : taps.shift(rest % taps.taps)) * tile.stride[i + 1];
       rest /= taps.taps;
     }
-    table[s] = s == count ? 0 : row * tile.pitch + s / params.taps * kStepBytes;
+    row += tile.channel_rows.before(tile.axis[2].delta[0]);
+    constexpr int32_t kStepChannels = kStepBytes / static_cast<int32_t>(sizeof(T));
+    table[s] = s == count ? 0 : row * tile.pitch + s / params.taps * kStepChannels * tile.channel_step(sizeof(T));
   }
 }
 
 // What the warps of the input gradient do.
-template <typename T, int kTerms, Shape kShape>
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
   static_assert(kExtent.warps() == kInputWarps);
 
  public:
@@ -52,19 +55,22 @@ class InputMultiplier {
     uint32_t rows[Product::kNamed];
     uint32_t exist = 0;  // of the rows whose words this lane has, two of a fragment
     const int32_t positions = params_.store.box_rows.count * static_cast<int32_t>(params_.store.box_width.value);
-    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
+    const auto channel_bytes = static_cast<uint32_t>(grad.source[0].tile.channel_step(sizeof(T)));
+#pragma unroll
+    for (int i = 0; i < Product::kNamed; ++i) {
+      const typename Product::Named named = Product::name_row(i, lane, channel_bytes);
+      const int32_t m = warp_m * kExtent.warp_m + named.position;
+      rows[i] = (m < positions ? place_of(m) : 0) + named.bytes;
+    }
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
       const int32_t first = warp_m * kExtent.warp_m + i * 16;
-      // Lanes 0 to 15 name the rows' first 16 bytes, the others the next.
-      const int32_t m = first + lane % 16;
-      rows[i] = (m < positions ? places[m].grad : 0) + static_cast<uint32_t>(lane / 16 * kPieceBytes);
       if (first + lane / 4 < positions) exist |= 1u << (2 * i);
       if (first + lane / 4 + 8 < positions) exist |= 2u << (2 * i);
     }
     Product product(rows,
                     static_cast<uint32_t>(warp_n * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes),
-                    kStep, sizeof(T));
+                    kStep, channel_bytes);
     const uint32_t shared = hopper::shared_address(shared_);
     const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + grad.layout.barriers);
@@ -86,24 +92,37 @@ class InputMultiplier {
         product.add(steps, params_.taps, staged, weights, [&](int i, const uint32_t (&words)[4]) {
           if (sums) bias.add(words, exist >> (2 * i));
         });
-        if (sums) BiasSums<T>(params_, shared_).add(warp_m, c, lane, bias);
+        if (sums) BiasSums<T, kChannelRows>(params_, shared_).add(warp_m, c, lane, bias);
         steps += static_cast<uint32_t>(params_.taps) * 4;
         weights += tap_bytes;
       }
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
-      BlockStore<T, kTerms, kShape, false>(
+      BlockStore<ElementOf<T>, kTerms, kShape, false>(
           params_.store, share, thread_, nullptr,
           reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
           shared_ + hopper::computed_here(params_.layout.staging))(box, true, Residue{}, product.sum);
     }
     if (params_.bias == nullptr) return;
     sync_threads(kMultipliers, kInputThreads);
-    BiasSums<T>(params_, shared_).store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
+    BiasSums<T, kChannelRows>(params_, shared_)
+        .store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
   }
 
  private:
   static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
+
+  // Bytes from the first position's row of grad_output to that of a position of the box.
+  __device__ __forceinline__ uint32_t place_of(int32_t m) const {
+    const WeightGradParams<T>& grad = params_.grad;
+    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
+    uint32_t bytes = 0;
+    if constexpr (kIsPaired<T>) {
+      bytes = static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
+      m /= 2;
+    }
+    return places[kChannelRows ? entry_of_position(m) : m].grad + bytes;
+  }
 
   // Of the group; they stay.
   __device__ __forceinline__ void load_weights() const {
@@ -124,7 +143,7 @@ class InputMultiplier {
   int32_t thread_;
 };
 
-template <typename T, int kTerms, Shape kShape>
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
@@ -137,7 +156,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   fill_shares(grad, tile, kColumns, reinterpret_cast<GradShare*>(shared + grad.layout.shares));
   fill_eights(grad, tile, reinterpret_cast<GradEight*>(shared + grad.layout.eights));
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps));
-  if (params.bias != nullptr) BiasSums<T>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
+  if (params.bias != nullptr) BiasSums<T, kChannelRows>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
@@ -151,7 +170,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   if (thread < 0) {
     GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
   } else if (thread < kInputThreads) {
-    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
+    InputMultiplier<T, kTerms, kShape, kChannelRows>(params, shared, thread).run();
   } else {
     GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
   }

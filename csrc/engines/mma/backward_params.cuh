@@ -7,10 +7,11 @@
 
 namespace convt3d::mma {
 
+// T: of grad_output and the input, as the kernel reads them.
 template <typename T>
 struct BackwardParams {
   WeightGradParams<T> grad;
-  StoreParams<T> store;
+  StoreParams<ElementOf<T>> store;
   BackwardLayout layout;
   int32_t channel_steps;
   int32_t taps;

@@ -60,11 +60,12 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
 
 class Search {
  public:
+  // `problem`: of width pairs, that of words.
   Search(const Problem& problem, const BackwardPlan& base, const OperandTraits& grad_input, const DeviceTraits& device)
       : problem_(problem),
         base_(base),
-        stored_channels_(stored_channels(grad_input, base.grad.element_bytes, base.grad.n_channels)),
-        row_vector_(row_vector(grad_input, base.grad.element_bytes, problem.input_size[2])),
+        stored_channels_(stored_channels(grad_input, base.result_bytes, base.grad.n_channels)),
+        row_vector_(row_vector(grad_input, base.result_bytes, in_position() * problem.input_size[2])),
         device_(device) {}
 
   std::vector<BackwardPlan> operator()() {
@@ -74,8 +75,6 @@ class Search {
       if (n < base_.grad.n_channels || (n > 16 && n >= 2 * round_up(base_.grad.n_channels, 8))) continue;
       with_shape(shape);
     }
-    std::stable_sort(plans_.begin(), plans_.end(),
-                     [](const BackwardPlan& a, const BackwardPlan& b) { return a.cost_ms < b.cost_ms; });
     return std::move(plans_);
   }
 
@@ -85,11 +84,14 @@ class Search {
     int32_t images;
   };
 
+  // Positions of the input in one of the problem's, along the width.
+  int32_t in_position() const { return base_.grad.pairs.exist ? 2 : 1; }
+
   void with_shape(Shape shape) {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
     const ShapeExtent extent = shape_extent(shape, plan.grad.terms);
-    plan.input.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, plan.grad.element_bytes);
+    plan.input.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, plan.result_bytes);
     WeightGradPlan& grad = plan.grad;
     grad.columns = backward_columns(shape, grad.terms);
     grad.warps_groups = 1;
@@ -97,7 +99,7 @@ class Search {
     while (grad.warps_n * grad.columns * 8 < grad.n_channels) grad.warps_n *= 2;
     const std::size_t before = plans_.size();
     for (const bool any : {false, true}) {
-      if (plans_.size() == before) with_boxes(plan, boxes_of(extent.m(), any));
+      if (plans_.size() == before) with_boxes(plan, boxes_of(extent.m() / in_position(), any));
     }
   }
 
@@ -180,7 +182,16 @@ class Search {
     }
     if (rows > kMostBoxRows) return false;
     const int32_t in_piece = kPieceBytes / grad.element_bytes;
-    grad.grad = make_tile(of_grad, images, plan.channel_steps * kStepBytes / kPieceBytes);
+    if (grad.pairs.exist) of_grad[2].beyond = grad.pairs_apart;
+    const int32_t grad_pieces = plan.channel_steps * kStepBytes / kPieceBytes;
+    if (has_channel_rows(grad.layouts.grad)) {
+      const int32_t elements = copied_elements(grad.layouts.grad_begin == RowsBegin::kWhole, of_grad[2], grad.boxes[3]);
+      grad.grad =
+          make_channel_rows(of_grad, images, grad_pieces, elements, elements_before(of_grad[2], elements), false);
+      if (!grad.pairs.exist) pad_lines(grad.grad, BoxOrder::kHeight);
+    } else {
+      grad.grad = make_tile(of_grad, images, grad_pieces);
+    }
     grad.input = has_channel_rows(grad.layouts.input) ? input_channel_rows(grad, of_input)
                                                       : make_tile(of_input, images, grad.n_chunk / in_piece);
     const int32_t step = grad.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
@@ -189,9 +200,9 @@ class Search {
     grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes,
                                        {grad.layouts.input_begin, step}, kLoadingThreads);
     plan.input.tile = grad.grad;
-    plan.input.box = box;
+    plan.input.box = {box[0], box[1], in_position() * box[2]};
     plan.input.boxes = grad.boxes;
-    if (!set_tables(plan.input, grad.element_bytes, kMostTableSteps, row_vector_)) return false;
+    if (!set_tables(plan.input, plan.result_bytes, kMostTableSteps, row_vector_)) return false;
     plan.layout = backward_layout(plan);
     if (!set_memory(grad, device_.shared_bytes, plan.layout.bytes)) return false;
     choose_splits(grad, device_, [&](WeightGradPlan& priced) { priced.cost_ms = backward_cost_ms(plan, device_); });
@@ -207,26 +218,53 @@ class Search {
   std::vector<BackwardPlan> plans_;
 };
 
-}  // namespace
+// How the operands are read: `problem` and `grad` are those of words where these are width pairs.
+struct Reading {
+  Problem problem;
+  WeightGradPlan grad;
+  std::array<AxisMap, 3> axis;  // of the input gradient
+};
 
-std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType dtype, int terms,
-                                              const Operands& operands, bool sums_bias, const DeviceTraits& device) {
-  if (dtype == DataType::kFloat64 || !parts_output(problem)) return {};
+// grad_output is transposed while it is staged, or read as it lies: float32, or 16 bits as words.
+std::vector<Reading> readings(const Problem& problem, DataType dtype, int terms, const Operands& operands) {
+  std::array<AxisMap, 3> axis{};
+  for (std::size_t i = 0; i < 3; ++i) axis[i] = input_grad_axis(problem, static_cast<int>(i));
+  std::vector<Reading> result;
+  for (const bool channel_rows : {false, true}) {
+    const GradLayouts layouts = grad_layouts(problem, dtype, operands, channel_rows);
+    if (channel_rows && !has_channel_rows(layouts.grad)) continue;
+    result.push_back({problem, weight_grad_base(problem, dtype, terms, layouts), axis});
+  }
+  const std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
+  const std::optional<PairedAxis> width = paired_axis(axis[2]);
+  // Each half of a word is one tap of one position: its sums are added once.
+  if (paired && width && width->pairs.first_tap == 0 && width->pairs.taps % 2 == 0) {
+    axis[2] = width->map;
+    result.push_back({paired->words.problem, paired->base, axis});
+  }
+  return result;
+}
+
+std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, const OperandTraits& grad_input,
+                                 bool sums_bias, const DeviceTraits& device) {
   BackwardPlan plan{};
   plan.sums_bias = sums_bias;
+  plan.result_bytes = result_bytes;
   WeightGradPlan& grad = plan.grad;
-  grad = weight_grad_base(problem, dtype, terms, grad_layouts(problem, dtype, operands, false));
+  grad = reading.grad;
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));
   grad.row_chunks = grad.n_chunks = 1;
   grad.group_blocks = static_cast<int32_t>(grad.groups);
   CorrelationPlan& input = plan.input;
+  input.axis = reading.axis;
   for (std::size_t i = 0; i < 3; ++i) {
-    grad.taps[i] = all_taps(problem, i);
-    input.axis[i] = input_grad_axis(problem, static_cast<int>(i));
+    grad.taps[i] = all_taps(reading.problem, i);
     if (!make_residues(input.axis[i], input.residues[i])) return {};
   }
   plan.channel_steps = static_cast<int32_t>(ceil_div(int64_t{grad.row_channels} * grad.element_bytes, kStepBytes));
-  input.terms = terms;
+  input.pairs = grad.pairs;
+  input.source_bytes = grad.element_bytes;
+  input.terms = grad.terms;
   input.joined = input.n_blocks = input.block_phases = input.chunk_steps = input.k_splits = 1;
   input.chunks = plan.channel_steps;
   input.batch = grad.batch;
@@ -234,7 +272,23 @@ std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType d
   input.k_channels = grad.row_channels;
   input.n_channels = grad.n_channels;
   input.order = BoxOrder::kHeight;
-  return Search(problem, plan, operands.result, device)();
+  return Search(reading.problem, plan, grad_input, device)();
+}
+
+}  // namespace
+
+std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType dtype, int terms,
+                                              const Operands& operands, bool sums_bias, const DeviceTraits& device) {
+  if (dtype == DataType::kFloat64 || !parts_output(problem)) return {};
+  std::vector<BackwardPlan> plans;
+  for (const Reading& reading : readings(problem, dtype, terms, operands)) {
+    const std::vector<BackwardPlan> more =
+        search(reading, static_cast<int32_t>(element_size(dtype)), operands.result, sums_bias, device);
+    plans.insert(plans.end(), more.begin(), more.end());
+  }
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const BackwardPlan& a, const BackwardPlan& b) { return a.cost_ms < b.cost_ms; });
+  return plans;
 }
 
 std::optional<BackwardPlan> plan_backward(const Problem& problem, DataType dtype, int terms, const Operands& operands,
@@ -253,8 +307,9 @@ std::string to_string(const BackwardPlan& plan) {
       << grad.warps_n << " columns, " << grad.warps_k << " positions) splits=" << grad.splits
       << " split_boxes=" << grad.split_boxes << " segment_boxes=" << grad.segment_boxes << " stages=" << grad.stages
       << " ahead=" << grad.ahead << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad)
-      << ',' << to_string(grad.layouts.input) << (plan.input.stores_channels ? " store=channels" : " store=rows")
-      << (grad.layouts.masked ? " masked" : "") << (plan.sums_bias ? " bias" : "");
+      << ',' << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
+      << (plan.input.stores_channels ? " store=channels" : " store=rows") << (grad.layouts.masked ? " masked" : "")
+      << (plan.sums_bias ? " bias" : "");
   return out.str();
 }
 

@@ -49,6 +49,7 @@ struct BackwardPlan {
   WeightGradPlan grad;    // with the boxes and stages of all
   CorrelationPlan input;  // what the weight's packing and the stores look at
   int32_t channel_steps;  // steps of K of a tap
+  int32_t result_bytes;   // of an element of grad_input
   BackwardLayout layout;
   bool sums_bias;  // the gradient of the bias is wanted, too
   double cost_ms;  // expected

@@ -11,7 +11,7 @@ namespace convt3d::mma {
 // Of one lane and one step of channels.
 template <typename T>
 struct LaneBias {
-  static constexpr int kInWord = 4 / static_cast<int>(sizeof(T));
+  static constexpr int kInWord = 4 / static_cast<int>(sizeof(T));  // channels
   static constexpr int kSums = 2 * kInWord;
   float sum[kSums];
 
@@ -25,17 +25,19 @@ struct LaneBias {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        alignas(4) T values[kInWord];
+        constexpr int kElements = 4 / static_cast<int>(sizeof(ElementOf<T>));
+        alignas(4) ElementOf<T> values[kElements];
         *reinterpret_cast<uint32_t*>(values) = (exist >> row & 1) != 0 ? words[2 * half + row] : 0;
 #pragma unroll
-        for (int i = 0; i < kInWord; ++i) sum[half * kInWord + i] += to_accumulator(values[i]);
+        for (int i = 0; i < kElements; ++i) sum[half * kInWord + i % kInWord] += to_accumulator(values[i]);
       }
     }
   }
 };
 
-// In shared memory: [warp along the positions][step of channels][lane].
-template <typename T>
+// In shared memory: [warp along the positions][step of channels][lane]. kChannelRows: the tile has them, and a lane the
+// channels that WarpProduct then reads.
+template <typename T, bool kChannelRows>
 class BiasSums {
  public:
   __device__ __forceinline__ BiasSums(const BackwardParams<T>& params, unsigned char* shared)
@@ -62,8 +64,8 @@ class BiasSums {
     float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
     for (int32_t channel = thread; channel < grad.row_channels; channel += threads) {
       const int32_t in_step = channel % kInStep;
-      const int32_t half = in_step / (4 * kInWord);
-      const int32_t column = in_step % (4 * kInWord) / kInWord;
+      const int32_t half = kChannelRows ? in_step % 2 : in_step / (4 * kInWord);
+      const int32_t column = kChannelRows ? in_step / 2 : in_step % (4 * kInWord) / kInWord;
       double sum = 0;
       for (int32_t warp = 0; warp < warps_m; ++warp) {
         const LaneBias<T>* const lanes = sums_ + (warp * params_.channel_steps + channel / kInStep) * 32;

@@ -46,7 +46,8 @@ constexpr int kHalvings = 24;            // of the time that is searched
 constexpr int64_t kMostWaves = 4;        // of blocks, one after another on a multiprocessor
 
 // Bytes of memory that are fetched for each byte of the source that is read.
-double fetched(const CorrelationPlan& plan, int32_t element_bytes) {
+double fetched(const CorrelationPlan& plan) {
+  const int32_t element_bytes = plan.source_bytes;
   const TileAxis& width = plan.tile.axis[2];
   const auto torn = [](double run) { return (run + kTornRun) / run; };
   if (plan.way == LoadWay::kRows) return torn(1.0 * element_bytes * plan.load.raw.span);
@@ -177,16 +178,16 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   const double step_shared = extent.warps() *
                              (extent.warp_m * kStepBytes * conflicts + extent.warp_n * kStepBytes * plan.terms + 128) /
                              device.rates.shared_bytes;
-  const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, element_bytes};
+  const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, plan.source_bytes};
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
   const double staged_stores =
       plan.stores_channels || !stores ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);
-  const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan, element_bytes);
+  const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan);
   const double leaving = stores ? written * stored(plan, element_bytes, device) / plan.k_splits : 0;
-  const double memory = (leaving + read * from_memory) * element_bytes /
+  const double memory = (leaving * element_bytes + read * from_memory * plan.source_bytes) /
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   // Of one warp.

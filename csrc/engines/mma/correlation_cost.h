@@ -8,7 +8,7 @@ namespace convt3d::mma {
 // Of the products alone: no plan with these boxes costs less. `steps`: of K, of one tap.
 double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps);
 
-// Sets the cost and the walkers.
+// Sets the cost and the walkers. `element_bytes`: of the destination.
 void set_cost(CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);
 // Where its epilogue gathers moments and stores nothing.
 double unstored_ms(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device);

@@ -89,7 +89,7 @@ template <typename T>
 __device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, const BlockShare& share, int32_t count,
                                           float* bias) {
   for (auto n = static_cast<int32_t>(threadIdx.x); n < count; n += static_cast<int32_t>(blockDim.x)) {
-    bias[n] = n < share.channels ? bias_of<T>(params.store.epilogue, share.first_channel + n) : 0;
+    bias[n] = n < share.channels ? bias_of<ElementOf<T>>(params.store.epilogue, share.first_channel + n) : 0;
   }
 }
 
@@ -98,6 +98,7 @@ template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class TileMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
+  using Result = ElementOf<T>;
 
  public:
   __device__ __forceinline__ TileMultiplier(const CorrelationParams<T>& params, const SharedLayout& layout)
@@ -146,10 +147,11 @@ class TileMultiplier {
             buffer.advance(params_.buffers);
           }
         }
-        if (params_.split.splits > 1 && !SplitSum<T, kTerms, kShape>(params_.split, share)(box, product.sum)) continue;
+        if (params_.split.splits > 1 && !SplitSum<Result, kTerms, kShape>(params_.split, share)(box, product.sum))
+          continue;
         // Not kept while the warp multiplies.
         const Residue residue = residue_of(params_, share.first_phase + hopper::computed_here(p));
-        BlockStore<T, kTerms, kShape, !kChannelRows>(
+        BlockStore<Result, kTerms, kShape, !kChannelRows>(
             params_.store, share, static_cast<int32_t>(threadIdx.x),
             reinterpret_cast<const float*>(shared + hopper::computed_here(layout_.bias)),
             reinterpret_cast<int64_t*>(shared + hopper::computed_here(layout_.offsets)),

@@ -1,6 +1,7 @@
 // What the kernels of forward and input gradient are told, and how a block's shared memory is shared out.
 #pragma once
 
+#include "device/width_pair.cuh"
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/correlation_plan.h"
 #include "engines/mma/tile_loader.cuh"
@@ -43,10 +44,11 @@ struct SplitParams {
   float* partial;      // [tile][split][sums of a block]
 };
 
+// T: of the source; where it is a WidthPair, the destination has its elements.
 template <typename T>
 struct CorrelationParams {
   LoadParams<T> load;
-  StoreParams<T> store;
+  StoreParams<ElementOf<T>> store;
   Residues residues[3];
   Divisor by_residues[2];  // of height and width
   int32_t first_box;       // of a launch

@@ -32,9 +32,10 @@ class Search {
          int64_t most_copied, bool keep_all, std::vector<CorrelationPlan>& plans)
       : base_(base),
         element_bytes_(element_bytes),
+        source_bytes_(base.source_bytes),
         stored_channels_(stored_channels(tensors.destination, element_bytes, base.n_channels)),
         row_vector_(row_vector(tensors.destination, element_bytes, base.residues[2].size)),
-        rows_begin_(rows_begin(tensors.source, tensors.mask, element_bytes, base.axis[2].src_size)),
+        rows_begin_(rows_begin(tensors.source, tensors.mask, base.source_bytes, base.axis[2].src_size)),
         device_(device),
         most_copied_(most_copied),
         keep_all_(keep_all),
@@ -99,7 +100,7 @@ class Search {
     plan.box = box;
     plan.boxes[0] = ceil_div(plan.batch, images);
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
-    const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * element_bytes_, kStepBytes));
+    const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * source_bytes_, kStepBytes));
     if (!keep_all_ && !plans_.empty() && products_ms(plan, device_, steps) >= plans_[0].cost_ms) return;
     for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
       if (splits > 0 && has_single_taps(plan.axis[static_cast<size_t>(splits - 1)])) continue;
@@ -152,7 +153,7 @@ class Search {
         return;
     }
     plan.load =
-        make_load_shape(plan.tile, plan.way, element_bytes_,
+        make_load_shape(plan.tile, plan.way, source_bytes_,
                         {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step}, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
@@ -245,7 +246,8 @@ class Search {
 
   static constexpr size_t kBoxes = 6;
   const CorrelationPlan base_;
-  const int32_t element_bytes_;
+  const int32_t element_bytes_;  // of the destination
+  const int32_t source_bytes_;
   const int32_t stored_channels_;
   const int32_t row_vector_;
   const RowsBegin rows_begin_;
@@ -254,6 +256,14 @@ class Search {
   const bool keep_all_;
   std::vector<CorrelationPlan>& plans_;
 };
+
+// The width in words, where the source can be read so.
+std::optional<PairedAxis> paired_source(const AxisMap& width, const Tensors& tensors, int32_t element_bytes) {
+  const auto is_paired = [&](const OperandTraits& tensor) { return has_width_pairs(tensor, width.src_size); };
+  if (element_bytes != 2 || !is_paired(tensors.source)) return std::nullopt;
+  if (tensors.mask.present && !is_paired(tensors.mask)) return std::nullopt;
+  return paired_axis(width);
+}
 
 std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlation, DataType dtype, int terms,
                                     const Tensors& tensors, const DeviceTraits& device, int64_t most_copied,
@@ -271,6 +281,7 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
   plan.masked = tensors.mask.present;
   plan.batch = problem.batch;
   const auto bytes = static_cast<int32_t>(element_size(dtype));
+  plan.source_bytes = bytes;
   std::vector<CorrelationPlan> plans;
   for (int32_t joined = 1; joined <= kMostJoined; joined *= 2) {
     if (problem.groups % joined != 0 || (joined > 1 && joined * std::max(inputs, outputs) > kMostJoinedChannels)) break;
@@ -281,6 +292,17 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     const auto search_with = [&](const CorrelationPlan& base) {
       Search(base, bytes, tensors, device, most_copied, keep_all, plans)();
     };
+    if (const std::optional<PairedAxis> words = paired_source(plan.axis[2], tensors, bytes)) {
+      CorrelationPlan paired = plan;
+      paired.axis[2] = words->map;
+      paired.pairs = words->pairs;
+      paired.source_bytes = 2 * bytes;
+      const Tensors of_words = {width_pairs_of(tensors.source), width_pairs_of(tensors.mask), tensors.destination};
+      paired.way = load_way(of_words.source, of_words.mask, paired.source_bytes, plan.k_channels, true);
+      if (has_channel_rows(paired.way) && make_residues(paired.axis[2], paired.residues[2])) {
+        Search(paired, bytes, of_words, device, most_copied, keep_all, plans)();
+      }
+    }
     plan.way = load_way(tensors.source, tensors.mask, bytes, plan.k_channels, true);
     search_with(plan);
     if (plan.way == LoadWay::kCopy) continue;
@@ -365,6 +387,7 @@ std::string to_string(const CorrelationPlan& plan) {
       << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")
       << " boxes=" << plan.box_count() << (plan.k_splits > 1 ? " k_splits=" + std::to_string(plan.k_splits) : "")
       << " blocks=" << plan.blocks() << " shared=" << plan.shared_bytes << " load=" << to_string(plan.way)
+      << (plan.pairs.exist ? " width_pairs" : "")
       << (plan.stores_channels ? " store=channels"
           : plan.joins_width   ? " store=rows"
                                : " store=elements")

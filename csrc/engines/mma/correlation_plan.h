@@ -16,6 +16,7 @@
 #include "engines/mma/portions.h"
 #include "engines/mma/shape.h"
 #include "engines/mma/tile.h"
+#include "engines/mma/width_pairs.h"
 
 namespace convt3d::mma {
 
@@ -44,8 +45,10 @@ struct CorrelationPlan {
   int32_t terms;
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
   LoadWay way;
-  bool masked;       // the source counts only where the mask is not <= 0, and is not copied
-  OperandCopy copy;  // of the source, which is then what the kernel reads
+  bool masked;           // the source counts only where the mask is not <= 0, and is not copied
+  WidthPairs pairs;      // of the source, whose elements are words then
+  int32_t source_bytes;  // of an element of the source, as the kernel reads it
+  OperandCopy copy;      // of the source, which is then what the kernel reads
   Portions portions;
   int64_t batch;
   int64_t groups;

@@ -6,6 +6,7 @@
 #include "device/ptx/mma.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/two_terms.cuh"
+#include "device/width_pair.cuh"
 #include "engines/mma/shape.h"
 #include "engines/mma/tile.h"
 
@@ -193,14 +194,14 @@ class WarpProduct {
   __device__ __forceinline__ static void round(int i, uint32_t (&words)[4], const Seen& seen) {
     seen(i, words);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<T>(words[k]);
+    for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<ElementOf<T>>(words[k]);
   }
   __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], int p, const uint32_t (&a)[4],
                                                   const uint32_t (&piece)[4]) {
 #pragma unroll
     for (int j = 0; j < kPieceWords / 2; ++j) {
       const uint32_t b[2] = {piece[2 * j], piece[2 * j + 1]};
-      multiply_add<T>(c[2 * p + j], a, b);
+      multiply_add<ElementOf<T>>(c[2 * p + j], a, b);
     }
   }
 

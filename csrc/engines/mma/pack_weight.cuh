@@ -1,7 +1,8 @@
 // Weight [C_in, C_out/groups, kD, kH, kW] -> fragments of B in the order in which blocks read them:
 // [group][block of channels][phase][chunk][tap of the phase][step of K][warp's channels][term][piece][lane], 16 bytes
 // each: for two fragments, neighbours along N, the words lane%4 and lane%4 + 4 of K's 32 bytes in column lane/4 or, for
-// a tile of channel rows, the words 2 * (lane%4) and the next. Zeros past the channels.
+// a tile of channel rows, the words 2 * (lane%4) and the next. Zeros past the channels. Of width pairs a word is one
+// channel, and its halves are two taps.
 #pragma once
 
 #include "core/weight_order.h"
@@ -34,7 +35,8 @@ struct PackWeightParams {
   int32_t joined;  // fragments that share a lane's channels; 0: a fragment's columns are its channels
   int32_t terms;
   bool rounds;
-  bool neighbours;   // a lane has two words beside each other
+  bool neighbours;  // a lane has two words beside each other
+  WidthPairs pairs;
   bool lanes_first;  // neighbouring threads are lanes, else taps: whichever are closer in the weight
   int64_t elements;  // pieces of words of one term, below 2^31
   Divisor taps[3];
@@ -63,15 +65,22 @@ struct PackedElements {
   const T* first;  // of the first word of the first fragment
   int32_t k;       // its channels
   int32_t n;
+  int32_t tap;         // along the width, of width pairs: its first half's
   int32_t half_k;      // from one half to the other, in channels
   int32_t fragment_n;  // ... and from one fragment to the other
 
   template <bool kParts>
   __device__ __forceinline__ T at(const PackWeightParams<T>& params, int f, int half, int i) const {
-    const int32_t this_k = k + half * half_k + i;
+    const bool pairs = params.pairs.exist;
+    const int32_t in_k = half * half_k + (pairs ? 0 : i);
+    const int32_t this_k = k + in_k;
     const int32_t this_n = n + f * fragment_n;
-    const T* from = first + (half * half_k + i) * params.stride.k + f * fragment_n * params.stride.n;
+    const T* from = first + in_k * params.stride.k + f * fragment_n * params.stride.n;
     bool exists = this_k < params.k_channels && this_n < params.n_channels;
+    if (pairs) {
+      exists = exists && tap + i >= 0 && tap + i < params.pairs.taps;
+      from += i * params.stride.tap[2];
+    }
     if constexpr (kParts) {
       // Those of a part after the first continue along input channels alone.
       const int32_t part = params.k_part.quotient(this_k);
@@ -101,7 +110,8 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   begin_dependents();
   constexpr int kInWord = 4 / static_cast<int>(sizeof(T));
-  constexpr int kInStep = kStepBytes / static_cast<int>(sizeof(T));
+  const int32_t in_word = params.pairs.exist ? 1 : kInWord;  // channels
+  const int32_t in_step = kStepBytes / 4 * in_word;
   const Residues(&residues)[3] = params.residues;
   const int32_t fragments = params.warp_n / 8;
   const int32_t joint = fragments > 1 ? 2 : 1;  // fragments of a lane's piece
@@ -145,13 +155,14 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     const int32_t channel = params.joined > 0 ? first_channel_of(piece * joint, column / 2, params.joined) + column % 2
                                               : piece * joint * 8 + column;
     PackedElements<T> elements{};
-    elements.k = (chunk * params.chunk_steps + k_step) * kInStep + lane % 4 * (params.neighbours ? 2 : 1) * kInWord;
+    elements.k = (chunk * params.chunk_steps + k_step) * in_step + lane % 4 * (params.neighbours ? 2 : 1) * in_word;
+    elements.tap = params.pairs.exist ? 2 * tap[2] + params.pairs.first_tap : tap[2];
     elements.n = n_block * params.block_n + warp * params.warp_n + channel;
-    elements.half_k = (params.neighbours ? 1 : 4) * kInWord;
+    elements.half_k = (params.neighbours ? 1 : 4) * in_word;
     elements.fragment_n = params.joined > 1 ? 2 : 8;
     elements.first = params.weight + group * params.stride.group + tap[0] * params.stride.tap[0] +
-                     tap[1] * params.stride.tap[1] + tap[2] * params.stride.tap[2] + elements.k * params.stride.k +
-                     elements.n * params.stride.n;
+                     tap[1] * params.stride.tap[1] + elements.tap * params.stride.tap[2] +
+                     elements.k * params.stride.k + elements.n * params.stride.n;
     alignas(4) T values[2][2][kInWord];
     if (params.parts) {
       elements.template read<true>(params, joint, values);
@@ -180,8 +191,8 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
 #pragma unroll
     for (int32_t term = 0; term < 2; ++term) {
       if (term >= params.terms) continue;
-      const int32_t in_step = ((warp * params.terms + term) * pieces + piece) * 32 + lane;
-      uint32_t* const to = params.packed + int64_t{place} * step_words + in_step * piece_words;
+      const int32_t in_block = ((warp * params.terms + term) * pieces + piece) * 32 + lane;
+      uint32_t* const to = params.packed + int64_t{place} * step_words + in_block * piece_words;
       if (joint == 2) {
         *reinterpret_cast<uint4*>(to) = uint4{words[term][0], words[term][1], words[term][2], words[term][3]};
       } else {

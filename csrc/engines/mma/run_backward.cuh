@@ -8,10 +8,14 @@
 
 namespace convt3d::mma {
 
+// T: of the operands, as the kernel reads them.
 template <typename T, int kTerms, Shape kShape>
 void launch_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Stream stream) {
   if constexpr (has_backward_shape(kShape, kTerms)) {
-    void (*const kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape>;
+    void (*kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape, sizeof(T) == 4>;
+    if constexpr (std::is_same_v<T, float>) {
+      if (!plan.grad.grad.has_channel_rows()) kernel = convt3d_mma_backward<T, kTerms, kShape, false>;
+    }
     launch("backward", kernel, plan.blocks(), kBackwardThreads, stream, params, plan.grad.layout.bytes,
            overlapping_order("backward", reinterpret_cast<const void*>(kernel)));
   }
@@ -37,24 +41,37 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
               void* grad_bias, void* workspace, Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
   pack_weight<T>(problem, plan.input, weight, WeightOrder::kOutputIsK, bytes, stream);
-  BackwardParams<T> params{};
-  params.grad =
-      weight_grad_params<T>(problem, plan.grad, grad_output, relu_output, input, bytes + plan.partial_offset());
-  params.store = store_params<T>(plan.input, grad_input);
-  params.layout = plan.layout;
-  params.channel_steps = plan.channel_steps;
-  params.taps = plan.input.taps();
-  params.weight = bytes;
-  params.bias = plan.sums_bias ? reinterpret_cast<float*>(bytes + plan.bias_offset()) : nullptr;
-  if (plan.grad.terms == 1) {
-    run_backward<T, 1>(plan, params, stream);
-  } else if constexpr (sizeof(T) == 4) {
-    run_backward<T, 2>(plan, params, stream);
+  auto* const bias = plan.sums_bias ? reinterpret_cast<float*>(bytes + plan.bias_offset()) : nullptr;
+  const auto run = [&](auto operand, auto terms) {
+    using Operand = decltype(operand);
+    BackwardParams<Operand> params{};
+    params.grad =
+        weight_grad_params<Operand>(problem, plan.grad, grad_output, relu_output, input, bytes + plan.partial_offset());
+    params.store = store_params<T>(plan.input, grad_input);
+    params.layout = plan.layout;
+    params.channel_steps = plan.channel_steps;
+    params.taps = plan.input.taps();
+    params.weight = bytes;
+    params.bias = bias;
+    run_backward<Operand, decltype(terms)::value>(plan, params, stream);
+  };
+  using One = std::integral_constant<int, 1>;
+  if constexpr (sizeof(T) == 4) {
+    if (plan.grad.terms == 1) {
+      run(T{}, One{});
+    } else {
+      run(T{}, std::integral_constant<int, 2>{});
+    }
+  } else if (plan.grad.pairs.exist) {
+    run(WidthPair<T>{}, One{});
+  } else {
+    run(T{}, One{});
   }
-  add_weight_grad<T>(problem, plan.grad, params.grad.partial, grad_weight, stream);
+  add_weight_grad<T>(problem, plan.grad, reinterpret_cast<const float*>(bytes + plan.partial_offset()), grad_weight,
+                     stream);
   if (!plan.sums_bias) return;
   OrderedSum<T, float> sums{};
-  sums.partial = params.bias;
+  sums.partial = bias;
   sums.splits = plan.grad.splits;
   sums.elements = plan.grad.groups * plan.grad.row_channels;
   for (OrderedSumAxis& axis : sums.axis) axis = {1, 1, 0};

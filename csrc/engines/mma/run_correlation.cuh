@@ -47,6 +47,7 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
+  params.pairs = plan.pairs;
   const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
   params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
@@ -94,6 +95,7 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   return params;
 }
 
+// T: of the source, as the kernel reads it.
 template <typename T>
 CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor source, ConstTensor mask,
                                         const Int3& source_size, MutableTensor destination, void* workspace) {
@@ -103,7 +105,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.load.shape = plan.load;
   params.load.way = plan.way;
   params.load.batch = plan.batch;
-  params.store = store_params<T>(plan, destination);
+  params.store = store_params<ElementOf<T>>(plan, destination);
   for (size_t i = 0; i < 3; ++i) params.residues[i] = plan.residues[i];
   for (size_t i = 0; i < 2; ++i) params.by_residues[i] = make_divisor(plan.residues[i + 1].count);
   for (size_t i = 0; i < 3; ++i) params.by_stages[i] = make_divisor(plan.tile.axis[i].stages());
@@ -142,9 +144,9 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
 template <typename T, int kTerms, Shape kShape>
 void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   if constexpr (has_shape(kShape, kTerms)) {
-    void (*kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape, false>;
-    if constexpr (sizeof(T) == 4) {
-      if (plan.tile.has_channel_rows()) kernel = convt3d_mma_correlation<T, kTerms, kShape, true>;
+    void (*kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape, sizeof(T) == 4>;
+    if constexpr (std::is_same_v<T, float>) {
+      if (!plan.tile.has_channel_rows()) kernel = convt3d_mma_correlation<T, kTerms, kShape, false>;
     }
     launch("correlation", kernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
            plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kernel)));
@@ -176,7 +178,7 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
 template <typename T>
 void run_launch(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   if (plan.terms == 1) return run_shape<T, 1>(plan, params, stream);
-  if constexpr (sizeof(T) == 4) run_shape<T, 2>(plan, params, stream);
+  if constexpr (std::is_same_v<T, float>) run_shape<T, 2>(plan, params, stream);
 }
 
 // The weight is packed.
@@ -209,6 +211,14 @@ template <typename T>
 void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
+  if constexpr (sizeof(T) == 2) {
+    if (plan.pairs.exist) {
+      const CorrelationParams<WidthPair<T>> params =
+          correlation_params<WidthPair<T>>(plan, width_pairs_of(grad_output), width_pairs_of(relu_output),
+                                           width_pairs_of(problem.output_size()), grad_input, workspace);
+      return run_launch(plan, params, stream);
+    }
+  }
   CorrelationParams<T> params =
       correlation_params<T>(plan, grad_output, relu_output, problem.output_size(), grad_input, workspace);
   run_correlation(plan, params, grad_output, relu_output, workspace, stream);

@@ -40,15 +40,19 @@ void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& para
   }
 }
 
-// `partial`: sums that are added in the end.
+// T: of the operands, as the kernel reads them. `partial`: sums that are added in the end.
 template <typename T>
 WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output,
                                        ConstTensor relu_output, ConstTensor input, void* partial) {
   WeightGradParams<T> params{};
-  params.source[0] = load_params<T>(plan, plan.grad, plan.grad_shape, plan.layouts.grad, grad_output, relu_output,
-                                    problem.output_size());
+  const auto read = [](const auto& of) { return kIsPaired<T> ? width_pairs_of(of) : of; };
+  params.source[0] = load_params<T>(plan, plan.grad, plan.grad_shape, plan.layouts.grad, read(grad_output),
+                                    read(relu_output), read(problem.output_size()));
   params.source[1] =
-      load_params<T>(plan, plan.input, plan.input_shape, plan.layouts.input, input, {}, problem.input_size);
+      load_params<T>(plan, plan.input, plan.input_shape, plan.layouts.input, read(input), {}, read(problem.input_size));
+  params.pairs = plan.pairs;
+  params.pairs_apart = plan.pairs_apart;
+  params.width_taps = plan.width_taps();
   for (std::size_t i = 0; i < 3; ++i) params.taps[i] = plan.taps[i];
   params.layout = plan.layout;
   params.input_bytes = plan.input.bytes();
@@ -108,6 +112,14 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+  if constexpr (sizeof(T) == 2) {
+    if (plan.pairs.exist) {
+      const WeightGradParams<WidthPair<T>> params =
+          weight_grad_params<WidthPair<T>>(problem, plan, grad_output, relu_output, input, workspace);
+      run_weight_grad<WidthPair<T>, 1>(plan, params, stream);
+      return add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+    }
+  }
   WeightGradParams<T> params = weight_grad_params<T>(problem, plan, grad_output, relu_output, input, workspace);
   auto* const bytes = static_cast<unsigned char*>(workspace);
   const int64_t count = portion_count(plan.portions, plan.boxes);

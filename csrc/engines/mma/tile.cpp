@@ -81,7 +81,7 @@ TileAxis of_coordinates(const TileAxis& axis) {
   const int32_t least = *std::min_element(axis.delta, axis.delta + units);
   const int32_t most = *std::max_element(axis.delta, axis.delta + units);
   TileAxis result = axis;
-  const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least);
+  const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least) + axis.beyond;
   result.length = static_cast<int32_t>(std::min<int64_t>(length, kMostCoordinates));
   for (int32_t& shift : result.shift) {
     const int32_t unit = axis.split ? 0 : shift / axis.length;

@@ -6,9 +6,9 @@
 // same for all u.
 //
 // A tile of *channel rows* has a channel's coordinates along the width beside each other instead, all that a box spans:
-// [line][channel][coordinate], where a line is an image, a depth and a height. It is for elements of 32 bits, which are
-// read one by one wherever they lie. A row is then one element, neighbours in u are `step` of them apart, and a tap is
-// a shift still.
+// [line][channel][coordinate], where a line is an image, a depth and a height. It is for words: elements of 32 bits, or
+// two of 16 (width_pairs.h). They are read one by one wherever they lie. A row is then one element, neighbours in u are
+// `step` of them apart, and a tap is a shift still.
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ struct TileAxis {
   int32_t step;    // row r of unit i is at (first u + r)*step + delta[i]
   int32_t length;  // rows of a unit
   int32_t units;
-  bool split;  // a stage has the unit of one tap, else all of them
+  int32_t beyond;  // coordinates past those of the taps, which are read too; of channel rows
+  bool split;      // a stage has the unit of one tap, else all of them
   int32_t delta[kMostAxisTaps];
   int32_t shift[kMostAxisTaps];  // of tap k: its row for u is the row of u in the first unit of its stage, plus this
 

@@ -16,6 +16,7 @@
 
 #include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
+#include "device/width_pair.cuh"
 #include "engines/mma/tile_matrices.cuh"
 
 namespace convt3d::mma {
@@ -152,11 +153,19 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     __device__ __forceinline__ void read_shared(uint32_t at) {
       *reinterpret_cast<uint4*>(value) = hopper::load_shared<uint4>(at);
     }
-    // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
     __device__ __forceinline__ void apply(const Piece& mask) {
+      if constexpr (kIsPaired<T>) {
 #pragma unroll
-      for (int c = 0; c < kChannels; ++c) {
-        if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
+        for (int i = 0; i < kChannels; ++i) {
+          reinterpret_cast<uint32_t*>(value)[i] = masked_word<T>(reinterpret_cast<const uint32_t*>(value)[i],
+                                                                 reinterpret_cast<const uint32_t*>(mask.value)[i]);
+        }
+      } else {
+        // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
+#pragma unroll
+        for (int c = 0; c < kChannels; ++c) {
+          if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
+        }
       }
     }
     __device__ __forceinline__ const uint4& bytes() const { return *reinterpret_cast<const uint4*>(value); }
@@ -205,11 +214,20 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
         const auto at_line = [&](uint32_t tile, int i) { return tile + at + static_cast<uint32_t>(lines[i].row); };
         if constexpr (kBytes == kElement) {
           uint32_t masks[kCount];
+          [[maybe_unused]] uint32_t words[kCount];
 #pragma unroll
           for (int i = 0; i < kCount; ++i) masks[i] = hopper::load_shared<uint32_t>(at_line(stage.raw, i));
+          if constexpr (kIsPaired<T>) {
 #pragma unroll
-          for (int i = 0; i < kCount; ++i)
-            hopper::store_shared_unless<0>(at_line(stage.to, i), __uint_as_float(masks[i]) <= 0, 0u);
+            for (int i = 0; i < kCount; ++i) words[i] = hopper::load_shared<uint32_t>(at_line(stage.to, i));
+#pragma unroll
+            for (int i = 0; i < kCount; ++i)
+              hopper::store_shared_unless<0>(at_line(stage.to, i), 1u, masked_word<T>(words[i], masks[i]));
+          } else {
+#pragma unroll
+            for (int i = 0; i < kCount; ++i)
+              hopper::store_shared_unless<0>(at_line(stage.to, i), __uint_as_float(masks[i]) <= 0, 0u);
+          }
         } else {
           Piece pieces[kCount];
           Piece masks[kCount];

@@ -5,6 +5,19 @@
 #include "engines/mma/weight_grad_search.h"
 
 namespace convt3d::mma {
+namespace {
+
+bool is_cheaper(const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; }
+
+// Of operands that are words along the width.
+std::vector<WeightGradPlan> paired_candidates(const Problem& problem, DataType dtype, const Operands& operands,
+                                              const DeviceTraits& device) {
+  const std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
+  if (!paired) return {};
+  return search_weight_grad(paired->words.problem, paired->base, device, kMostCopiedBytes);
+}
+
+}  // namespace
 
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const GradLayouts& layouts, const DeviceTraits& device) {
@@ -18,6 +31,9 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   const GradLayouts layouts = grad_layouts(problem, dtype, operands);
   std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, layouts, device);
   if (dtype == DataType::kFloat64) return plans;
+  const std::vector<WeightGradPlan> paired = paired_candidates(problem, dtype, operands, device);
+  plans.insert(plans.end(), paired.begin(), paired.end());
+  std::stable_sort(plans.begin(), plans.end(), is_cheaper);
   const bool copies_grad = layouts.grad != LoadWay::kCopy;
   const bool copies_input = layouts.input != LoadWay::kCopy;
   if (!copies_grad && !copies_input) return plans;
@@ -34,8 +50,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   if (copies_grad != base.grad_copy.exists || copies_input != base.input_copy.exists) return plans;
   std::vector<WeightGradPlan> copied = search_weight_grad(problem, base, device, most_copied);
   plans.insert(plans.end(), copied.begin(), copied.end());
-  std::stable_sort(plans.begin(), plans.end(),
-                   [](const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; });
+  std::stable_sort(plans.begin(), plans.end(), is_cheaper);
   return plans;
 }
 
@@ -62,6 +77,28 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
           load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true), operands.mask.present,
           rows_begin(operands.first, operands.mask, bytes, outputs),
           rows_begin(operands.second, {}, bytes, problem.input_size[2])};
+}
+
+std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, const Operands& operands) {
+  const bool masked = operands.mask.present;
+  if (element_size(dtype) != 2 || !has_width_pairs(operands.first, problem.output_size(2)) ||
+      !has_width_pairs(operands.second, problem.input_size[2]) ||
+      (masked && !has_width_pairs(operands.mask, problem.output_size(2)))) {
+    return std::nullopt;
+  }
+  const std::optional<PairedProblem> words = paired_weight_grad(problem);
+  if (!words) return std::nullopt;
+  Operands paired = operands;
+  paired.first = width_pairs_of(operands.first);
+  paired.second = width_pairs_of(operands.second);
+  paired.mask = width_pairs_of(operands.mask);
+  // As float32, whose elements are words.
+  const GradLayouts layouts = grad_layouts(words->problem, DataType::kFloat32, paired);
+  if (!has_channel_rows(layouts.grad) || !has_channel_rows(layouts.input)) return std::nullopt;
+  WeightGradPlan base = weight_grad_base(words->problem, DataType::kFloat32, 1, layouts);
+  base.pairs = words->pairs;
+  base.pairs_apart = words->apart;
+  return PairedGrad{*words, base};
 }
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,

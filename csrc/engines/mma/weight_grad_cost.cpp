@@ -33,7 +33,9 @@ struct WordConflicts {
 WordConflicts word_conflicts(const WeightGradPlan& plan) {
   if (has_channel_rows(plan.layouts.grad)) {
     // Neighbouring positions: `step` elements apart in channel rows, else an odd number of pieces.
-    return {static_cast<double>(std::gcd(plan.taps[2].step, 4)), has_channel_rows(plan.layouts.input) ? 1.0 : 2.0};
+    const auto step = static_cast<double>(std::gcd(plan.taps[2].step, 4));
+    if (plan.pairs.exist) return {std::max(step / 2, 1.0), 1};
+    return {step, has_channel_rows(plan.layouts.input) ? 1.0 : 2.0};
   }
   return {1, has_channel_rows(plan.layouts.input) ? 2.0 : 1.0};  // every other position
 }
@@ -51,8 +53,9 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
   const bool wide = plan.element_bytes == 4;
   const double words = wide ? 2 : 1;  // products of a step, one after another
   const double terms = plan.terms == 2 ? 3 : 1;
-  const double rounded = wide && plan.terms == 1 ? kRoundedWord : 0;
-  const double of_fragment = wide ? (kWordInstructions + 4 * rounded) * words : kFragmentInstructions;
+  const double rounded = wide && plan.terms == 1 && !plan.pairs.exist ? kRoundedWord : 0;
+  const double parted = plan.pairs.exist ? 1 : 0;  // of each word
+  const double of_fragment = wide ? (kWordInstructions + 4 * (rounded + parted)) * words : kFragmentInstructions;
   const auto others = [&](double count, double of_warps) {
     return count * of_fragment +
            of_warps * (kStepInstructions + words * (wide ? 2 * columns * (1 + rounded) + 2 * (columns - 1) : columns));

@@ -97,7 +97,8 @@ class GradLoader {
     hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
   }
 
-  __device__ __forceinline__ TileLoader<T, kLoadingThreads> loader(int o) const {
+  using Loader = TileLoader<T, kLoadingThreads, kIsPaired<T> ? LoadedTiles::kChannelRows : LoadedTiles::kAny>;
+  __device__ __forceinline__ Loader loader(int o) const {
     return {params_.source[o], thread_, shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
   }
 
@@ -169,6 +170,7 @@ class GradMultiplier {
     const auto grad_group = static_cast<uint32_t>(share.group * params_.row_channels * grad_step);
     const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
     Product product(share.rows, static_cast<uint32_t>(column * input_step), {grad_step, input_step},
+                    params_.source[0].tile.column_step,
                     // Of an eight that the warp does not have, that of one that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
     constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);

@@ -6,10 +6,15 @@
 
 namespace convt3d::mma {
 
+// T: of both operands, as the kernels read them; where it is a WidthPair, positions and taps along the width are those
+// of words.
 template <typename T>
 struct WeightGradParams {
   LoadParams<T> source[2];  // grad_output, and the input
   TapParts taps[3];
+  WidthPairs pairs;
+  int32_t pairs_apart;
+  int32_t width_taps;  // of the kernel
   GradLayout layout;
   int32_t input_bytes;  // of a tile
   int32_t box[3];
@@ -75,7 +80,7 @@ struct GradTile {
   template <typename T>
   __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
     return params.taps[0].count(part[0]) * params.taps[1].count(part[1]) * params.taps[2].count(part[2]) *
-           (params.row_chunk / 8);
+           (params.row_chunk / 8) * (kIsPaired<T> ? 2 : 1);
   }
 };
 

@@ -125,7 +125,8 @@ class Search {
     if (n_chunk > kMostNChunk || (n_chunk > 8 && n_chunk >= 2 * n_padded)) return;
     if (groups > 1 && n_chunk < base_.n_channels) return;
     const int64_t rows_padded = round_up(base_.row_channels, 8);
-    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m;
+    // Of width pairs a word tap has two.
+    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m / base_.tap_halves();
     int64_t last = 0;
     for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
       const int64_t chunk = round_up(ceil_div(rows_padded, count), 8);
@@ -162,9 +163,10 @@ class Search {
     const int32_t n_chunk = of.warps_n * of.columns * 8;
     const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
                           ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
-    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8);
+    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8) * base_.tap_halves();
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
-    const double grad = static_cast<double>(d.units * h.units * w.units) * of.groups * of.row_chunk;
+    const int32_t read = base_.pairs.exist ? w.step : w.units;  // along the width, of a position
+    const double grad = static_cast<double>(d.units * h.units * read) * of.groups * of.row_chunk;
     const double input = static_cast<double>(of.groups) * n_chunk;
     return static_cast<double>(tiles) *
            position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, device_);
@@ -278,6 +280,7 @@ class Search {
         of_grad[i].delta[unit] = unit * taps.stride * taps.dilation - taps.padding;
       of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
     }
+    if (plan.pairs.exist) of_grad[2].beyond = plan.pairs_apart;
     const int32_t in_piece = kPieceBytes / plan.element_bytes;
     const int32_t joined = plan.warps_groups - 1;
     const int32_t grad_pieces = (joined * plan.row_channels + plan.row_chunk) / in_piece;
@@ -390,7 +393,8 @@ std::string to_string(const WeightGradPlan& plan) {
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
       << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " ahead=" << plan.ahead
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
-      << to_string(plan.layouts.input) << (plan.layouts.masked ? " masked" : "");
+      << to_string(plan.layouts.input) << (plan.pairs.exist ? " width_pairs" : "")
+      << (plan.layouts.masked ? " masked" : "");
   if (plan.copies()) {
     out << " copied=" << copied_name(plan) << " portion=" << to_string(plan.portions);
   }

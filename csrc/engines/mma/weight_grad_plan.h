@@ -17,6 +17,7 @@
 #include "engines/mma/load_shape.h"
 #include "engines/mma/portions.h"
 #include "engines/mma/tile.h"
+#include "engines/mma/width_pairs.h"
 
 namespace convt3d::mma {
 
@@ -94,6 +95,8 @@ struct GradLayouts {
 
 struct WeightGradPlan {
   GradLayouts layouts;
+  WidthPairs pairs;       // of both operands, whose elements are words then; so are positions along the width, and taps
+  int32_t pairs_apart;    // words of grad_output: width_pairs.h
   OperandCopy grad_copy;  // of grad_output, which is then what the kernel reads
   OperandCopy input_copy;
   Portions portions;
@@ -146,14 +149,18 @@ struct WeightGradPlan {
   // Stages are written when their boxes have arrived, not before.
   bool only_rows() const { return layouts.grad == LoadWay::kRows && layouts.input == LoadWay::kRows; }
   // Of a block and group.
-  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8); }
+  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8) * tap_halves(); }
+  // Taps of a word tap.
+  int32_t tap_halves() const { return pairs.exist ? 2 : 1; }
+  // Of the kernel along the width.
+  int32_t width_taps() const { return pairs.exist ? pairs.taps : taps[2].taps; }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
   // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32; two input channels are
   // stored at once.
   int64_t slots() const { return splits * warps_k; }
   int32_t n_pitch() const { return (n_channels + 1) / 2 * 2; }
   int64_t slot_elements() const {
-    return groups * taps[0].taps * taps[1].taps * taps[2].taps * row_channels * n_pitch();
+    return groups * taps[0].taps * taps[1].taps * width_taps() * row_channels * n_pitch();
   }
   // The workspace: these sums, then what is copied.
   int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }
@@ -164,6 +171,12 @@ struct WeightGradPlan {
 
 // What follows from the problem and the operands alone.
 WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int terms, const GradLayouts& layouts);
+// A weight gradient of 16 bits whose operands are read as words along the width, where they can be.
+struct PairedGrad {
+  PairedProblem words;
+  WeightGradPlan base;
+};
+std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, const Operands& operands);
 // The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
 // not for this engine. They copy no operand.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,

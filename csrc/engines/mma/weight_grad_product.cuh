@@ -7,6 +7,7 @@
 #include "device/ptx/mma.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/two_terms.cuh"
+#include "device/width_pair.cuh"
 #include "engines/mma/weight_grad_plan.h"
 
 namespace convt3d::mma {
@@ -23,6 +24,20 @@ struct GradChannels {
   int32_t input;
 };
 
+// How a word of each of two positions becomes one of each of two taps: the words that a lane reads first, and what is
+// taken of both. Where positions are an even number of words apart, lanes of every other channel read the second
+// position's first, so that all 32 have banks of their own.
+struct PairReads {
+  int32_t swapped;
+  uint32_t taps[2];
+
+  __device__ __forceinline__ static PairReads of_lane(int32_t step, int32_t lane) {
+    if (step % 2 != 0) return {0, {0x3210, 0x5432}};  // neighbours: a tap's positions are a word, or across two
+    if (lane / 4 % 2 != 0) return {1, {0x1054, 0x3276}};
+    return {0, {0x5410, 0x7632}};
+  }
+};
+
 // kRows, kColumns: fragments.
 template <typename T, int kTerms, int kRows, int kColumns>
 class GradProduct {
@@ -33,19 +48,21 @@ class GradProduct {
   float sum[kRows][kColumns][4];
 
   // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
-  // position's row in the tile of grad_output; `columns`: bytes from a position's row of the input to the warp's
-  // channels.
+  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next; `columns`: bytes
+  // from a position's row of the input to the warp's channels.
   template <typename OffsetOf>
-  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, const GradChannels& channels,
+  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, const GradChannels& channels, int32_t step,
                                          OffsetOf&& offset_of)
       : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    if constexpr (kIsPaired<T>) pairs_ = PairReads::of_lane(step, lane);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
       if constexpr (kWords) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          offset_[m][i] = offset_of(2 * m + i) + static_cast<uint32_t>(lane / 4 * channels.grad);
+          offset_[m][i] = offset_of(2 * m + (kIsPaired<T> ? i ^ pairs_.swapped : i)) +
+                          static_cast<uint32_t>(lane / 4 * channels.grad);
       } else {
         offset_[m][0] = offset_of(2 * m + lane / 8 % 2);
       }
@@ -146,7 +163,7 @@ class GradProduct {
     const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m][0]); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
     });
   }
 
@@ -198,16 +215,30 @@ class GradProduct {
     }
     const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
-      round(a);
+      if constexpr (kIsPaired<T>) {
+        part_taps(a);
+      } else {
+        round(a);
+      }
 #pragma unroll
-      for (int n = 0; n < kColumns; ++n) multiply_add<T>(sum[m][n], a, b[n]);
+      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
     });
+  }
+
+  // Words of two positions each -> words of two taps.
+  __device__ __forceinline__ void part_taps(uint32_t (&words)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+      const uint32_t first = words[i];
+      words[i] = __byte_perm(first, words[i + 1], pairs_.taps[0]);
+      words[i + 1] = __byte_perm(first, words[i + 1], pairs_.taps[1]);
+    }
   }
 
   template <int kCount>
   __device__ __forceinline__ static void round(uint32_t (&words)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<T>(words[i]);
+    for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<ElementOf<T>>(words[i]);
   }
 
   // Both terms of a number: the nearest TF32, and what it leaves.
@@ -247,11 +278,11 @@ class GradProduct {
         load_rows(at[k], m, high);
         part(high, low);
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], low, high_b[k][n]);
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], low, high_b[k][n]);
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], high, low_b[k][n]);
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], high, low_b[k][n]);
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) multiply_add<T>(few[n], high, high_b[k][n]);
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], high, high_b[k][n]);
       }
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
@@ -262,6 +293,7 @@ class GradProduct {
   }
 
   int32_t rows_;
+  PairReads pairs_{};
   uint32_t offset_[kRows][kOffsets];
   uint32_t columns_;
   uint32_t eight_columns_;  // of words: from eight columns to the next

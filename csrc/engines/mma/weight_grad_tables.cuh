@@ -30,6 +30,11 @@ struct BoxWalk {
   }
 };
 
+// Of channel rows a lane reads two entries beside each other, of positions that are four apart: the position of an
+// entry, and the entry of a position.
+__device__ __forceinline__ int32_t position_of_entry(int32_t i) { return i / 8 * 8 + i % 8 / 2 + i % 2 * 4; }
+__device__ __forceinline__ int32_t entry_of_position(int32_t i) { return i / 8 * 8 + i % 4 * 2 + i % 8 / 4; }
+
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
 template <typename T>
 __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
@@ -42,8 +47,7 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
   const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep;
        i += static_cast<int32_t>(blockDim.x)) {
-    // Of each eight, a lane reads two entries beside each other.
-    int32_t rest = of_grad.has_channel_rows() ? i / 8 * 8 + i % 8 / 2 + i % 2 * 4 : i;
+    int32_t rest = of_grad.has_channel_rows() ? position_of_entry(i) : i;
     if (rest >= positions) {
       places[i] = {0, static_cast<uint32_t>(zeros)};
       continue;
@@ -111,13 +115,14 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_pitch - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
-  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.taps[2].taps;
+  const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.width_taps;
   share.sums = params.partial + slot * params.slot_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_pitch + n_first;
   shares[threadIdx.x] = share;
 }
 
-// Eights of channels lie beside each other, then taps.
+// Eights of channels lie beside each other, then taps. Of width pairs a word tap has two eights: one reads the word of
+// the first of two positions, the other that of the second, and their rows are those of its halves.
 template <typename T>
 __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
                                             GradEight* eights) {
@@ -129,6 +134,7 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
       rest /= size;
       return value;
     };
+    [[maybe_unused]] const int32_t half = kIsPaired<T> ? take(2) : 0;
     const int32_t channel = take(params.row_chunk / 8) * 8;
     int32_t tap[3];
     for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
@@ -136,15 +142,22 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     int32_t bytes = channel * of_grad.channel_step(sizeof(T)) +
                     of_grad.channel_rows.before(tile.offset[2] + of_grad.axis[2].delta[0]) * of_grad.pitch;
     int32_t number = 0;
+    bool exists = true;
     for (int a = 0; a < 3; ++a) {
       const TapParts& taps = params.taps[a];
       const bool coordinates = a == 2 && of_grad.has_channel_rows();
       const int32_t shift = coordinates ? taps.coordinates(tap[a]) : taps.shift(tap[a]);
       bytes += shift * of_grad.stride[a + 1] * of_grad.pitch;
-      number = number * taps.taps + taps.first(tile.part[a]) + tap[a] * taps.stride;
+      int32_t of_kernel = taps.first(tile.part[a]) + tap[a] * taps.stride;
+      if (kIsPaired<T> && a == 2) {
+        of_kernel = 2 * of_kernel + params.pairs.first_tap + half;
+        exists = of_kernel >= 0 && of_kernel < params.width_taps;
+      }
+      number = number * (a == 2 ? params.width_taps : taps.taps) + of_kernel;
     }
+    if constexpr (kIsPaired<T>) bytes += half * params.pairs_apart * of_grad.pitch;
     eights[i] = {static_cast<uint32_t>(bytes), number * params.row_channels + channel,
-                 params.row_channels - tile.row_first - channel};
+                 exists ? params.row_channels - tile.row_first - channel : 0};
   }
 }
 
