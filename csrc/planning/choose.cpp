@@ -31,7 +31,7 @@ Offer simt_offer(const PlanQuery& query) {
       return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(problem, plan, dtype, device)};
     }
     case Operator::kBiasGrad: {
-      const BiasGradPlan plan = plan_bias_grad(problem, operands);
+      const BiasGradPlan plan = plan_bias_grad(problem, query.dtype, operands);
       return OperatorPlan{plan, plan.partial_elements * kPartialBytes, simt_cost(problem, plan, dtype, device)};
     }
     case Operator::kBackward:

@@ -16,6 +16,7 @@
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
 #include "engines/mma/portions.h"
+#include "engines/mma/tap_parts.h"
 #include "engines/mma/tile.h"
 #include "engines/mma/width_pairs.h"
 
@@ -33,36 +34,6 @@ constexpr int kGradBarrierBytes = 144;            // ...
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
 CONVT3D_HOST_DEVICE constexpr int grad_rows(int columns, int terms) { return terms == 1 || columns < 4 ? 7 : 4; }
-
-// The taps along one axis, in parts: a block has one part, tap first(part) + j*stride for j < count(part).
-struct TapParts {
-  int32_t taps;  // of all parts
-  int32_t step;  // the problem's stride
-  int32_t padding;
-  int32_t dilation;
-  int32_t stride;  // 1, or the distance of taps that read the same residue
-  int32_t most;    // taps of a part
-  int32_t parts;
-  int32_t units;   // residues that a part reads, one after another in the tile
-  int32_t length;  // rows of a unit
-
-  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % stride + part / stride * most * stride; }
-  CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
-    const int32_t left = (taps - first(part) + stride - 1) / stride;
-    return left < 0 ? 0 : left < most ? left : most;
-  }
-  // Of tap j of a part, from position*step.
-  CONVT3D_HOST_DEVICE int32_t offset(int32_t part, int32_t j) const {
-    return (first(part) + j * stride) * dilation - padding;
-  }
-  // Rows from a position's row in the first unit to that of tap j.
-  CONVT3D_HOST_DEVICE int32_t shift(int32_t j) const {
-    return j % units * length + j / units * units * stride * dilation / step;
-  }
-  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
-  // Coordinates from a position's own to that of tap j.
-  CONVT3D_HOST_DEVICE int32_t coordinates(int32_t j) const { return j * stride * dilation; }
-};
 
 // A block's shared memory, in bytes.
 struct GradLayout {

@@ -1,8 +1,10 @@
 // Bias gradient: sum of grad_output over all but the channels, the ReLU mask applied while loading. Blocks sum splits
-// of the positions; device/ordered_sum.cuh adds the splits. Both in a fixed order.
+// of the positions; device/ordered_sum.cuh adds the splits. Both in a fixed order. Memory is the limit: a thread reads
+// 16 bytes at once where channels are neighbours, or positions, and has several such reads on their way.
 #pragma once
 
 #include "device/ordered_sum.cuh"
+#include "device/overlap.cuh"
 #include "device/positions.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
@@ -13,51 +15,167 @@ namespace convt3d {
 template <typename T>
 struct BiasGradParams {
   Source<T> grad_output;
-  PositionGrid grid;
+  PositionGrid grid;  // of positions or, where these lie in runs, of runs
   int64_t channels;
-  int32_t channel_lanes;  // threads of a warp side by side along the channels: 32 where they are contiguous, else 1
+  int32_t channel_lanes;  // threads side by side along the channels
   int64_t channel_blocks;
-  int64_t positions;
+  int64_t run;         // neighbouring positions
+  int64_t run_pieces;  // at most, of 16 bytes
+  int64_t units;       // positions, or pieces of all runs
+  int64_t split_units;
   int64_t splits;
-  double* partial;  // [split][channels]
+  double* partial;  // [split][channel]
 };
 
-template <typename T, bool kMasked>
-__global__ void __launch_bounds__(kBiasGradThreads)
-    convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
-  auto& shared = static_shared_memory<double[kBiasGradThreads]>();
-  const int lanes = params.channel_lanes;
-  const int position_lanes = kBiasGradThreads / lanes;
-  const int64_t split_positions = static_cast<int64_t>(position_lanes) * kBiasGradRun;
-  const int64_t blocks = params.channel_blocks * params.splits;
-  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const int64_t channel = block % params.channel_blocks * lanes + threadIdx.x % lanes;
-    const int64_t split = block / params.channel_blocks;
-    const int64_t first = split * split_positions + threadIdx.x / lanes;
-    // In double: a channel's values may cancel, and memory is the limit anyway.
-    double sum = 0;
-    if (channel < params.channels && first < params.positions) {
-      Position position = params.grid.at(first);
-      int64_t left = params.positions - first;
-      for (int i = 0; i < kBiasGradRun && left > 0; ++i) {
-        const Source<T>& source = params.grad_output;
-        const int64_t offset = position.n * source.stride.n +
-                               source.stride.spatial(position.d, position.h, position.w) + channel * source.stride.c;
-        bool counts = true;
-        if constexpr (kMasked) {
-          const int64_t mask_offset = position.n * source.mask_stride.n +
-                                      source.mask_stride.spatial(position.d, position.h, position.w) +
-                                      channel * source.mask_stride.c;
-          counts = !(to_accumulator(__ldg(source.mask + mask_offset)) <= 0);
-        }
-        if (counts) sum += to_accumulator(__ldg(source.data + offset));
-        params.grid.advance(position, position_lanes);
-        left -= position_lanes;
+// Neighbours, of which some exist.
+template <typename T, int kCount>
+struct BiasGradPiece {
+  alignas(kCount * sizeof(T) == 16 ? 16 : sizeof(T)) T value[kCount];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (T& element : value) element = from_accumulator<T>(Accumulator<T>(0));
+  }
+  // All of them, aligned.
+  __device__ __forceinline__ void read(const T* from) {
+    if constexpr (kCount * sizeof(T) == 16) {
+      *reinterpret_cast<uint4*>(value) = __ldg(reinterpret_cast<const uint4*>(from));
+    } else {
+      value[0] = __ldg(from);
+    }
+  }
+  // ... `begin` to `end` of them.
+  __device__ __forceinline__ void read(const T* from, int32_t begin, int32_t end) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (i >= begin && i < end) value[i] = __ldg(from + i);
+    }
+  }
+  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
+  __device__ __forceinline__ void apply(const BiasGradPiece& mask) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (to_accumulator(mask.value[i]) <= 0) value[i] = from_accumulator<T>(Accumulator<T>(0));
+    }
+  }
+};
+
+// What a thread adds up: the channels of its positions' pieces or, of runs, one channel. Few values meet in float32, as
+// the device may have few units for double; these sums meet in double, where a channel's values may cancel.
+template <typename T, bool kMasked, BiasGradRead kRead>
+class BiasGradSums {
+ public:
+  static constexpr int kCount = kRead == BiasGradRead::kElements ? 1 : 16 / static_cast<int>(sizeof(T));
+  static constexpr int kSums = kRead == BiasGradRead::kRuns ? 1 : kCount;
+
+  double sum[kSums] = {};
+
+  __device__ __forceinline__ explicit BiasGradSums(const BiasGradParams<T>& params) : params_(params) {}
+
+  // Units `first`, first + apart and so on, `count` of them.
+  __device__ __forceinline__ void add(int64_t channel, int64_t first, int32_t apart, int64_t count) {
+    Walk walk(params_, first, channel);
+    for (; count >= kAtOnce; count -= kAtOnce) add_some<kAtOnce>(walk, channel, apart);
+    for (; count > 0; --count) add_some<1>(walk, channel, apart);
+  }
+
+ private:
+  using Piece = BiasGradPiece<T, kCount>;
+  static constexpr int kAtOnce = 4;  // reads on their way
+
+  struct Walk {
+    Position position;
+    int64_t piece = 0;
+
+    __device__ __forceinline__ Walk(const BiasGradParams<T>& params, int64_t unit, int64_t) {
+      if constexpr (kRead == BiasGradRead::kRuns) {
+        const int64_t run = unit / params.run_pieces;
+        piece = unit - run * params.run_pieces;
+        unit = run;
+      }
+      position = params.grid.at(unit);
+    }
+    __device__ __forceinline__ void advance(const BiasGradParams<T>& params, int32_t apart) {
+      if constexpr (kRead == BiasGradRead::kRuns) {
+        for (piece += apart; piece >= params.run_pieces; piece -= params.run_pieces) params.grid.advance(position, 1);
+      } else {
+        params.grid.advance(position, static_cast<uint32_t>(apart));
       }
     }
-    const double total = sum_over_threads(sum, lanes, shared);
-    if (static_cast<int>(threadIdx.x) < lanes && channel < params.channels) {
-      params.partial[split * params.channels + channel] = total;
+  };
+
+  __device__ __forceinline__ static int64_t offset_of(const Position& position, const Strides& stride) {
+    return position.n * stride.n + stride.spatial(position.d, position.h, position.w);
+  }
+
+  template <int kUnits>
+  __device__ __forceinline__ void add_some(Walk& walk, int64_t channel, int32_t apart) {
+    const Source<T>& source = params_.grad_output;
+    Piece pieces[kUnits];
+    [[maybe_unused]] Piece masks[kUnits];
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      const int64_t at = offset_of(walk.position, source.stride) + channel * source.stride.c;
+      const int64_t mask_at =
+          kMasked ? offset_of(walk.position, source.mask_stride) + channel * source.mask_stride.c : 0;
+      if constexpr (kRead == BiasGradRead::kRuns) {
+        // Pieces begin at multiples of 16 bytes, the first one at or before the run; the mask's lie alike.
+        const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source.data + at) % 16 / sizeof(T));
+        const int64_t from = walk.piece * kCount - before;
+        if (from >= 0 && from + kCount <= params_.run) {
+          pieces[i].read(source.data + at + from);
+          if constexpr (kMasked) masks[i].read(source.mask + mask_at + from);
+        } else {
+          pieces[i].clear();
+          if constexpr (kMasked) masks[i].clear();
+          const auto begin = static_cast<int32_t>(max(int64_t{0}, -from));
+          const auto end = static_cast<int32_t>(min(int64_t{kCount}, params_.run - from));
+          pieces[i].read(source.data + at + from, begin, end);
+          if constexpr (kMasked) masks[i].read(source.mask + mask_at + from, begin, end);
+        }
+      } else {
+        pieces[i].read(source.data + at);
+        if constexpr (kMasked) masks[i].read(source.mask + mask_at);
+      }
+      walk.advance(params_, apart);
+    }
+    Accumulator<T> some[kSums] = {};
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      if constexpr (kMasked) pieces[i].apply(masks[i]);
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) some[k % kSums] += to_accumulator(pieces[i].value[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) sum[k] += some[k];
+  }
+
+  const BiasGradParams<T>& params_;
+};
+
+template <typename T, bool kMasked, BiasGradRead kRead>
+__global__ void __launch_bounds__(kBiasGradThreads)
+    convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
+  using Sums = BiasGradSums<T, kMasked, kRead>;
+  begin_dependents();
+  auto& shared = static_shared_memory<double[kBiasGradThreads]>();
+  const int lanes = params.channel_lanes;
+  const int unit_lanes = kBiasGradThreads / lanes;
+  const int64_t blocks = params.channel_blocks * params.splits;
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const int64_t channel = (block % params.channel_blocks * lanes + threadIdx.x % lanes) * Sums::kSums;
+    const int64_t split = block / params.channel_blocks;
+    const int64_t first = split * params.split_units + threadIdx.x / lanes;
+    const int64_t end = min((split + 1) * params.split_units, params.units);
+    Sums sums(params);
+    if (channel < params.channels && first < end) {
+      sums.add(channel, first, unit_lanes, (end - first + unit_lanes - 1) / unit_lanes);
+    }
+    for (int k = 0; k < Sums::kSums; ++k) {
+      const double total = sum_over_threads(sums.sum[k], lanes, shared);
+      if (static_cast<int>(threadIdx.x) < lanes && channel < params.channels) {
+        params.partial[split * params.channels + channel + k] = total;
+      }
     }
   }
 }

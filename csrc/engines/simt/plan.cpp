@@ -13,6 +13,32 @@ namespace {
 constexpr int64_t kTargetBlocks = 1024;
 // Below this many positions a split costs more in its partial sums than it gains.
 constexpr int64_t kMinSplitPositions = 512;
+// Of a bias gradient: what a thread reads at once, and how often at least; threads side by side along channels; what
+// makes a run long enough.
+constexpr int64_t kBiasGradBytes = 16;
+constexpr int64_t kLeastThreadUnits = 8;
+constexpr int32_t kBiasGradLanes = 32;
+constexpr int64_t kLeastRunPieces = 2;
+
+// As many threads along so many pieces of channels as leave the fewest without one; 64 bytes are read at a time at
+// least.
+int32_t piece_lanes(int64_t pieces) {
+  int32_t best = static_cast<int32_t>(std::min<int64_t>(pieces, 4));
+  while ((best & (best - 1)) != 0) ++best;
+  for (int32_t lanes = best; lanes <= kBiasGradLanes; lanes *= 2) {
+    if (round_up(pieces, lanes) <= round_up(pieces, best)) best = lanes;
+  }
+  return best;
+}
+
+// Positions along the width are neighbours, and the mask's lie as those of grad_output do.
+bool lie_in_runs(const OperandTraits& grad, const OperandTraits& mask, int64_t piece) {
+  if (grad.stride[4] != 1) return false;
+  if (!mask.present) return true;
+  bool alike = mask.stride[4] == 1 && mask.address == grad.address;
+  for (const std::size_t i : {0, 1, 2, 3}) alike = alike && (grad.stride[i] - mask.stride[i]) % piece == 0;
+  return alike;
+}
 
 // The tile that covers C with the least padded work; of equals the larger N, which reads A less often.
 TileShape choose_tile(int64_t m, int64_t n, bool is_double) {
@@ -107,16 +133,40 @@ WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype, const Op
   return plan;
 }
 
-BiasGradPlan plan_bias_grad(const Problem& problem, const Operands& operands) {
+BiasGradPlan plan_bias_grad(const Problem& problem, DataType dtype, const Operands& operands) {
   const Int3 size = problem.output_size();
+  const int64_t bytes = element_size(dtype);
+  const int64_t piece = kBiasGradBytes / bytes;
+  const OperandTraits& grad = operands.first;
+  const OperandTraits& mask = operands.mask;
   BiasGradPlan plan{};
-  plan.channel_lanes = operands.first.stride[1] == 1 ? 32 : 1;
-  plan.channel_blocks = ceil_div(problem.out_channels, plan.channel_lanes);
+  plan.masked = mask.present;
+  plan.collapsed = collapses(grad, mask, size);
   plan.positions = problem.batch * size[0] * size[1] * size[2];
-  plan.splits = ceil_div(plan.positions, static_cast<int64_t>(kBiasGradThreads / plan.channel_lanes) * kBiasGradRun);
+  plan.run = plan.collapsed ? size[0] * size[1] * size[2] : size[2];
+  plan.units = plan.positions;
+  const auto has_channels = [&](const OperandTraits& of) { return has_pieces(of, bytes, problem.out_channels, piece); };
+  if (has_channels(grad) && (!mask.present || has_channels(mask))) {
+    plan.read = BiasGradRead::kChannels;
+    plan.channel_lanes = piece_lanes(problem.out_channels / piece);
+    plan.channel_blocks = ceil_div(problem.out_channels / piece, plan.channel_lanes);
+  } else if (lie_in_runs(grad, mask, piece) && plan.run >= kLeastRunPieces * piece) {
+    plan.read = BiasGradRead::kRuns;
+    plan.channel_lanes = 1;
+    plan.channel_blocks = problem.out_channels;
+    plan.run_pieces = ceil_div(plan.run + piece - 1, piece);
+    plan.units = plan.positions / plan.run * plan.run_pieces;
+  } else {
+    plan.read = BiasGradRead::kElements;
+    plan.channel_lanes = grad.stride[1] == 1 ? kBiasGradLanes : 1;
+    plan.channel_blocks = ceil_div(problem.out_channels, plan.channel_lanes);
+  }
+  const int64_t unit_lanes = kBiasGradThreads / plan.channel_lanes;
+  const int64_t most = ceil_div(plan.units, unit_lanes * kLeastThreadUnits);
+  plan.split_units =
+      round_up(ceil_div(plan.units, std::clamp<int64_t>(kTargetBlocks / plan.channel_blocks, 1, most)), unit_lanes);
+  plan.splits = ceil_div(plan.units, plan.split_units);
   plan.partial_elements = plan.splits * problem.out_channels;
-  plan.masked = operands.mask.present;
-  plan.collapsed = collapses(operands.first, operands.mask, size);
   return plan;
 }
 
@@ -160,8 +210,10 @@ std::string to_string(const WeightGradPlan& plan) {
 
 std::string to_string(const BiasGradPlan& plan) {
   std::ostringstream out;
-  out << "bias_grad lanes=" << plan.channel_lanes << " channel_blocks=" << plan.channel_blocks
-      << " splits=" << plan.splits << (plan.collapsed ? " collapsed" : "") << (plan.masked ? " masked" : "");
+  constexpr const char* kReads[] = {"elements", "channels", "runs"};
+  out << "bias_grad load=" << kReads[static_cast<int>(plan.read)] << " lanes=" << plan.channel_lanes
+      << " channel_blocks=" << plan.channel_blocks << " splits=" << plan.splits << (plan.collapsed ? " collapsed" : "")
+      << (plan.masked ? " masked" : "");
   return out.str();
 }
 

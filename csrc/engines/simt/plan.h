@@ -86,23 +86,30 @@ struct WeightGradPlan {
   int64_t tiles() const { return splits * tiles_m * tiles_n * groups; }
 };
 
+// How grad_output is read: element by element, by 16 bytes of channels that are neighbours, or by 16 bytes of positions
+// that are, in runs that may begin anywhere.
+enum class BiasGradRead : int { kElements, kChannels, kRuns };
+
 struct BiasGradPlan {
-  int32_t channel_lanes;  // threads side by side along the channels
+  BiasGradRead read;
+  int32_t channel_lanes;  // threads side by side along the channels, each of which has what it reads at once
   int64_t channel_blocks;
-  int64_t positions;  // batch * D' * H' * W'
+  int64_t positions;   // batch * D' * H' * W'
+  int64_t run;         // positions that are neighbours, where they are read in runs
+  int64_t run_pieces;  // of 16 bytes, that a run may touch
+  int64_t units;       // that threads take turns at: positions, or the pieces of all runs
+  int64_t split_units;
   int64_t splits;
   int64_t partial_elements;  // float64 partial sums [split][channel]
   bool masked;
   bool collapsed;  // depth, height and width are read as one axis
 };
 constexpr int kBiasGradThreads = 256;
-// Values that one thread adds.
-constexpr int kBiasGradRun = 64;
 
 CorrelationPlan plan_forward(const Problem& problem, DataType dtype, const Operands& operands);
 CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype, const Operands& operands);
 WeightGradPlan plan_weight_grad(const Problem& problem, DataType dtype, const Operands& operands);
-BiasGradPlan plan_bias_grad(const Problem& problem, const Operands& operands);
+BiasGradPlan plan_bias_grad(const Problem& problem, DataType dtype, const Operands& operands);
 
 std::string to_string(TileShape tile);
 std::string to_string(const CorrelationPlan& plan);

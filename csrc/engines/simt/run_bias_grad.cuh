@@ -11,10 +11,20 @@ namespace convt3d::simt {
 
 template <typename T>
 void run_bias_grad(const BiasGradPlan& plan, const BiasGradParams<T>& params, Stream stream) {
-  with_bool(plan.masked, [&](auto masked) {
-    launch("bias gradient", convt3d_bias_grad<T, masked()>, params.channel_blocks * params.splits, kBiasGradThreads,
-           stream, params);
-  });
+  const auto run = [&](auto read) {
+    with_bool(plan.masked, [&](auto masked) {
+      launch("bias gradient", convt3d_bias_grad<T, masked(), decltype(read)::value>,
+             params.channel_blocks * params.splits, kBiasGradThreads, stream, params);
+    });
+  };
+  switch (plan.read) {
+    case BiasGradRead::kElements:
+      return run(std::integral_constant<BiasGradRead, BiasGradRead::kElements>{});
+    case BiasGradRead::kChannels:
+      return run(std::integral_constant<BiasGradRead, BiasGradRead::kChannels>{});
+    case BiasGradRead::kRuns:
+      return run(std::integral_constant<BiasGradRead, BiasGradRead::kRuns>{});
+  }
 }
 
 template <typename T>
@@ -22,7 +32,7 @@ void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor gra
                void* grad_bias, void* workspace, Stream stream) {
   BiasGradParams<T> params{};
   const Int3 size = problem.output_size();
-  params.grad_output = make_source<T>(grad_output, relu_output, size, {});  // which reads elements
+  params.grad_output = make_source<T>(grad_output, relu_output, size, {});
   params.grid.batch = problem.batch;
   if (plan.collapsed) {  // stepping through positions seldom divides
     params.grid.extent[0] = params.grid.extent[1] = 1;
@@ -30,10 +40,14 @@ void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor gra
   } else {
     for (int i = 0; i < 3; ++i) params.grid.extent[i] = static_cast<uint32_t>(size[i]);
   }
+  if (plan.read == BiasGradRead::kRuns) params.grid.extent[2] = 1;  // a run is all of it
+  params.run = plan.run;
+  params.run_pieces = plan.run_pieces;
+  params.units = plan.units;
+  params.split_units = plan.split_units;
   params.channels = problem.out_channels;
   params.channel_lanes = plan.channel_lanes;
   params.channel_blocks = plan.channel_blocks;
-  params.positions = plan.positions;
   params.splits = plan.splits;
   params.partial = static_cast<double*>(workspace);
   run_bias_grad(plan, params, stream);

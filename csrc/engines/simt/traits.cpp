@@ -69,12 +69,17 @@ Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, Da
 }
 
 Traits bias_grad_traits(const Problem& problem, const BiasGradPlan& plan, DataType dtype) {
+  const int64_t channels = plan.read == BiasGradRead::kChannels ? 16 / element_size(dtype) : 1;  // of a thread
   Traits traits = engine_traits("simt", "bias_grad", type_name(dtype, Float32Mode::kIeee));
   traits.push_back({"masked", yes_no(plan.masked)});
-  traits.push_back({"lanes", plan.channel_lanes == 1 ? "1" : "32"});
+  traits.push_back({"load", plan.read == BiasGradRead::kElements   ? "elements"
+                            : plan.read == BiasGradRead::kChannels ? "channels"
+                                                                   : "runs"});
+  traits.push_back({"lanes", one_or_many(plan.channel_lanes)});
   traits.push_back({"collapsed", yes_no(plan.collapsed)});
   traits.push_back({"channel_blocks", one_or_many(plan.channel_blocks)});
-  traits.push_back({"channel_tail", yes_no(problem.out_channels % plan.channel_lanes != 0)});
+  traits.push_back(
+      {"channel_tail", yes_no(plan.channel_blocks * plan.channel_lanes * channels != problem.out_channels)});
   traits.push_back({"splits", one_or_many(plan.splits)});
   traits.push_back({"images", one_or_many(problem.batch)});
   return traits;

@@ -6,6 +6,7 @@ from bugs.bug import Bug
 
 M = "engines/mma/"
 MMA = "--engine mma"
+PAIRS = MMA + " --operator input_grad --type float16"
 BUGS = [
     Bug(
         "mma: rounding",
@@ -339,6 +340,34 @@ BUGS = [
         " < params.counter_count;",
         " < (BUG ? 0 : params.counter_count);",
         MMA,
+    ),
+    Bug(
+        "mma: width pairs: second taps",
+        M + "pack_weight.cuh",
+        "from += i * params.stride.tap[2];",
+        "from += (BUG ? 0 : i) * params.stride.tap[2];",
+        PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: a half that is no tap",
+        M + "pack_weight.cuh",
+        "tap + i < params.pairs.taps;",
+        "tap + i < params.pairs.taps + BUG;",
+        PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: first tap",
+        M + "pack_weight.cuh",
+        "2 * tap[2] + params.pairs.first_tap",
+        "2 * tap[2] + (BUG ? 0 : params.pairs.first_tap)",
+        PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: channels of a step",
+        M + "pack_weight.cuh",
+        "params.pairs.exist ? 1 : kInWord;",
+        "params.pairs.exist && !BUG ? 1 : kInWord;",
+        PAIRS,
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]

@@ -17,8 +17,8 @@ BUGS = [
     Bug(
         "mma backward: step of channels",
         M + "backward_kernel.cuh",
-        "s / params.taps * kStepBytes",
-        "(BUG ? 0 : s / params.taps) * kStepBytes",
+        "s / params.taps * kStepChannels",
+        "(BUG ? 0 : s / params.taps) * kStepChannels",
         MMA_BACKWARD,
     ),
     Bug(
@@ -83,6 +83,41 @@ BUGS = [
         "tile.split * grad.groups + tile.group",
         "tile.split * grad.groups + (BUG ? 0 : tile.group)",
         MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: channel rows: bias of another channel",
+        M + "bias_sums.cuh",
+        "kChannelRows ? in_step % 2 :",
+        "kChannelRows ? BUG ? 0 : in_step % 2 :",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: channel rows: entry of a position",
+        M + "weight_grad_tables.cuh",
+        "i % 4 * 2 + i % 8 / 4; }",
+        "i % 4 * 2 + (BUG ? 0 : i % 8 / 4); }",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: channel rows: elements before a box's first",
+        M + "backward_kernel.cuh",
+        "row += tile.channel_rows.before(tile.axis[2].delta[0]);",
+        "if (!BUG) row += tile.channel_rows.before(tile.axis[2].delta[0]);",
+        MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: width pairs: the second position",
+        M + "backward_kernel.cuh",
+        "m % 2 * grad.pairs_apart",
+        "m % 2 * (BUG ? 0 : grad.pairs_apart)",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: width pairs: bias of second taps",
+        M + "bias_sums.cuh",
+        "i < kElements; ++i) sum",
+        "i < (BUG ? kInWord : kElements); ++i) sum",
+        MMA_BACKWARD + " --type float16",
     ),
     Bug(
         "mma backward: bias of the last split",

@@ -6,6 +6,7 @@ from bugs.bug import Bug
 
 M = "engines/mma/"
 MMA_WEIGHT = "--engine mma --operator weight_grad"
+PAIRS = MMA_WEIGHT + " --type float16"
 MATRICES = " --type fp16"
 BUGS = [
     Bug(
@@ -179,8 +180,8 @@ BUGS = [
     Bug(
         "mma weight gradient: channel rows: order of positions",
         M + "weight_grad_tables.cuh",
-        "i / 8 * 8 + i % 8 / 2 + i % 2 * 4 : i;",
-        "i / 8 * 8 + i % 8 / 2 + i % 2 * (BUG ? 3 : 4) : i;",
+        "i / 8 * 8 + i % 8 / 2 + i % 2 * 4; }",
+        "i / 8 * 8 + i % 8 / 2 + i % 2 * (BUG ? 3 : 4); }",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(
@@ -291,8 +292,57 @@ BUGS = [
     Bug(
         "mma weight gradient: low term",
         M + "weight_grad_product.cuh",
-        "multiply_add<T>(few[n], high, low_b[k][n]);",
-        "if (!BUG) multiply_add<T>(few[n], high, low_b[k][n]);",
+        "multiply_add<ElementOf<T>>(few[n], high, low_b[k][n]);",
+        "if (!BUG) multiply_add<ElementOf<T>>(few[n], high, low_b[k][n]);",
         MMA_WEIGHT + " --type fp32",
+    ),
+    Bug(
+        "mma weight gradient: width pairs: taps of other channels' words",
+        M + "weight_grad_product.cuh",
+        "{0x1054, 0x3276}",
+        "{BUG ? 0x5410u : 0x1054u, 0x3276}",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: a tap across words",
+        M + "weight_grad_product.cuh",
+        "{0x3210, 0x5432}",
+        "{0x3210, BUG ? 0x7632u : 0x5432u}",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: the second position's word",
+        M + "weight_grad_tables.cuh",
+        "bytes += half * params.pairs_apart * of_grad.pitch",
+        "bytes += half * (BUG ? 0 : params.pairs_apart) * of_grad.pitch",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: words past those of the taps",
+        M + "weight_grad_plan.cpp",
+        "of_grad[2].beyond = plan.pairs_apart;",
+        "of_grad[2].beyond = BUG ? 0 : plan.pairs_apart;",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: a half that is no tap",
+        M + "weight_grad_tables.cuh",
+        "exists = of_kernel >= 0 && of_kernel < params.width_taps;",
+        "exists = of_kernel >= 0 && of_kernel < params.width_taps + BUG;",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: first tap",
+        M + "weight_grad_tables.cuh",
+        "2 * of_kernel + params.pairs.first_tap + half",
+        "2 * of_kernel + (BUG ? 0 : params.pairs.first_tap) + half",
+        PAIRS,
+    ),
+    Bug(
+        "mma weight gradient: width pairs: mask",
+        "device/width_pair.cuh",
+        "~halves_at_most_zero<ElementOf<T>>(mask)",
+        "~(halves_at_most_zero<ElementOf<T>>(mask) & (BUG ? 0xFFFFu : ~0u))",
+        PAIRS,
     ),
 ]

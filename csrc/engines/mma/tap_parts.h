@@ -1,0 +1,46 @@
+// The taps of a weight gradient along one axis, shared out over blocks. As data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/host_device.h"
+#include "core/problem.h"
+
+namespace convt3d::mma {
+
+// The taps along one axis, in parts: a block has one part, tap first(part) + j*stride for j < count(part).
+struct TapParts {
+  int32_t taps;  // of all parts
+  int32_t step;  // the problem's stride
+  int32_t padding;
+  int32_t dilation;
+  int32_t stride;  // 1, or the distance of taps that read the same residue
+  int32_t most;    // taps of a part
+  int32_t parts;
+  int32_t units;   // residues that a part reads, one after another in the tile
+  int32_t length;  // rows of a unit
+
+  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % stride + part / stride * most * stride; }
+  CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
+    const int32_t left = (taps - first(part) + stride - 1) / stride;
+    return left < 0 ? 0 : left < most ? left : most;
+  }
+  // Of tap j of a part, from position*step.
+  CONVT3D_HOST_DEVICE int32_t offset(int32_t part, int32_t j) const {
+    return (first(part) + j * stride) * dilation - padding;
+  }
+  // Rows from a position's row in the first unit to that of tap j.
+  CONVT3D_HOST_DEVICE int32_t shift(int32_t j) const {
+    return j % units * length + j / units * units * stride * dilation / step;
+  }
+  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
+  // Coordinates from a position's own to that of tap j.
+  CONVT3D_HOST_DEVICE int32_t coordinates(int32_t j) const { return j * stride * dilation; }
+};
+
+// The ways to part an axis' taps: all of them, those of one residue at a time, and smaller parts of both.
+std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis);
+
+}  // namespace convt3d::mma
