@@ -21,6 +21,7 @@ constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind
 // Instructions of a warp.
 constexpr double kRounded = 2;           // of a word
 constexpr double kParted = 6;            // ... into two terms
+constexpr double kPairsLatency = 70;     // clocks of a step of the input gradient, whose words are not read ahead
 constexpr double kPairsParted = 4;       // of a fragment of pairs
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
 constexpr double kStoredInRows = 2.5;
@@ -57,16 +58,14 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
                (grad.pairs.exist ? kPairsParted * fragments : 0));
   double issued = products * terms + kGradWarps * k_steps * of_step;
   const double alone_grad = k_steps * of_step * kAloneClocks;
-  // Of channel rows, positions that are an even number of words apart share banks.
-  const bool shares = has_channel_rows(grad.layouts.grad) && !grad.pairs.exist && grad.taps[2].step % 2 == 0;
-  double shared = kGradWarps * k_steps * words * (512 * (shares ? 2 : 1) * fragments + 256.0 * grad.columns + 256);
+  double shared = kGradWarps * k_steps * words * (512 * fragments + 256.0 * grad.columns + 256);
   // the input gradient and the sums beside it,
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
   const double bias = plan.sums_bias ? (plan.result_bytes == 4 ? 8 : 20) : 0;
   products += of_input;
   // Of one warp: what it reads, and its share of the sums.
-  const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
+  const double reads = grad.pairs.exist ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6 +
                                            rows * bias / extent.warps_n);
   issued += of_input * terms + extent.warps() * of_warp;
@@ -94,7 +93,8 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
                         (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   const double of_product = device.rates.product_clocks * terms / kProductShare;
-  const double alone_input = of_input * of_product + (of_warp + storing_rows / extent.warps()) * kAloneClocks;
+  const double alone_input = of_input * of_product + (of_warp + storing_rows / extent.warps()) * kAloneClocks +
+                             (grad.pairs.exist ? plan.k_steps() * kPairsLatency : 0);
   products *= of_product;
   shared /= device.rates.shared_bytes;
   issued /= kSchedulers * kIssued;

@@ -35,10 +35,10 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
 }
 
 // What the warps of the input gradient do.
-template <typename T, int kTerms, Shape kShape, bool kChannelRows>
+template <typename T, int kTerms, Shape kShape>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kIsPaired<T>>;
   static_assert(kExtent.warps() == kInputWarps);
 
  public:
@@ -92,7 +92,7 @@ class InputMultiplier {
         product.add(steps, params_.taps, staged, weights, [&](int i, const uint32_t (&words)[4]) {
           if (sums) bias.add(words, exist >> (2 * i));
         });
-        if (sums) BiasSums<T, kChannelRows>(params_, shared_).add(warp_m, c, lane, bias);
+        if (sums) BiasSums<T>(params_, shared_).add(warp_m, c, lane, bias);
         steps += static_cast<uint32_t>(params_.taps) * 4;
         weights += tap_bytes;
       }
@@ -105,8 +105,7 @@ class InputMultiplier {
     }
     if (params_.bias == nullptr) return;
     sync_threads(kMultipliers, kInputThreads);
-    BiasSums<T, kChannelRows>(params_, shared_)
-        .store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
+    BiasSums<T>(params_, shared_).store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
   }
 
  private:
@@ -116,12 +115,11 @@ class InputMultiplier {
   __device__ __forceinline__ uint32_t place_of(int32_t m) const {
     const WeightGradParams<T>& grad = params_.grad;
     const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
-    uint32_t bytes = 0;
     if constexpr (kIsPaired<T>) {
-      bytes = static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
-      m /= 2;
+      return places[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
+    } else {
+      return places[m].grad;
     }
-    return places[kChannelRows ? entry_of_position(m) : m].grad + bytes;
   }
 
   // Of the group; they stay.
@@ -143,7 +141,7 @@ class InputMultiplier {
   int32_t thread_;
 };
 
-template <typename T, int kTerms, Shape kShape, bool kChannelRows>
+template <typename T, int kTerms, Shape kShape>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
@@ -156,7 +154,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   fill_shares(grad, tile, kColumns, reinterpret_cast<GradShare*>(shared + grad.layout.shares));
   fill_eights(grad, tile, reinterpret_cast<GradEight*>(shared + grad.layout.eights));
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps));
-  if (params.bias != nullptr) BiasSums<T, kChannelRows>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
+  if (params.bias != nullptr) BiasSums<T>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
@@ -170,7 +168,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   if (thread < 0) {
     GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
   } else if (thread < kInputThreads) {
-    InputMultiplier<T, kTerms, kShape, kChannelRows>(params, shared, thread).run();
+    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   } else {
     GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
   }

@@ -188,7 +188,6 @@ class Search {
       const int32_t elements = copied_elements(grad.layouts.grad_begin == RowsBegin::kWhole, of_grad[2], grad.boxes[3]);
       grad.grad =
           make_channel_rows(of_grad, images, grad_pieces, elements, elements_before(of_grad[2], elements), false);
-      if (!grad.pairs.exist) pad_lines(grad.grad, BoxOrder::kHeight);
     } else {
       grad.grad = make_tile(of_grad, images, grad_pieces);
     }
@@ -225,16 +224,13 @@ struct Reading {
   std::array<AxisMap, 3> axis;  // of the input gradient
 };
 
-// grad_output is transposed while it is staged, or read as it lies: float32, or 16 bits as words.
+// grad_output is transposed while it is staged or, of 16 bits, read as it lies, as words.
 std::vector<Reading> readings(const Problem& problem, DataType dtype, int terms, const Operands& operands) {
   std::array<AxisMap, 3> axis{};
   for (std::size_t i = 0; i < 3; ++i) axis[i] = input_grad_axis(problem, static_cast<int>(i));
   std::vector<Reading> result;
-  for (const bool channel_rows : {false, true}) {
-    const GradLayouts layouts = grad_layouts(problem, dtype, operands, channel_rows);
-    if (channel_rows && !has_channel_rows(layouts.grad)) continue;
-    result.push_back({problem, weight_grad_base(problem, dtype, terms, layouts), axis});
-  }
+  result.push_back(
+      {problem, weight_grad_base(problem, dtype, terms, grad_layouts(problem, dtype, operands, false)), axis});
   const std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
   const std::optional<PairedAxis> width = paired_axis(axis[2]);
   // Each half of a word is one tap of one position: its sums are added once.

@@ -35,9 +35,9 @@ struct LaneBias {
   }
 };
 
-// In shared memory: [warp along the positions][step of channels][lane]. kChannelRows: the tile has them, and a lane the
-// channels that WarpProduct then reads.
-template <typename T, bool kChannelRows>
+// In shared memory: [warp along the positions][step of channels][lane]. Of width pairs, a lane has the channels that
+// WarpProduct reads of channel rows.
+template <typename T>
 class BiasSums {
  public:
   __device__ __forceinline__ BiasSums(const BackwardParams<T>& params, unsigned char* shared)
@@ -64,8 +64,8 @@ class BiasSums {
     float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
     for (int32_t channel = thread; channel < grad.row_channels; channel += threads) {
       const int32_t in_step = channel % kInStep;
-      const int32_t half = kChannelRows ? in_step % 2 : in_step / (4 * kInWord);
-      const int32_t column = kChannelRows ? in_step / 2 : in_step % (4 * kInWord) / kInWord;
+      const int32_t half = kIsPaired<T> ? in_step % 2 : in_step / (4 * kInWord);
+      const int32_t column = kIsPaired<T> ? in_step / 2 : in_step % (4 * kInWord) / kInWord;
       double sum = 0;
       for (int32_t warp = 0; warp < warps_m; ++warp) {
         const LaneBias<T>* const lanes = sums_ + (warp * params_.channel_steps + channel / kInStep) * 32;

@@ -27,6 +27,7 @@ constexpr double kSlotInstructions = 40;    // to take another slot of weights
 constexpr double kStageInstructions = 72;   // ... a stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
+constexpr double kStoredInPairs = 2.2;      // ... as half of a word; counted, not fitted
 constexpr double kStagedElement = 2.65;     // ... on its way into shared memory
 constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix, by stmatrix
 constexpr double kStagedByMoves = 3;        // ... by movmatrix and stores; set by hand, counted are 2.5
@@ -69,6 +70,10 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
   const int32_t width = plan.residues[2].count;
   const bool joined = plan.block_phases % width == 0;
   const double positions = std::min(plan.box[2], plan.residues[2].extent);
+  if (plan.result.exist) {
+    const double run = 2 * positions * element_bytes;
+    return std::fmod(run, kFetchedBytes) == 0 ? 1 : (run + kTornRun) / run;
+  }
   if (plan.stores_channels) {
     const bool whole = joined && plan.n_blocks == 1 && plan.groups == 1;
     const double channels = std::min(shape_extent(plan.shape, plan.terms).n(), plan.n_channels) * element_bytes;
@@ -94,6 +99,7 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
 // Instructions of a lane for an element.
 double store_instructions(const CorrelationPlan& plan, const DeviceTraits& device) {
   if (plan.stores_channels) return kStoredInPieces;
+  if (plan.result.exist) return kStoredInPairs;
   const bool interleaved = plan.stages_matrices && plan.joins_width && plan.residues[2].count > 1;
   const double in_matrix = device.stores_matrices() ? kStagedInMatrix : kStagedByMoves;
   return (plan.stages_matrices ? in_matrix : kStagedElement) + (interleaved ? kInterleaved : 0) +
@@ -181,7 +187,7 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   const LoadedTile stage{plan.tile, plan.load, plan.way, plan.masked, plan.source_bytes};
   const double weight_bytes = plan.weights_stay ? 0 : steps * step_bytes(extent, plan.terms);
   const double staged_stores =
-      plan.stores_channels || !stores ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
+      plan.staging_bytes == 0 || !stores ? 0 : written * ((plan.stages_matrices ? 2 : 4) + element_bytes);
   const double shared_memory =
       steps * step_shared + (loads * staging_bytes(stage) + weight_bytes + staged_stores) / device.rates.shared_bytes;
   const double l2 = (weight_bytes + loads * source_bytes(stage) + sums.bytes) / (kL2Share * device.rates.l2_bytes);

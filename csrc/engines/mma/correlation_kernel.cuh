@@ -89,7 +89,9 @@ template <typename T>
 __device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, const BlockShare& share, int32_t count,
                                           float* bias) {
   for (auto n = static_cast<int32_t>(threadIdx.x); n < count; n += static_cast<int32_t>(blockDim.x)) {
-    bias[n] = n < share.channels ? bias_of<ElementOf<T>>(params.store.epilogue, share.first_channel + n) : 0;
+    const int64_t column = share.first_channel + n;
+    const int64_t channel = params.store.stores_pairs ? column / 2 : column;
+    bias[n] = n < share.channels ? bias_of<ElementOf<T>>(params.store.epilogue, channel) : 0;
   }
 }
 

@@ -36,11 +36,12 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   if (steps > most_table_steps) return false;
   plan.table_steps = static_cast<int32_t>(steps);
   set_weight_steps(plan);
-  plan.joins_width = !plan.stores_channels && plan.block_phases % width == 0;
+  const bool stages = !plan.stores_channels && !plan.result.exist;
+  plan.joins_width = stages && plan.block_phases % width == 0;
   plan.row_vector = 1;
   plan.stages_matrices = false;
   plan.staging_bytes = plan.staging_pitch = 0;
-  if (!plan.stores_channels) {
+  if (stages) {
     const int32_t rows = plan.tile.images * plan.box[0] * plan.box[1];
     const int32_t length = row_length(plan.box[2], width, plan.joins_width);
     const int32_t joined = plan.joins_width ? width : 1;

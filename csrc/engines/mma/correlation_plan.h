@@ -47,6 +47,7 @@ struct CorrelationPlan {
   LoadWay way;
   bool masked;           // the source counts only where the mask is not <= 0, and is not copied
   WidthPairs pairs;      // of the source, whose elements are words then
+  WidthPairs result;     // ... of the destination: a channel has two columns, which n_channels counts
   int32_t source_bytes;  // of an element of the source, as the kernel reads it
   OperandCopy copy;      // of the source, which is then what the kernel reads
   Portions portions;
@@ -114,9 +115,10 @@ struct CorrelationPlan {
     return int64_t{4} * extent.m() * extent.n();
   }
   // Of each image and channel, that epilogues leave moments of: a warp's share of a box, of one phase. None where
-  // images share boxes, nor with channel rows, which leave the kernel no registers for it.
+  // images share boxes, nor where columns are halves of words, nor with channel rows, which leave the kernel no
+  // registers for it.
   int64_t moment_parts() const {
-    if (tile.images > 1 || tile.has_channel_rows()) return 0;
+    if (tile.images > 1 || tile.has_channel_rows() || result.exist) return 0;
     const ShapeExtent extent = shape_extent(shape, terms);
     return boxes[1] * boxes[2] * boxes[3] * (extent.m() / extent.warp_m) * phases();
   }

@@ -12,10 +12,7 @@ namespace convt3d::mma {
 template <typename T, int kTerms, Shape kShape>
 void launch_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Stream stream) {
   if constexpr (has_backward_shape(kShape, kTerms)) {
-    void (*kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape, sizeof(T) == 4>;
-    if constexpr (std::is_same_v<T, float>) {
-      if (!plan.grad.grad.has_channel_rows()) kernel = convt3d_mma_backward<T, kTerms, kShape, false>;
-    }
+    void (*const kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape>;
     launch("backward", kernel, plan.blocks(), kBackwardThreads, stream, params, plan.grad.layout.bytes,
            overlapping_order("backward", reinterpret_cast<const void*>(kernel)));
   }

@@ -47,7 +47,8 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
-  params.pairs = plan.pairs;
+  params.pairs = plan.pairs.exist ? plan.pairs : plan.result;
+  params.columns = plan.result.exist ? 2 : 1;
   const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
   params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
@@ -83,6 +84,8 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.residues_alike = true;
   for (const Residues& axis : plan.residues) params.residues_alike &= axis.size % axis.count == 0;
   params.stores_channels = plan.stores_channels;
+  params.stores_pairs = plan.result.exist;
+  if (plan.result.exist) params.destination_stride.w *= 2;
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);

@@ -49,7 +49,7 @@ class BlockStore {
       if (!params_.epilogue.stores) return;
       if (params_.epilogue.norm.norms != nullptr) normalise(box_here(box).image, sum);
     }
-    if (params_.stores_channels) {
+    if (params_.stores_channels || params_.stores_pairs) {
       int64_t* const offsets = offsets_ + thread_ / 32 * kExtent.warp_m;
       if (begins_box || !params_.residues_alike) {
         const BlockBox at = box_here(box);
@@ -57,7 +57,11 @@ class BlockStore {
         fill_position_offsets(at, params_.residues_alike ? Residue{} : residue, offsets);
         __syncwarp();
       }
-      store_channels(sum, offsets, params_.residues_alike ? shift_of(residue) : 0);
+      const int64_t shift = params_.residues_alike ? shift_of(residue) : 0;
+      if constexpr (sizeof(T) == 2) {
+        if (params_.stores_pairs) return store_pairs(sum, offsets, shift);
+      }
+      store_channels(sum, offsets, shift);
       return;
     }
     const bool first = !params_.joins_width || residue.at[2] == 0;
@@ -230,6 +234,29 @@ class BlockStore {
             values[c] = from_accumulator<T>(sum[i][j + c / 2][2 * half + c % 2]);
           }
           hopper::store_global(channel + offset + 8 * j, values);
+        }
+      }
+    }
+  }
+
+  // Two columns of a lane are the halves of a channel's word; eight lanes have neighbouring words.
+  __device__ __forceinline__ void store_pairs(const Sums& sum, const int64_t* offsets, int64_t shift) const {
+    const int32_t first = lane_ % 4;
+    const int32_t left = (share_.channels - first_n_) / 2 - first;
+    const int64_t step = 4 * params_.destination_stride.c;
+    T* const channel =
+        params_.destination + shift + (share_.first_channel / 2 + first_n_ / 2 + first) * params_.destination_stride.c;
+#pragma unroll
+    for (int i = 0; i < Product::kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int64_t offset = offsets[i * 16 + half * 8 + lane_ / 4];
+        if (offset < 0) continue;
+        T* to = channel + offset;
+#pragma unroll
+        for (int j = 0; j < Product::kColumns; ++j, to += step) {
+          if (4 * j >= left) continue;
+          *reinterpret_cast<uint32_t*>(to) = rounded_pair<T>(sum[i][j][2 * half], sum[i][j][2 * half + 1]);
         }
       }
     }

@@ -52,6 +52,23 @@ std::optional<PairedAxis> paired_axis(const AxisMap& map) {
   return PairedAxis{words, taps.pairs};
 }
 
+std::optional<PairedAxis> paired_result(const AxisMap& map) {
+  const bool neighbours = map.taps == 1 || map.dilation == 1;
+  if (map.dst_step != 2 || map.src_step != 1 || map.dst_size % 2 != 0 || !neighbours) return {};
+  // Output 2u + e has tap k of input position u + (e + padding - k) / 2: word tap j is first_tap + 2j, and the next.
+  const WordTaps taps = word_taps(map.padding, map.taps);
+  AxisMap words = map;
+  words.dst_size = map.dst_size / 2;
+  words.dst_step = 1;
+  words.padding = -taps.first;
+  words.dilation = 1;
+  words.taps = taps.count;
+  words.tap_step = 1;
+  words.offset_step = -1;
+  words.phases = 1;
+  return PairedAxis{words, taps.pairs};
+}
+
 std::optional<PairedProblem> paired_weight_grad(const Problem& problem) {
   const int64_t stride = problem.stride[2];
   const bool neighbours = problem.kernel_size[2] == 1 || problem.dilation[2] == 1;

@@ -1,6 +1,7 @@
 // Tensors of 16 bits as tensors of words: two neighbours along the width are one. A width that is contiguous is then
 // read as it lies, and the two halves of a word are neighbours along K: of an input gradient two taps, of a weight
-// gradient two positions. Nothing is transposed.
+// gradient two positions. Nothing is transposed. Of a forward whose output is words, neighbouring columns of the
+// product are the halves.
 //
 //     input gradient, stride 2, kernel 3, padding 1        weight gradient, stride 2, kernel 2
 //     grad_output   [ . 0 ][ 1 2 ]      taps of u = 0      grad_output   [ 0 1 ]   [ 0 1 ]     taps
@@ -38,6 +39,10 @@ struct PairedAxis {
 // An axis whose positions read every step-th element, as one whose positions read words; none where a word's halves
 // would not be taps of one position.
 std::optional<PairedAxis> paired_axis(const AxisMap& map);
+
+// An axis with two outputs to an input position, as one whose output is words: two columns of the product are the
+// halves of one; none where they would not read the same input positions.
+std::optional<PairedAxis> paired_result(const AxisMap& map);
 
 // A weight gradient whose positions along the width are pairs, of the input's words; none where their halves do not lie
 // alike in words of grad_output. Of a word tap, the halves of positions 2v and 2v + 1 come from two words, `apart`.

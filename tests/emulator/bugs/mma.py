@@ -6,6 +6,7 @@ from bugs.bug import Bug
 
 M = "engines/mma/"
 MMA = "--engine mma"
+RESULT_PAIRS = MMA + " --operator forward --type float16"
 PAIRS = MMA + " --operator input_grad --type float16"
 BUGS = [
     Bug(
@@ -344,15 +345,15 @@ BUGS = [
     Bug(
         "mma: width pairs: second taps",
         M + "pack_weight.cuh",
-        "from += i * params.stride.tap[2];",
-        "from += (BUG ? 0 : i) * params.stride.tap[2];",
+        "from += second * params.stride.tap[2];",
+        "from += (BUG ? 0 : second) * params.stride.tap[2];",
         PAIRS,
     ),
     Bug(
         "mma: width pairs: a half that is no tap",
         M + "pack_weight.cuh",
-        "tap + i < params.pairs.taps;",
-        "tap + i < params.pairs.taps + BUG;",
+        "tap + second < params.pairs.taps;",
+        "tap + second < params.pairs.taps + BUG;",
         PAIRS,
     ),
     Bug(
@@ -365,9 +366,30 @@ BUGS = [
     Bug(
         "mma: width pairs: channels of a step",
         M + "pack_weight.cuh",
-        "params.pairs.exist ? 1 : kInWord;",
-        "params.pairs.exist && !BUG ? 1 : kInWord;",
+        "params.columns == 1 ? 1 : kInWord;",
+        "params.columns == 1 && !BUG ? 1 : kInWord;",
         PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: columns of a channel",
+        M + "pack_weight.cuh",
+        "params.pairs.first_tap + elements.n % params.columns",
+        "params.pairs.first_tap + (BUG ? 0 : elements.n % params.columns)",
+        RESULT_PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: channels past those that exist",
+        M + "store.cuh",
+        "if (4 * j >= left) continue;",
+        "if (4 * j >= left + BUG) continue;",
+        RESULT_PAIRS,
+    ),
+    Bug(
+        "mma: width pairs: bias",
+        M + "correlation_kernel.cuh",
+        "stores_pairs ? column / 2 : column;",
+        "stores_pairs && !BUG ? column / 2 : column;",
+        RESULT_PAIRS,
     ),
     Bug("alignment", "core/access.h", "size * element_bytes) == 0;", "size * element_bytes) % (BUG ? 1 : 16) == 0;"),
 ]
