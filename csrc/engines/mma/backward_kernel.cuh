@@ -50,8 +50,7 @@ class InputMultiplier {
     load_weights();
     const WeightGradParams<T>& grad = params_.grad;
     const int32_t lane = thread_ % 32;
-    const int32_t warp_m = thread_ / 32 / kExtent.warps_n;
-    const int32_t warp_n = thread_ / 32 % kExtent.warps_n;
+    const int32_t warp_m = warp_m_here();
     uint32_t rows[Product::kNamed];
     uint32_t exist = 0;  // of the rows whose words this lane has, two of a fragment
     const int32_t positions = params_.store.box_rows.count * static_cast<int32_t>(params_.store.box_width.value);
@@ -68,33 +67,36 @@ class InputMultiplier {
       if (first + lane / 4 < positions) exist |= 1u << (2 * i);
       if (first + lane / 4 + 8 < positions) exist |= 2u << (2 * i);
     }
-    Product product(rows,
-                    static_cast<uint32_t>(warp_n * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes),
-                    kStep, channel_bytes);
+    Product product(
+        rows,
+        static_cast<uint32_t>(warp_n_here() * (kExtent.warp_n * kStepBytes * kTerms) + lane * Product::kLaneBytes),
+        kStep, channel_bytes);
     const uint32_t shared = hopper::shared_address(shared_);
     const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + grad.layout.barriers);
-    const auto tap_bytes = static_cast<uint32_t>(params_.taps) * kStep;
     const BlockShare& share = *reinterpret_cast<const BlockShare*>(shared_ + params_.layout.share);
-    const int32_t end = share.first_box + reinterpret_cast<const GradShare*>(shared_ + grad.layout.shares)->boxes;
+    // Read again for each box: no registers are left to keep it.
+    const auto end = [&] {
+      const unsigned char* const shares = shared_ + hopper::computed_here(grad.layout.shares);
+      return share.first_box + reinterpret_cast<const GradShare*>(shares)->boxes;
+    };
     StageTurn turn;
-    for (int32_t box = share.first_box; box < end; ++box) {
+    for (int32_t box = share.first_box; box < end(); ++box) {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t staged = address(grad.layout.stages + turn.index * grad.layout.stage_bytes);
-      uint32_t steps = address(params_.layout.steps);
-      uint32_t weights = address(params_.layout.weights);
       product.clear();
       for (int32_t c = 0; c < params_.channel_steps; ++c) {
         // Warps beside each other read the same: each sums some of it.
-        const bool sums = params_.bias != nullptr && c % kExtent.warps_n == warp_n;
+        const bool sums = params_.bias != nullptr && c % kExtent.warps_n == warp_n_here();
         LaneBias<T> bias;
         bias.clear();
-        product.add(steps, params_.taps, staged, weights, [&](int i, const uint32_t (&words)[4]) {
-          if (sums) bias.add(words, exist >> (2 * i));
-        });
-        if (sums) BiasSums<T>(params_, shared_).add(warp_m, c, lane, bias);
-        steps += static_cast<uint32_t>(params_.taps) * 4;
-        weights += tap_bytes;
+        const int32_t step = c * params_.taps;
+        product.add(address(params_.layout.steps + 4 * step), params_.taps, staged,
+                    address(params_.layout.weights + step * static_cast<int32_t>(kStep)),
+                    [&](int i, const uint32_t (&words)[4]) {
+                      if (sums) bias.add(words, exist >> (2 * i));
+                    });
+        if (sums) BiasSums<T>(params_, shared_).add(warp_m_here(), c, hopper::lane_here(), bias);
       }
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
@@ -110,6 +112,14 @@ class InputMultiplier {
 
  private:
   static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
+
+  // Of warps along the positions and along the channels; not kept while the warp multiplies.
+  __device__ __forceinline__ int32_t warp_m_here() const {
+    return hopper::computed_here(thread_) / 32 / kExtent.warps_n;
+  }
+  __device__ __forceinline__ int32_t warp_n_here() const {
+    return hopper::computed_here(thread_) / 32 % kExtent.warps_n;
+  }
 
   // Bytes from the first position's row of grad_output to that of a position of the box.
   __device__ __forceinline__ uint32_t place_of(int32_t m) const {

@@ -59,8 +59,8 @@ BUGS = [
     Bug(
         "mma backward: bias of warps beside each other",
         M + "backward_kernel.cuh",
-        "c % kExtent.warps_n == warp_n",
-        "(BUG || c % kExtent.warps_n == warp_n)",
+        "c % kExtent.warps_n == warp_n_here()",
+        "(BUG || c % kExtent.warps_n == warp_n_here())",
         MMA_BACKWARD,
     ),
     Bug(
