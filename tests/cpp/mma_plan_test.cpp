@@ -19,6 +19,27 @@ using namespace convt3d;
 
 namespace {
 
+// A position that is read, a tap, and a position that is written: of elements or, along the width, of words.
+struct Visited {
+  int source;
+  int tap;
+  int destination;
+};
+
+// The elements and taps of words, where the source or the destination has them.
+std::vector<Visited> halves(const mma::CorrelationPlan& plan, std::size_t axis, const Visited& words) {
+  const mma::WidthPairs& pairs = plan.pairs.exist ? plan.pairs : plan.result;
+  if (axis != 2 || !pairs.exist) return {words};
+  std::vector<Visited> elements;
+  for (int half = 0; half < 2; ++half) {
+    const int tap = pairs.first_tap + 2 * words.tap + half;
+    if (tap < 0 || tap >= pairs.taps) continue;
+    elements.push_back(plan.pairs.exist ? Visited{2 * words.source + half, tap, words.destination}
+                                        : Visited{words.source, tap, 2 * words.destination + half});
+  }
+  return elements;
+}
+
 // What a plan's blocks visit along an axis, by the residues' and the staged tile's tables.
 void check_mma_terms(const Problem& any, const mma::CorrelationPlan& plan, std::size_t of, bool forward) {
   const Problem problem = mma::turned(any, of);
@@ -46,7 +67,10 @@ void check_mma_terms(const Problem& any, const mma::CorrelationPlan& plan, std::
             expect(rows.before(begin) + row < rows.pieces * rows.elements, "a row has what its taps read", problem);
           }
           if (source < 0 || source >= axis.source_size) continue;
-          visited.push_back(forward ? Term{source, tap, destination} : Term{destination, tap, source});
+          for (const Visited& at : halves(plan, of, {source, tap, destination})) {
+            visited.push_back(forward ? Term{at.source, at.tap, at.destination}
+                                      : Term{at.destination, at.tap, at.source});
+          }
         }
       }
     }
@@ -162,7 +186,8 @@ void check_mma(const Problem& problem, int64_t most_copied) {
           expect(plan.boxes[0] * plan.tile.images >= plan.batch, "boxes cover the images", problem);
           expect(plan.groups * plan.joined == problem.groups &&
                      plan.groups * plan.k_channels == (forward ? problem.in_channels : problem.out_channels) &&
-                     plan.groups * plan.n_channels == (forward ? problem.out_channels : problem.in_channels),
+                     plan.groups * plan.n_channels ==
+                         (plan.result.exist ? 2 : 1) * (forward ? problem.out_channels : problem.in_channels),
                  "groups are joined whole", problem);
           expect(plan.n_blocks * extent.n() >= plan.n_channels &&
                      plan.chunks * plan.chunk_steps * kStepBytes >= plan.k_channels * element_bytes,

@@ -241,16 +241,16 @@ class BlockStore {
 
   // Two columns of a lane are the halves of a channel's word; eight lanes have neighbouring words.
   __device__ __forceinline__ void store_pairs(const Sums& sum, const int64_t* offsets, int64_t shift) const {
-    const int32_t first = lane_ % 4;
-    const int32_t left = (share_.channels - first_n_) / 2 - first;
+    const int32_t thread = hopper::computed_here(thread_);
+    const int32_t first = thread / 32 % kExtent.warps_n * (kExtent.warp_n / 2) + thread % 4;
+    const int32_t left = share_.channels / 2 - first;
     const int64_t step = 4 * params_.destination_stride.c;
-    T* const channel =
-        params_.destination + shift + (share_.first_channel / 2 + first_n_ / 2 + first) * params_.destination_stride.c;
+    T* const channel = params_.destination + shift + (share_.first_channel / 2 + first) * params_.destination_stride.c;
 #pragma unroll
     for (int i = 0; i < Product::kRows; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int64_t offset = offsets[i * 16 + half * 8 + lane_ / 4];
+        const int64_t offset = offsets[i * 16 + half * 8 + thread % 32 / 4];
         if (offset < 0) continue;
         T* to = channel + offset;
 #pragma unroll

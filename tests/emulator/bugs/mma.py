@@ -12,7 +12,7 @@ BUGS = [
     Bug(
         "mma: rounding",
         M + "mainloop.cuh",
-        "words[k] = to_matrix_word<T>(words[k]);",
+        "words[k] = to_matrix_word<ElementOf<T>>(words[k]);",
         "words[k] = BUG ? words[k] : to_matrix_word<T>(words[k]);",
         MMA + " --type tf32",
     ),
@@ -124,8 +124,8 @@ BUGS = [
     Bug(
         "mma: channel rows: packed weight",
         M + "pack_weight.cuh",
-        "(params.neighbours ? 1 : 4) * kInWord",
-        "(params.neighbours && !BUG ? 1 : 4) * kInWord",
+        "(params.neighbours ? 1 : 4) * in_word",
+        "(params.neighbours && !BUG ? 1 : 4) * in_word",
         MMA + " --type tf32",
     ),
     Bug(
@@ -181,8 +181,8 @@ BUGS = [
     Bug(
         "mma: bias",
         M + "correlation_kernel.cuh",
-        "bias_of<T>(params.store.epilogue, share.first_channel + n)",
-        "bias_of<T>(params.store.epilogue, (BUG ? 0 : share.first_channel) + n)",
+        "const int64_t column = share.first_channel + n;",
+        "const int64_t column = (BUG ? 0 : share.first_channel) + n;",
         MMA,
     ),
     Bug(
