@@ -373,8 +373,8 @@ BUGS = [
     Bug(
         "mma: width pairs: columns of a channel",
         M + "pack_weight.cuh",
-        "params.pairs.first_tap + elements.n % params.columns",
-        "params.pairs.first_tap + (BUG ? 0 : elements.n % params.columns)",
+        "+ elements.n % params.columns",
+        "+ (BUG ? 0 : elements.n % params.columns)",
         RESULT_PAIRS,
     ),
     Bug(
