@@ -137,4 +137,4 @@ def test_support_table_names_the_engines() -> None:
 
 def test_no_pass_is_left_out() -> None:
     passes = {result.pass_ for result in script.measured(ROOT)}
-    assert passes == {"forward", "backward_input", "backward_weight", "inference", "training"}
+    assert passes == {"forward", "backward_input", "backward_weight", "backward", "inference", "training"}
