@@ -27,14 +27,16 @@ void check_parts(const Problem& problem) {
 void check_backward(const Problem& problem, const BackwardPlan& plan, const DeviceTraits& limits) {
   const WeightGradPlan& grad = plan.grad;
   const ShapeExtent extent = shape_extent(plan.input.shape, grad.terms);
-  check_plan(problem, grad, limits, backward_rows(plan.input.shape, grad.terms));
+  const bool pairs = grad.pairs.exist;  // positions and taps along the width are those of words
+  check_plan(pairs ? paired_weight_grad(problem)->problem : problem, grad, limits,
+             backward_rows(plan.input.shape, grad.terms));
   expect(grad.part_count() == 1 && grad.row_chunks == 1 && grad.n_chunks == 1 && grad.warps_groups == 1,
          "a block has all of a group", problem);
   expect(grad.columns == backward_columns(plan.input.shape, grad.terms), "the kernel's columns", problem);
   expect(extent.warps() == kInputWarps && extent.n() >= grad.n_channels && plan.input.n_blocks == 1,
          "a tile has all channels of a group", problem);
   const int64_t positions = int64_t{grad.images} * grad.box[0] * grad.box[1] * grad.box[2];
-  expect(positions <= extent.m(), "a tile has all positions of a box", problem);
+  expect((pairs ? 2 : 1) * positions <= extent.m(), "a tile has all positions of a box", problem);
   expect(plan.channel_steps * kStepBytes >= grad.row_channels * grad.element_bytes &&
              grad.grad.pieces * kPieceBytes == plan.channel_steps * kStepBytes &&
              plan.channel_steps * kStepBytes >= grad.row_chunk * grad.element_bytes,

@@ -17,7 +17,7 @@ struct BiasGradParams {
   Source<T> grad_output;
   PositionGrid grid;  // of positions or, where these lie in runs, of runs
   int64_t channels;
-  int32_t channel_lanes;  // threads side by side along the channels
+  int32_t lane_bits;  // of the number of threads side by side along the channels
   int64_t channel_blocks;
   int64_t run;         // neighbouring positions
   int64_t run_pieces;  // at most, of 16 bytes
@@ -68,26 +68,16 @@ class BiasGradSums {
   static constexpr int kCount = kRead == BiasGradRead::kElements ? 1 : 16 / static_cast<int>(sizeof(T));
   static constexpr int kSums = kRead == BiasGradRead::kRuns ? 1 : kCount;
 
-  double sum[kSums] = {};
+  double sum[kSums];
 
   __device__ __forceinline__ explicit BiasGradSums(const BiasGradParams<T>& params) : params_(params) {}
 
-  // Units `first`, first + apart and so on, `count` of them.
-  __device__ __forceinline__ void add(int64_t channel, int64_t first, int32_t apart, int64_t count) {
-    Walk walk(params_, first, channel);
-    for (; count >= kAtOnce; count -= kAtOnce) add_some<kAtOnce>(walk, channel, apart);
-    for (; count > 0; --count) add_some<1>(walk, channel, apart);
-  }
-
- private:
-  using Piece = BiasGradPiece<T, kCount>;
-  static constexpr int kAtOnce = 4;  // reads on their way
-
+  // Where a thread begins, found before there are sums that would have to be kept meanwhile: it divides.
   struct Walk {
     Position position;
     int64_t piece = 0;
 
-    __device__ __forceinline__ Walk(const BiasGradParams<T>& params, int64_t unit, int64_t) {
+    __device__ __forceinline__ Walk(const BiasGradParams<T>& params, int64_t unit) {
       if constexpr (kRead == BiasGradRead::kRuns) {
         const int64_t run = unit / params.run_pieces;
         piece = unit - run * params.run_pieces;
@@ -103,6 +93,22 @@ class BiasGradSums {
       }
     }
   };
+
+  // `count` units, `apart` from each other.
+  __device__ __forceinline__ void add(Walk& walk, int64_t channel, int32_t apart, int64_t count) {
+    clear();
+    for (; count >= kAtOnce; count -= kAtOnce) add_some<kAtOnce>(walk, channel, apart);
+    for (; count > 0; --count) add_some<1>(walk, channel, apart);
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (double& value : sum) value = 0;
+  }
+
+ private:
+  using Piece = BiasGradPiece<T, kCount>;
+  static constexpr int kAtOnce = 4;  // reads on their way
 
   __device__ __forceinline__ static int64_t offset_of(const Position& position, const Strides& stride) {
     return position.n * stride.n + stride.spatial(position.d, position.h, position.w);
@@ -154,22 +160,26 @@ class BiasGradSums {
 };
 
 template <typename T, bool kMasked, BiasGradRead kRead>
-__global__ void __launch_bounds__(kBiasGradThreads)
+__global__ void __launch_bounds__(kBiasGradThreads, kBiasGradBlocks)
     convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
   using Sums = BiasGradSums<T, kMasked, kRead>;
   begin_dependents();
   auto& shared = static_shared_memory<double[kBiasGradThreads]>();
-  const int lanes = params.channel_lanes;
-  const int unit_lanes = kBiasGradThreads / lanes;
+  const int lanes = 1 << params.lane_bits;
+  const int unit_bits = kBiasGradThreadBits - params.lane_bits;
   const int64_t blocks = params.channel_blocks * params.splits;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const int64_t channel = (block % params.channel_blocks * lanes + threadIdx.x % lanes) * Sums::kSums;
     const int64_t split = block / params.channel_blocks;
-    const int64_t first = split * params.split_units + threadIdx.x / lanes;
-    const int64_t end = min((split + 1) * params.split_units, params.units);
+    const int64_t first = split * params.split_units + (threadIdx.x >> params.lane_bits);
+    typename Sums::Walk walk(params, first);
+    const int64_t channel_block = block - split * params.channel_blocks;
+    const int64_t channel = ((channel_block << params.lane_bits) + threadIdx.x % lanes) * Sums::kSums;
+    const int64_t left = min((split + 1) * params.split_units, params.units) - first;
     Sums sums(params);
-    if (channel < params.channels && first < end) {
-      sums.add(channel, first, unit_lanes, (end - first + unit_lanes - 1) / unit_lanes);
+    if (channel < params.channels && left > 0) {
+      sums.add(walk, channel, 1 << unit_bits, (left + (1 << unit_bits) - 1) >> unit_bits);
+    } else {
+      sums.clear();
     }
     for (int k = 0; k < Sums::kSums; ++k) {
       const double total = sum_over_threads(sums.sum[k], lanes, shared);

@@ -104,7 +104,9 @@ struct BiasGradPlan {
   bool masked;
   bool collapsed;  // depth, height and width are read as one axis
 };
-constexpr int kBiasGradThreads = 256;
+constexpr int kBiasGradThreadBits = 8;
+constexpr int kBiasGradThreads = 1 << kBiasGradThreadBits;
+constexpr int kBiasGradBlocks = 2;  // of a multiprocessor, for which there are registers
 
 CorrelationPlan plan_forward(const Problem& problem, DataType dtype, const Operands& operands);
 CorrelationPlan plan_input_grad(const Problem& problem, DataType dtype, const Operands& operands);

@@ -46,7 +46,7 @@ void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor gra
   params.units = plan.units;
   params.split_units = plan.split_units;
   params.channels = problem.out_channels;
-  params.channel_lanes = plan.channel_lanes;
+  while ((1 << params.lane_bits) < plan.channel_lanes) ++params.lane_bits;
   params.channel_blocks = plan.channel_blocks;
   params.splits = plan.splits;
   params.partial = static_cast<double*>(workspace);

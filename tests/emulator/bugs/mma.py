@@ -13,7 +13,7 @@ BUGS = [
         "mma: rounding",
         M + "mainloop.cuh",
         "words[k] = to_matrix_word<ElementOf<T>>(words[k]);",
-        "words[k] = BUG ? words[k] : to_matrix_word<T>(words[k]);",
+        "words[k] = BUG ? words[k] : to_matrix_word<ElementOf<T>>(words[k]);",
         MMA + " --type tf32",
     ),
     Bug(

@@ -209,7 +209,7 @@ BUGS = [
         "mma weight gradient: rounding",
         M + "weight_grad_product.cuh",
         "words[i] = to_matrix_word<ElementOf<T>>(words[i]);",
-        "words[i] = BUG ? words[i] : to_matrix_word<T>(words[i]);",
+        "words[i] = BUG ? words[i] : to_matrix_word<ElementOf<T>>(words[i]);",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(
