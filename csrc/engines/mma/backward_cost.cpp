@@ -19,9 +19,10 @@ constexpr double kBlock = 6000;     // weights, the first box, and what begins a
 constexpr double kShortRun = 32;    // bytes that a run of memory costs beside its own
 constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind, too
 // Instructions of a warp.
-constexpr double kRounded = 2;           // of a word
-constexpr double kParted = 6;            // ... into two terms
-constexpr double kPairsLatency = 70;     // clocks of a step of the input gradient, whose words are not read ahead
+constexpr double kRounded = 2;  // of a word
+constexpr double kParted = 6;   // ... into two terms
+constexpr double kPairsLatency =
+    70;  // clocks of a step of the input gradient, whose words are not read ahead; set by hand
 constexpr double kPairsParted = 4;       // of a fragment of pairs
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
 constexpr double kStoredInRows = 2.5;
@@ -78,7 +79,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const LoadingCost load_x = loading_cost(of_x, device);
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
-  const double written = positions * grad.n_channels * (grad.pairs.exist ? 2 : 1);
+  const double written = positions * grad.n_channels * grad.halves();
   const double storing_rows = written / 32 *
                               (plan.input.stores_channels   ? kStoredInPieces
                                : plan.input.stages_matrices ? kStoredInMatrices

@@ -65,7 +65,7 @@ class Search {
       : problem_(problem),
         base_(base),
         stored_channels_(stored_channels(grad_input, base.result_bytes, base.grad.n_channels)),
-        row_vector_(row_vector(grad_input, base.result_bytes, in_position() * problem.input_size[2])),
+        row_vector_(row_vector(grad_input, base.result_bytes, base.grad.halves() * problem.input_size[2])),
         device_(device) {}
 
   std::vector<BackwardPlan> operator()() {
@@ -84,9 +84,6 @@ class Search {
     int32_t images;
   };
 
-  // Positions of the input in one of the problem's, along the width.
-  int32_t in_position() const { return base_.grad.pairs.exist ? 2 : 1; }
-
   void with_shape(Shape shape) {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
@@ -99,7 +96,7 @@ class Search {
     while (grad.warps_n * grad.columns * 8 < grad.n_channels) grad.warps_n *= 2;
     const std::size_t before = plans_.size();
     for (const bool any : {false, true}) {
-      if (plans_.size() == before) with_boxes(plan, boxes_of(extent.m() / in_position(), any));
+      if (plans_.size() == before) with_boxes(plan, boxes_of(extent.m() / base_.grad.halves(), any));
     }
   }
 
@@ -199,7 +196,7 @@ class Search {
     grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes,
                                        {grad.layouts.input_begin, step}, kLoadingThreads);
     plan.input.tile = grad.grad;
-    plan.input.box = {box[0], box[1], in_position() * box[2]};
+    plan.input.box = {box[0], box[1], base_.grad.halves() * box[2]};
     plan.input.boxes = grad.boxes;
     if (!set_tables(plan.input, plan.result_bytes, kMostTableSteps, row_vector_)) return false;
     plan.layout = backward_layout(plan);

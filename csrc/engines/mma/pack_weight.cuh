@@ -35,11 +35,11 @@ struct PackWeightParams {
   int32_t joined;  // fragments that share a lane's channels; 0: a fragment's columns are its channels
   int32_t terms;
   bool rounds;
-  bool neighbours;   // a lane has two words beside each other
-  WidthPairs pairs;  // of the source or, where a channel has two columns, of the destination
-  int32_t columns;   // of a channel of N
-  bool lanes_first;  // neighbouring threads are lanes, else taps: whichever are closer in the weight
-  int64_t elements;  // pieces of words of one term, below 2^31
+  bool neighbours;      // a lane has two words beside each other
+  WidthPairs pairs;     // of the source or, where a channel has two columns, of the destination
+  int32_t column_bits;  // 1 where a channel of N has two columns, else 0
+  bool lanes_first;     // neighbouring threads are lanes, else taps: whichever are closer in the weight
+  int64_t elements;     // pieces of words of one term, below 2^31
   Divisor taps[3];
   Divisor pieces;  // of a warp's channels
   Divisor warps;
@@ -72,11 +72,11 @@ struct PackedElements {
 
   template <bool kParts>
   __device__ __forceinline__ T at(const PackWeightParams<T>& params, int f, int half, int i) const {
-    const bool pairs = params.pairs.exist && params.columns == 1;
+    const bool pairs = params.pairs.exist && params.column_bits == 0;
     const int32_t in_k = half * half_k + (pairs ? 0 : i);
     const int32_t this_k = k + in_k;
     const int32_t this_n = n + f * fragment_n;
-    const T* from = first + in_k * params.stride.k + f * fragment_n / params.columns * params.stride.n;
+    const T* from = first + in_k * params.stride.k + (f * fragment_n >> params.column_bits) * params.stride.n;
     bool exists = this_k < params.k_channels && this_n < params.n_channels;
     if (params.pairs.exist) {
       const int32_t second = pairs ? i : 0;
@@ -112,7 +112,7 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   begin_dependents();
   constexpr int kInWord = 4 / static_cast<int>(sizeof(T));
-  const int32_t in_word = params.pairs.exist && params.columns == 1 ? 1 : kInWord;  // channels
+  const int32_t in_word = params.pairs.exist && params.column_bits == 0 ? 1 : kInWord;  // channels
   const int32_t in_step = kStepBytes / 4 * in_word;
   const Residues(&residues)[3] = params.residues;
   const int32_t fragments = params.warp_n / 8;
@@ -159,12 +159,13 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
     PackedElements<T> elements{};
     elements.k = (chunk * params.chunk_steps + k_step) * in_step + lane % 4 * (params.neighbours ? 2 : 1) * in_word;
     elements.n = n_block * params.block_n + warp * params.warp_n + channel;
-    elements.tap = params.pairs.exist ? 2 * tap[2] + params.pairs.first_tap + elements.n % params.columns : tap[2];
+    elements.tap =
+        params.pairs.exist ? 2 * tap[2] + params.pairs.first_tap + (elements.n & params.column_bits) : tap[2];
     elements.half_k = (params.neighbours ? 1 : 4) * in_word;
     elements.fragment_n = params.joined > 1 ? 2 : 8;
     elements.first = params.weight + group * params.stride.group + tap[0] * params.stride.tap[0] +
                      tap[1] * params.stride.tap[1] + elements.tap * params.stride.tap[2] +
-                     elements.k * params.stride.k + elements.n / params.columns * params.stride.n;
+                     elements.k * params.stride.k + (elements.n >> params.column_bits) * params.stride.n;
     alignas(4) T values[2][2][kInWord];
     if (params.parts) {
       elements.template read<true>(params, joint, values);

@@ -48,7 +48,7 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
   params.pairs = plan.pairs.exist ? plan.pairs : plan.result;
-  params.columns = plan.result.exist ? 2 : 1;
+  params.column_bits = plan.result.exist ? 1 : 0;
   const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
   params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;

@@ -90,7 +90,7 @@ class Search {
     if (groups > 1 && n_chunk < base_.n_channels) return;
     const int64_t rows_padded = round_up(base_.row_channels, 8);
     // Of width pairs a word tap has two.
-    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m / base_.tap_halves();
+    const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m / base_.halves();
     int64_t last = 0;
     for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
       const int64_t chunk = round_up(ceil_div(rows_padded, count), 8);
@@ -127,7 +127,7 @@ class Search {
     const int32_t n_chunk = of.warps_n * of.columns * 8;
     const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
                           ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
-    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8) * base_.tap_halves();
+    const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8) * base_.halves();
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
     const int32_t read = base_.pairs.exist ? w.step : w.units;  // along the width, of a position
     const double grad = static_cast<double>(d.units * h.units * read) * of.groups * of.row_chunk;

@@ -120,9 +120,9 @@ struct WeightGradPlan {
   // Stages are written when their boxes have arrived, not before.
   bool only_rows() const { return layouts.grad == LoadWay::kRows && layouts.input == LoadWay::kRows; }
   // Of a block and group.
-  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8) * tap_halves(); }
-  // Taps of a word tap.
-  int32_t tap_halves() const { return pairs.exist ? 2 : 1; }
+  int32_t most_eights() const { return taps[0].most * taps[1].most * taps[2].most * (row_chunk / 8) * halves(); }
+  // Of a word: positions of the input, and taps of a word tap.
+  int32_t halves() const { return pairs.exist ? 2 : 1; }
   // Of the kernel along the width.
   int32_t width_taps() const { return pairs.exist ? pairs.taps : taps[2].taps; }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }

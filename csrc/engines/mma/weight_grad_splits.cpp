@@ -23,7 +23,7 @@ void choose_splits(WeightGradPlan& plan, const DeviceTraits& device,
     const int64_t wanted = std::clamp<int64_t>(waves * device.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
     plan.split_boxes = ceil_div(boxes, wanted);
     plan.splits = ceil_div(boxes, plan.split_boxes);
-    const int64_t positions = int64_t{plan.steps} * kGradStep * (plan.pairs.exist ? 2 : 1);
+    const int64_t positions = int64_t{plan.steps} * kGradStep * plan.halves();
     int64_t segment = kSegmentPositions;
     if (plan.terms > 1) {
       // Sums of float32 of two levels: about as many terms in each.

@@ -65,7 +65,7 @@ struct BiasGradPiece {
 template <typename T, bool kMasked, BiasGradRead kRead>
 class BiasGradSums {
  public:
-  static constexpr int kCount = kRead == BiasGradRead::kElements ? 1 : 16 / static_cast<int>(sizeof(T));
+  static constexpr int kCount = kRead == BiasGradRead::kElements ? 1 : kBiasGradBytes / static_cast<int>(sizeof(T));
   static constexpr int kSums = kRead == BiasGradRead::kRuns ? 1 : kCount;
 
   double sum[kSums];

@@ -13,9 +13,8 @@ namespace {
 constexpr int64_t kTargetBlocks = 1024;
 // Below this many positions a split costs more in its partial sums than it gains.
 constexpr int64_t kMinSplitPositions = 512;
-// Of a bias gradient: what a thread reads at once, and how often at least; threads side by side along channels; what
-// makes a run long enough.
-constexpr int64_t kBiasGradBytes = 16;
+// Of a bias gradient: how often a thread reads at least; threads side by side along channels; what makes a run long
+// enough.
 constexpr int64_t kLeastThreadUnits = 8;
 constexpr int32_t kBiasGradLanes = 32;
 constexpr int64_t kLeastRunPieces = 2;
@@ -208,10 +207,14 @@ std::string to_string(const WeightGradPlan& plan) {
   return out.str();
 }
 
+const char* to_string(BiasGradRead read) {
+  constexpr const char* kNames[] = {"elements", "channels", "runs"};
+  return kNames[static_cast<int>(read)];
+}
+
 std::string to_string(const BiasGradPlan& plan) {
   std::ostringstream out;
-  constexpr const char* kReads[] = {"elements", "channels", "runs"};
-  out << "bias_grad load=" << kReads[static_cast<int>(plan.read)] << " lanes=" << plan.channel_lanes
+  out << "bias_grad load=" << to_string(plan.read) << " lanes=" << plan.channel_lanes
       << " channel_blocks=" << plan.channel_blocks << " splits=" << plan.splits << (plan.collapsed ? " collapsed" : "")
       << (plan.masked ? " masked" : "");
   return out.str();

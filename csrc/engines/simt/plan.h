@@ -90,6 +90,8 @@ struct WeightGradPlan {
 // that are, in runs that may begin anywhere.
 enum class BiasGradRead : int { kElements, kChannels, kRuns };
 
+constexpr int32_t kBiasGradBytes = 16;  // that a thread reads at once, where they are neighbours
+
 struct BiasGradPlan {
   BiasGradRead read;
   int32_t channel_lanes;  // threads side by side along the channels, each of which has what it reads at once
@@ -116,6 +118,7 @@ BiasGradPlan plan_bias_grad(const Problem& problem, DataType dtype, const Operan
 std::string to_string(TileShape tile);
 std::string to_string(const CorrelationPlan& plan);
 std::string to_string(const WeightGradPlan& plan);
+const char* to_string(BiasGradRead read);
 std::string to_string(const BiasGradPlan& plan);
 
 }  // namespace convt3d

@@ -69,12 +69,11 @@ Traits weight_grad_traits(const Problem& problem, const WeightGradPlan& plan, Da
 }
 
 Traits bias_grad_traits(const Problem& problem, const BiasGradPlan& plan, DataType dtype) {
-  const int64_t channels = plan.read == BiasGradRead::kChannels ? 16 / element_size(dtype) : 1;  // of a thread
+  const int64_t channels =
+      plan.read == BiasGradRead::kChannels ? kBiasGradBytes / element_size(dtype) : 1;  // of a thread
   Traits traits = engine_traits("simt", "bias_grad", type_name(dtype, Float32Mode::kIeee));
   traits.push_back({"masked", yes_no(plan.masked)});
-  traits.push_back({"load", plan.read == BiasGradRead::kElements   ? "elements"
-                            : plan.read == BiasGradRead::kChannels ? "channels"
-                                                                   : "runs"});
+  traits.push_back({"load", to_string(plan.read)});
   traits.push_back({"lanes", one_or_many(plan.channel_lanes)});
   traits.push_back({"collapsed", yes_no(plan.collapsed)});
   traits.push_back({"channel_blocks", one_or_many(plan.channel_blocks)});

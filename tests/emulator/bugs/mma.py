@@ -367,15 +367,15 @@ BUGS = [
     Bug(
         "mma: width pairs: channels of a step",
         M + "pack_weight.cuh",
-        "params.columns == 1 ? 1 : kInWord;",
-        "params.columns == 1 && !BUG ? 1 : kInWord;",
+        "params.column_bits == 0 ? 1 : kInWord;",
+        "params.column_bits == 0 && !BUG ? 1 : kInWord;",
         PAIRS + " --seed 2",
     ),
     Bug(
         "mma: width pairs: columns of a channel",
         M + "pack_weight.cuh",
-        "+ elements.n % params.columns",
-        "+ (BUG ? 0 : elements.n % params.columns)",
+        "(elements.n & params.column_bits)",
+        "(BUG ? 0 : elements.n & params.column_bits)",
         RESULT_PAIRS,
     ),
     Bug(
