@@ -324,9 +324,12 @@ Walked walk_apart(const CorrelationPlan& plan, const std::vector<PhaseClass>& cl
 
 }  // namespace
 
+double box_products(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps) {
+  return 1.0 * plan.taps() * steps * step_clocks(plan, device);
+}
+
 double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps) {
-  const double of_box = 1.0 * plan.taps() * steps * step_clocks(plan, device);
-  return of_box * static_cast<double>(plan.box_count() * plan.groups * plan.n_blocks) /
+  return box_products(plan, device, steps) * static_cast<double>(plan.box_count() * plan.groups * plan.n_blocks) /
          (device.multiprocessors * device.clocks_per_ms);
 }
 

@@ -5,7 +5,9 @@
 
 namespace convt3d::mma {
 
-// Of the products alone: no plan with these boxes costs less. `steps`: of K, of one tap.
+// Clocks of a multiprocessor for the products of a box, of all phases. `steps`: of K, of one tap.
+double box_products(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps);
+// Of the products alone: no plan with these boxes costs less.
 double products_ms(const CorrelationPlan& plan, const DeviceTraits& device, int32_t steps);
 
 // Sets the cost and the walkers. `element_bytes`: of the destination.

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/integer.h"
+#include "engines/mma/correlation_boxes.h"
 #include "engines/mma/correlation_cost.h"
 #include "engines/mma/correlation_memory.h"
 
@@ -21,9 +22,6 @@ constexpr struct {
 } kRings[] = {{kMostSlots, 8 << 10}, {2, 20 << 10}, {2, 40 << 10}};
 constexpr int64_t kSharedOfBlock = 1024;  // that a block takes beside its own
 constexpr int64_t kMostPartialBytes = int64_t{64} << 20;
-
-// No phase has two taps: to stage the unit of one is to stage all.
-bool has_single_taps(const AxisMap& map) { return map.taps == map.phases; }
 
 class Search {
  public:
@@ -54,92 +52,52 @@ class Search {
     plan.shape = shape;
     plan.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
     plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
-    struct Box {
-      std::array<int32_t, 3> size;
-      int32_t images;
-      double cost;
-    };
-    std::vector<Box> boxes;
-    const Int3 all = {plan.residues[0].extent, plan.residues[1].extent, plan.residues[2].extent};
-    for (const int32_t w : box_extents(plan.residues[2].extent, extent.m())) {
-      for (const int32_t h : box_extents(plan.residues[1].extent, extent.m() / w)) {
-        for (const int32_t d : box_extents(plan.residues[0].extent, extent.m() / w / h)) {
-          const bool whole = w == all[2] && h == all[1] && d == all[0];
-          const int32_t images =
-              whole ? static_cast<int32_t>(std::min<int64_t>(plan.batch, extent.m() / (w * h * d))) : 1;
-          boxes.push_back({{d, h, w}, images, box_cost(plan, {d, h, w}, images)});
-        }
-      }
-    }
-    const auto kept = std::min<size_t>(boxes.size(), kBoxes);
-    std::partial_sort(boxes.begin(), boxes.begin() + static_cast<std::ptrdiff_t>(kept), boxes.end(),
-                      [](const Box& a, const Box& b) { return a.cost < b.cost; });
-    for (size_t i = 0; i < kept; ++i) with_box(plan, boxes[i].size, boxes[i].images);
+    for (const BoxCandidate& box : likely_boxes(plan, element_bytes_, device_, kBoxes)) with_box(plan, box);
   }
 
-  // Positions that are computed, in vain too, and those that are staged for them.
-  double box_cost(const CorrelationPlan& plan, const std::array<int32_t, 3>& box, int32_t images) const {
-    double count = static_cast<double>(ceil_div(plan.batch, images));
-    double staged = images;
-    for (size_t i = 0; i < 3; ++i) {
-      count *= static_cast<double>(ceil_div(plan.residues[i].extent, box[i]));
-      TileAxis axis;
-      if (!make_tile_axis(plan.axis[i], box[i], false, axis)) return 1e300;
-      staged *= axis.rows();
-    }
-    const double m = shape_extent(plan.shape, plan.terms).m();
-    // Rows along the width are runs of memory: short ones cost sectors of their own, or at least pages.
-    const double runs = (plan.way < LoadWay::kWidth ? 1.0 : 8.0) / (box[2] * plan.axis[2].src_step);
-    const double stored = (stored_channels_ > 1 ? 1.0 : 8.0) / (box[2] * plan.residues[2].count);
-    return count * (m * (1 + stored) + staged * (1 + runs));
-  }
-
-  void with_box(CorrelationPlan plan, const std::array<int32_t, 3>& box, int32_t images) {
+  void with_box(CorrelationPlan plan, const BoxCandidate& candidate) {
+    const std::array<int32_t, 3>& box = candidate.size;
+    const int32_t images = candidate.images;
     plan.box = box;
     plan.boxes[0] = ceil_div(plan.batch, images);
     for (size_t i = 0; i < 3; ++i) plan.boxes[i + 1] = ceil_div(plan.residues[i].extent, box[i]);
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * source_bytes_, kStepBytes));
     if (!keep_all_ && !plans_.empty() && products_ms(plan, device_, steps) >= plans_[0].cost_ms) return;
-    for (const int splits : {0, 1, 2, 3}) {  // axes that are split, from the depth on
-      if (splits > 0 && has_single_taps(plan.axis[static_cast<size_t>(splits - 1)])) continue;
-      std::array<TileAxis, 3> axis;
-      bool possible = true;
-      for (size_t i = 0; i < 3; ++i) {
-        possible = possible && make_tile_axis(plan.axis[i], box[i], static_cast<int>(i) < splits, axis[i]);
-      }
-      if (!possible) return;
-      int32_t last = 0;
-      bool first = true;
-      for (int32_t chunks = 1; chunks <= steps; ++chunks) {
-        const auto chunk_steps = static_cast<int32_t>(ceil_div(steps, chunks));
-        if (chunk_steps == last || chunk_steps > kMostStepsOfChunk) continue;
-        last = chunk_steps;
-        plan.chunk_steps = chunk_steps;
-        plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
-        // The rows' padding depends on the box alone.
-        if (first && has_channel_rows(plan.way)) {
-          const int32_t elements = copied_elements(rows_begin_ == RowsBegin::kWhole, axis[2], plan.boxes[3]);
-          plan.order = BoxOrder::kHeight;
-          plan.tile =
-              make_channel_rows(axis, images, 2 * chunk_steps, elements, elements_before(axis[2], elements), false);
-          pad_lines(plan.tile, plan.order);
-          first = false;
-        } else if (first) {
-          plan.tile = make_tile(axis, images, 2 * chunk_steps);
-          plan.order = BoxOrder::kHeight;
-          for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
-            if (order == BoxOrder::kDepth ? box[0] == 1 || box[1] == 1 : images == 1) continue;
-            const StagedTile tile = make_tile(axis, images, 2 * chunk_steps, order);
-            if (std::tie(tile.conflicts, tile.rows) >= std::tie(plan.tile.conflicts, plan.tile.rows)) continue;
-            plan.tile = tile;
-            plan.order = order;
-          }
-          first = false;
-        } else {
-          set_pieces(plan.tile, 2 * chunk_steps);
+    std::array<TileAxis, 3> axis;
+    for (size_t i = 0; i < 3; ++i) {
+      if (!make_tile_axis(plan.axis[i], box[i], static_cast<int>(i) < candidate.splits, axis[i])) return;
+    }
+    int32_t last = 0;
+    bool first = true;
+    for (int32_t chunks = 1; chunks <= steps; ++chunks) {
+      const auto chunk_steps = static_cast<int32_t>(ceil_div(steps, chunks));
+      if (chunk_steps == last || chunk_steps > kMostStepsOfChunk) continue;
+      last = chunk_steps;
+      plan.chunk_steps = chunk_steps;
+      plan.chunks = static_cast<int32_t>(ceil_div(steps, chunk_steps));
+      // The rows' padding depends on the box alone.
+      if (first && has_channel_rows(plan.way)) {
+        const int32_t elements = copied_elements(rows_begin_ == RowsBegin::kWhole, axis[2], plan.boxes[3]);
+        plan.order = BoxOrder::kHeight;
+        plan.tile =
+            make_channel_rows(axis, images, 2 * chunk_steps, elements, elements_before(axis[2], elements), false);
+        pad_lines(plan.tile, plan.order);
+        first = false;
+      } else if (first) {
+        plan.tile = make_tile(axis, images, 2 * chunk_steps);
+        plan.order = BoxOrder::kHeight;
+        for (const BoxOrder order : {BoxOrder::kDepth, BoxOrder::kImages}) {
+          if (order == BoxOrder::kDepth ? box[0] == 1 || box[1] == 1 : images == 1) continue;
+          const StagedTile tile = make_tile(axis, images, 2 * chunk_steps, order);
+          if (std::tie(tile.conflicts, tile.rows) >= std::tie(plan.tile.conflicts, plan.tile.rows)) continue;
+          plan.tile = tile;
+          plan.order = order;
         }
-        with_tile(plan);
+        first = false;
+      } else {
+        set_pieces(plan.tile, 2 * chunk_steps);
       }
+      with_tile(plan);
     }
   }
 
@@ -242,7 +200,7 @@ class Search {
     }
   }
 
-  static constexpr size_t kBoxes = 6;
+  static constexpr size_t kBoxes = 24;
   const CorrelationPlan base_;
   const int32_t element_bytes_;  // of the destination
   const int32_t source_bytes_;
