@@ -188,7 +188,7 @@ class Search {
     const auto extents = [](int64_t size, int32_t most) {
       std::vector<int32_t> result;
       for (int32_t extent = 1; extent < size && extent <= most; extent *= 2) result.push_back(extent);
-      for (const int64_t parts : {1, 2}) {
+      for (const int64_t parts : {1, 2, 3, 4}) {
         const auto extent = static_cast<int32_t>(ceil_div(size, parts));
         if (extent <= most && std::find(result.begin(), result.end(), extent) == result.end()) result.push_back(extent);
       }
