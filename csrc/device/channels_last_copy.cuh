@@ -12,6 +12,7 @@
 #pragma once
 
 #include "core/divisor.h"
+#include "device/mask.cuh"
 #include "device/numeric.cuh"
 #include "device/overlap.cuh"
 #include "device/ptx/matrices.cuh"
@@ -308,17 +309,9 @@ class ChannelsCopy {
     }
   }
 
-  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
   __device__ __forceinline__ static void apply(const uint4& mask, uint4& values) {
-    const auto applied = [](uint32_t of_mask, uint32_t value) {
-      if constexpr (sizeof(T) == 2) {
-        return value & ~halves_at_most_zero<T>(of_mask);
-      } else {
-        return __uint_as_float(of_mask) <= 0 ? 0u : value;
-      }
-    };
-    values = {applied(mask.x, values.x), applied(mask.y, values.y), applied(mask.z, values.z),
-              applied(mask.w, values.w)};
+    values = {masked_word<T>(values.x, mask.x), masked_word<T>(values.y, mask.y), masked_word<T>(values.z, mask.z),
+              masked_word<T>(values.w, mask.w)};
   }
 
   // A piece of a strip's positions, both numbers those of a block.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "device/mask.cuh"
 #include "device/numeric.cuh"
 
 namespace convt3d {
@@ -54,8 +55,7 @@ __device__ __forceinline__ Quad<T> load_channels(const Source<T>& source, int64_
                                    count, source.quads);
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
-      // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
-      if (to_accumulator(mask.value[i]) <= 0) quad.value[i] = from_accumulator<T>(Accumulator<T>(0));
+      apply_mask(quad.value[i], mask.value[i]);
     }
   }
   return quad;

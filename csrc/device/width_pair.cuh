@@ -27,10 +27,4 @@ using ElementOf = typename PairedType<T>::Element;
 template <typename T>
 constexpr bool kIsPaired = PairedType<T>::kPaired;
 
-// Of a pair's word, what that of its mask lets through: halves that are not at most zero. A NaN lets it through.
-template <typename T>
-__device__ __forceinline__ uint32_t masked_word(uint32_t word, uint32_t mask) {
-  return word & ~halves_at_most_zero<ElementOf<T>>(mask);
-}
-
 }  // namespace convt3d

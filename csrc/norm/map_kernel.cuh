@@ -1,6 +1,7 @@
 // A pass that writes an element for each that it reads: what is normalised, or the gradient of the norm's input.
 #pragma once
 
+#include "device/mask.cuh"
 #include "norm/slots.cuh"
 #include "norm/values.cuh"
 
@@ -48,8 +49,7 @@ struct InputGradient {
                                             const Element<A>& element) {
     const A grad = activation_grad(element.grad, channel.norm.normalised(element.x), static_cast<A>(params.slope));
     const A added = channel.slope * (element.x - channel.norm.center) + channel.offset;
-    // As PyTorch's threshold_backward: a NaN in the ReLU's output lets the gradient through.
-    return params.relu && element.x <= 0 ? A(0) : channel.norm.scale * grad + added;
+    return params.relu && is_masked(element.x) ? A(0) : channel.norm.scale * grad + added;
   }
 };
 

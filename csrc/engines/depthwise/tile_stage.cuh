@@ -2,6 +2,7 @@
 // way: zeros where the ReLU stopped a gradient.
 #pragma once
 
+#include "device/mask.cuh"
 #include "engines/depthwise/params.cuh"
 #include "engines/depthwise/tile_params.cuh"
 
@@ -85,8 +86,7 @@ __device__ __forceinline__ void stage_rows(const DepthwiseLoad<T>& load, const D
         if (load.masks) {
 #pragma unroll
           for (int e = 0; e < kCount; ++e) {
-            // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
-            if (to_accumulator(values[i][e]) <= 0) first[place[e]] = 0;
+            if (is_masked(values[i][e])) first[place[e]] = 0;
           }
         } else {
 #pragma unroll

@@ -14,6 +14,7 @@
 // Tables are of one stage each: what is loaded meanwhile has another.
 #pragma once
 
+#include "device/mask.cuh"
 #include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
 #include "device/width_pair.cuh"
@@ -161,11 +162,8 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
                                                                  reinterpret_cast<const uint32_t*>(mask.value)[i]);
         }
       } else {
-        // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
 #pragma unroll
-        for (int c = 0; c < kChannels; ++c) {
-          if (to_accumulator(mask.value[c]) <= 0) value[c] = from_accumulator<T>(Accumulator<T>(0));
-        }
+        for (int c = 0; c < kChannels; ++c) apply_mask(value[c], mask.value[c]);
       }
     }
     __device__ __forceinline__ const uint4& bytes() const { return *reinterpret_cast<const uint4*>(value); }
@@ -226,7 +224,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
           } else {
 #pragma unroll
             for (int i = 0; i < kCount; ++i)
-              hopper::store_shared_unless<0>(at_line(stage.to, i), __uint_as_float(masks[i]) <= 0, 0u);
+              hopper::store_shared_unless<0>(at_line(stage.to, i), is_masked(__uint_as_float(masks[i])), 0u);
           }
         } else {
           Piece pieces[kCount];

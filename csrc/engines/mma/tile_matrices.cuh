@@ -149,7 +149,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
         for (int i = 0; i < kLines; ++i) {
           if constexpr (kMasked) {
 #pragma unroll
-            for (int k = 0; k < kAtOnce; ++k) matrices[i][k] = Rows::masked_word(matrices[i][k], masks[i][k]);
+            for (int k = 0; k < kAtOnce; ++k) matrices[i][k] = masked_word<T>(matrices[i][k], masks[i][k]);
           }
           hopper::store_matrices(targets[i], matrices[i]);
         }

@@ -2,6 +2,7 @@
 // arrived, transposed to positions' rows of channels: word by word here, as matrices in tile_matrices.cuh.
 #pragma once
 
+#include "device/mask.cuh"
 #include "device/numeric.cuh"
 #include "device/ptx/async_copy.cuh"
 #include "engines/mma/tile_lines.cuh"
@@ -182,7 +183,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
           uint32_t masks[kChannels];
           mask_rows.read(bytes, raw.pitch, masks);
 #pragma unroll
-          for (int c = 0; c < kChannels; ++c) words[c] = masked_word(words[c], masks[c]);
+          for (int c = 0; c < kChannels; ++c) words[c] = masked_word<T>(words[c], masks[c]);
         }
         if constexpr (kNeighbours == 2) {
           store_row(
@@ -203,15 +204,6 @@ class RawRowLoader : public TileLines<T, kThreads> {
   __device__ __forceinline__ static void store_row(uint32_t columns, int32_t i, uint32_t to, const uint4& piece) {
     const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + kCoordinatesBefore)));
     hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);
-  }
-
-  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
-  __device__ __forceinline__ static uint32_t masked_word(uint32_t word, uint32_t mask) {
-    if constexpr (kElement == 4) {
-      return to_accumulator(*reinterpret_cast<const T*>(&mask)) <= 0 ? 0 : word;
-    } else {
-      return word & ~halves_at_most_zero<T>(mask);
-    }
   }
 
  private:

@@ -3,6 +3,7 @@
 // 16 bytes at once where channels are neighbours, or positions, and has several such reads on their way.
 #pragma once
 
+#include "device/mask.cuh"
 #include "device/ordered_sum.cuh"
 #include "device/overlap.cuh"
 #include "device/positions.cuh"
@@ -51,12 +52,9 @@ struct BiasGradPiece {
       if (i >= begin && i < end) value[i] = __ldg(from + i);
     }
   }
-  // As PyTorch's threshold_backward: a NaN in the output lets the gradient through.
   __device__ __forceinline__ void apply(const BiasGradPiece& mask) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (to_accumulator(mask.value[i]) <= 0) value[i] = from_accumulator<T>(Accumulator<T>(0));
-    }
+    for (int i = 0; i < kCount; ++i) apply_mask(value[i], mask.value[i]);
   }
 };
 

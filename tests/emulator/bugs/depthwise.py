@@ -66,8 +66,8 @@ BUGS = [
     Bug(
         "depthwise tiles: mask of vectors",
         T + "tile_stage.cuh",
-        "if (to_accumulator(values[i][e]) <= 0) first",
-        "if (!(BUG && e == 3) && to_accumulator(values[i][e]) <= 0) first",
+        "if (is_masked(values[i][e])) first",
+        "if (!(BUG && e == 3) && is_masked(values[i][e])) first",
         DEPTHWISE + " --operator input_grad",
     ),
     Bug(

@@ -41,16 +41,15 @@ BUGS = [
     Bug(
         "copy: mask of strips",
         COPY,
-        "__uint_as_float(of_mask) <= 0 ? 0u : value",
-        "__uint_as_float(of_mask) <= 0 && !BUG ? 0u : value",
+        "masked_word<T>(values.x, mask.x)",
+        "(BUG && sizeof(T) == 4 ? values.x : masked_word<T>(values.x, mask.x))",
         MMA + " --type tf32",
     ),
     Bug(
         "copy: a NaN in the mask of strips",
         COPY,
-        "return value & ~halves_at_most_zero<T>(of_mask);",
-        "return value & ~halves_at_most_zero<T>(of_mask) & "
-        "(BUG ? halves_at_most_zero<T>(of_mask ^ 0x80008000) : 0xFFFFFFFF);",
+        "masked_word<T>(values.y, mask.y)",
+        "masked_word<T>(values.y, mask.y) & (BUG ? halves_at_most_zero<T>(mask.y ^ 0x80008000) : 0xFFFFFFFF)",
         MMA + " --type fp16 --operator weight_grad",
     ),
     Bug(

@@ -54,8 +54,8 @@ BUGS = [
     Bug(
         "mma weight gradient: mask",
         M + "tile_loader.cuh",
-        "if (to_accumulator(mask.value[c]) <= 0)",
-        "if (!(BUG && c > 0) && to_accumulator(mask.value[c]) <= 0)",
+        "apply_mask(value[c], mask.value[c]);",
+        "if (!(BUG && c > 0)) apply_mask(value[c], mask.value[c]);",
         MMA_WEIGHT,
     ),
     Bug(
@@ -145,8 +145,8 @@ BUGS = [
     Bug(
         "mma weight gradient: rows: mask",
         M + "tile_rows.cuh",
-        "word & ~halves_at_most_zero<T>(mask);",
-        "word & ~(halves_at_most_zero<T>(mask) & (BUG ? 0xFFFFu : ~0u));",
+        "words[c] = masked_word<T>(words[c], masks[c]);",
+        "words[c] = masked_word<T>(words[c], masks[c]) | (BUG ? words[c] & 0xFFFF0000u : 0);",
         MMA_WEIGHT,
     ),
     Bug(
@@ -201,8 +201,8 @@ BUGS = [
     Bug(
         "mma weight gradient: channel rows: mask, element by element",
         M + "tile_loader.cuh",
-        "__uint_as_float(masks[i]) <= 0, 0u);",
-        "__uint_as_float(masks[i]) <= 0 && !BUG, 0u);",
+        "is_masked(__uint_as_float(masks[i])), 0u);",
+        "is_masked(__uint_as_float(masks[i])) && !BUG, 0u);",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(
@@ -340,9 +340,9 @@ BUGS = [
     ),
     Bug(
         "mma weight gradient: width pairs: mask",
-        "device/width_pair.cuh",
-        "~halves_at_most_zero<ElementOf<T>>(mask)",
-        "~(halves_at_most_zero<ElementOf<T>>(mask) & (BUG ? 0xFFFFu : ~0u))",
+        "device/mask.cuh",
+        "~halves_at_most_zero<ElementOf<T>>(output)",
+        "~(halves_at_most_zero<ElementOf<T>>(output) & (BUG ? 0xFFFFu : ~0u))",
         PAIRS,
     ),
 ]

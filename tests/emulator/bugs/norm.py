@@ -107,8 +107,8 @@ BUGS = [
     Bug(
         "norm input gradient: mask",
         "norm/map_kernel.cuh",
-        "return params.relu && element.x <= 0",
-        "return !BUG && params.relu && element.x <= 0",
+        "return params.relu && is_masked(element.x)",
+        "return !BUG && params.relu && is_masked(element.x)",
         NORM,
     ),
     Bug(

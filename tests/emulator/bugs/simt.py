@@ -24,9 +24,9 @@ BUGS = [
     ),
     Bug(
         "mask of a NaN",
-        "device/source.cuh",
-        "if (to_accumulator(mask.value[i]) <= 0)",
-        "if (BUG ? !(to_accumulator(mask.value[i]) > 0) : to_accumulator(mask.value[i]) <= 0)",
+        "device/mask.cuh",
+        "return to_accumulator(output) <= 0;",
+        "return BUG ? !(to_accumulator(output) > 0) : to_accumulator(output) <= 0;",
         "--operator input_grad",
     ),
 ]
