@@ -46,7 +46,7 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
     case Shape::k64x64:
       return {2, 2, 32, 32, 2};
     case Shape::k128x64:
-      return {2, 2, 64, 32, terms == 1 ? 2 : 1};
+      return {4, 1, 32, 64, terms == 1 ? 2 : 1};
     case Shape::k256x64:
       return {4, 1, 64, 64, 1};
     case Shape::k128x128:
