@@ -63,8 +63,9 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   // the input gradient and the sums beside it,
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
-  const double bias = plan.sums_bias ? (plan.result_bytes == 4 ? 8 : 20) : 0;
+  const double bias = plan.sums_bias && plan.result_bytes == 4 ? 8 : 0;
   products += of_input;
+  if (plan.sums_bias && plan.result_bytes == 2) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
   // Of one warp: what it reads, and its share of the sums.
   const double reads = grad.pairs.exist ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6 +

@@ -87,8 +87,9 @@ class InputMultiplier {
       product.clear();
       for (int32_t c = 0; c < params_.channel_steps; ++c) {
         // Warps beside each other read the same: each sums some of it.
-        const bool sums = params_.bias != nullptr && c % kExtent.warps_n == warp_n_here();
-        LaneBias<T> bias;
+        const LaneBiasSums<T> bias_sums(params_, shared_);
+        const bool sums = bias_sums.wanted() && c % kExtent.warps_n == warp_n_here();
+        LaneBias bias;
         bias.clear();
         const int32_t step = c * params_.taps;
         product.add(address(params_.layout.steps + 4 * step), params_.taps, staged,
@@ -96,7 +97,7 @@ class InputMultiplier {
                     [&](int i, const uint32_t (&words)[4]) {
                       if (sums) bias.add(words, exist >> (2 * i));
                     });
-        if (sums) BiasSums<T>(params_, shared_).add(warp_m_here(), c, hopper::lane_here(), bias);
+        if (sums) bias_sums.add(warp_m_here(), c, hopper::lane_here(), bias);
       }
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
@@ -105,9 +106,10 @@ class InputMultiplier {
           reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
           shared_ + hopper::computed_here(params_.layout.staging))(box, true, Residue{}, product.sum);
     }
-    if (params_.bias == nullptr) return;
+    const LaneBiasSums<T> bias_sums(params_, shared_);
+    if (!bias_sums.wanted()) return;
     sync_threads(kMultipliers, kInputThreads);
-    BiasSums<T>(params_, shared_).store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
+    bias_sums.store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
   }
 
  private:
@@ -164,7 +166,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   fill_shares(grad, tile, kColumns, reinterpret_cast<GradShare*>(shared + grad.layout.shares));
   fill_eights(grad, tile, reinterpret_cast<GradEight*>(shared + grad.layout.eights));
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps));
-  if (params.bias != nullptr) BiasSums<T>(params, shared).clear(shape_extent(kShape, kTerms).warps_m);
+  const RowBiasSums<T> row_sums(params, shared);
+  if (row_sums.wanted()) row_sums.clear();
+  if (const LaneBiasSums<T> sums(params, shared); sums.wanted()) sums.clear(shape_extent(kShape, kTerms).warps_m);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
@@ -176,7 +180,12 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread < 0) {
-    GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
+    if constexpr (RowBiasSums<T>::kExist) {
+      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
+      if (row_sums.wanted()) row_sums.store();
+    } else {
+      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
+    }
   } else if (thread < kInputThreads) {
     InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   } else {

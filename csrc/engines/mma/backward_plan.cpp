@@ -49,9 +49,10 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
   layout.share = take(kShareBytes);
   layout.offsets = take(8 * extent.warps() * extent.warp_m);
   layout.steps = take(4 * (plan.k_steps() + 1));
-  // A lane has the words of a step's halves: two channels each of 16 bits, or one.
-  const int32_t lane_bytes = 16 / (plan.grad.element_bytes / 2);
-  layout.bias = take(plan.sums_bias ? int64_t{32} * lane_bytes * extent.warps_m * plan.channel_steps : 0);
+  // Of 16 bits a sum of each row, else two of each lane.
+  const int64_t sums = plan.result_bytes == 2 ? int64_t{16} * plan.grad.most_fragments() * plan.grad.warps_k
+                                              : int64_t{32} * 2 * extent.warps_m * plan.channel_steps;
+  layout.bias = take(plan.sums_bias ? 4 * sums : 0);
   layout.staging = take(plan.input.staging_bytes);
   layout.weights = take(int64_t{plan.k_steps()} * step_bytes(extent, plan.grad.terms));
   layout.bytes = end;

@@ -20,9 +20,9 @@ constexpr int kInputThreads = 32 * kInputWarps;
 constexpr int kBackwardThreads = kGradThreads + kInputThreads;
 
 // Tiles of the input gradient; all channels of a group are in one.
-constexpr Shape kBackwardShapes[] = {Shape::k256x16, Shape::k128x32, Shape::k64x64, Shape::k128x64};
+constexpr Shape kBackwardShapes[] = {Shape::k256x16, Shape::k128x32, Shape::k64x64, Shape::k128x64Wide};
 // Two terms of the largest one would not have the registers.
-constexpr bool has_backward_shape(Shape shape, int terms) { return terms == 1 || shape != Shape::k128x64; }
+constexpr bool has_backward_shape(Shape shape, int terms) { return terms == 1 || shape != Shape::k128x64Wide; }
 // Fragments of a warp of the weight gradient: all of the tile's columns where the registers allow, so that each row is
 // read by one warp.
 CONVT3D_HOST_DEVICE constexpr int backward_columns(Shape shape, int terms) {
@@ -39,7 +39,7 @@ struct BackwardLayout {
   int32_t share;    // the block's, of the input gradient
   int32_t offsets;  // int64: where grad_input has each position of each warp, or each row
   int32_t steps;    // int32: where each step of K reads, from a position's row on; one more follows
-  int32_t bias;     // sums of grad_output, of each lane and step of channels
+  int32_t bias;     // float32: sums of grad_output; bias_sums.cuh
   int32_t staging;  // of rows of grad_input
   int32_t weights;  // packed
   int64_t bytes;

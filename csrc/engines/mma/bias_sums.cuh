@@ -1,47 +1,106 @@
-// Sums of grad_output over positions and taps, from what warps read of it to multiply it: a lane has neighbouring
-// channels of a step of K, of the positions of its rows. Bits of grad_output as they are, in float32.
+// The gradient of the bias beside the others': sums of grad_output over positions and taps, from what warps read of it
+// anyway.
 #pragma once
 
-#include "device/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/ptx/thread_barrier.cuh"
 #include "engines/mma/backward_params.cuh"
+#include "engines/mma/weight_grad_tables.cuh"
 
 namespace convt3d::mma {
 
-// Of one lane and one step of channels.
-template <typename T>
-struct LaneBias {
-  static constexpr int kInWord = 4 / static_cast<int>(sizeof(T));  // channels
-  static constexpr int kSums = 2 * kInWord;
-  float sum[kSums];
+constexpr int kGradMultipliers = 2;  // the barrier of the warps of the weight gradient
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (float& value : sum) value = 0;
+// Of 16 bits: sums of the weight gradient's rows (tap, output channel), which its warps have the tensor cores sum as
+// products with ones, sixteen positions at a time, and add in float32 (GradProduct). In shared memory, float32: [warp
+// along the positions][eight][row].
+template <typename T>
+class RowBiasSums {
+ public:
+  static constexpr bool kExist = sizeof(ElementOf<T>) == 2;
+
+  __device__ __forceinline__ RowBiasSums(const BackwardParams<T>& params, unsigned char* shared)
+      : params_(params), shared_(shared) {}
+
+  __device__ __forceinline__ bool wanted() const { return kExist && params_.bias != nullptr; }
+
+  // All threads of the block.
+  __device__ __forceinline__ void clear() const {
+    const int32_t count = params_.grad.warps_k * eights() * 8;
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) sums()[i] = 0;
   }
+
+  // Of a warp, whose own they are.
+  template <typename Product>
+  __device__ __forceinline__ void add(const GradShare& share, const Product& product) const {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    if (lane % 4 != 0) return;
+    float* const to = sums() + (share.k * eights() + 2 * share.first) * 8 + lane / 4;
+#pragma unroll
+    for (int m = 0; m < Product::kFragments; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (2 * m + half < share.eights) to[(2 * m + half) * 8] += product.row_sum[m][half];
+      }
+    }
+  }
+
+  // By the warps of the weight gradient, when all have added theirs: of the block's split and group.
+  __device__ __forceinline__ void store() const {
+    sync_threads(kGradMultipliers, 32 * kGradWarps);
+    const WeightGradParams<T>& grad = params_.grad;
+    const GradTile tile(grad, blockIdx.x);
+    const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + grad.layout.eights);
+    const int32_t count = eights();
+    float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
+    for (auto channel = static_cast<int32_t>(threadIdx.x); channel < grad.row_channels; channel += 32 * kGradWarps) {
+      const int32_t row = channel % 8;
+      double sum = 0;
+      for (int32_t i = 0; i < count; ++i) {
+        // Of the taps' eights those that have the channel.
+        if (row >= eight[i].channels || eight[i].row % grad.row_channels != channel - row) continue;
+        for (int32_t k = 0; k < grad.warps_k; ++k) sum += sums()[(k * count + i) * 8 + row];
+      }
+      to[channel] = static_cast<float>(sum);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int32_t eights() const { return GradTile(params_.grad, blockIdx.x).eights(params_.grad); }
+  __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
+
+  const BackwardParams<T>& params_;
+  unsigned char* shared_;
+};
+
+// Of float32, whose bits the tensor cores would cut: one lane's of one step of channels, from the words that the input
+// gradient's warps read.
+struct LaneBias {
+  float sum[2];
+
+  __device__ __forceinline__ void clear() { sum[0] = sum[1] = 0; }
   // A fragment's words: two rows of the step's first half, then of its second. `exist`: bit i, row i.
   __device__ __forceinline__ void add(const uint32_t (&words)[4], uint32_t exist) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        constexpr int kElements = 4 / static_cast<int>(sizeof(ElementOf<T>));
-        alignas(4) ElementOf<T> values[kElements];
-        *reinterpret_cast<uint32_t*>(values) = (exist >> row & 1) != 0 ? words[2 * half + row] : 0;
-#pragma unroll
-        for (int i = 0; i < kElements; ++i) sum[half * kInWord + i % kInWord] += to_accumulator(values[i]);
+        sum[half] += (exist >> row & 1) != 0 ? __uint_as_float(words[2 * half + row]) : 0;
       }
     }
   }
 };
 
-// In shared memory: [warp along the positions][step of channels][lane]. Of width pairs, a lane has the channels that
-// WarpProduct reads of channel rows.
+// In shared memory: [warp along the positions][step of channels][lane].
 template <typename T>
-class BiasSums {
+class LaneBiasSums {
  public:
-  __device__ __forceinline__ BiasSums(const BackwardParams<T>& params, unsigned char* shared)
-      : params_(params), sums_(reinterpret_cast<LaneBias<T>*>(shared + params.layout.bias)) {}
+  static constexpr bool kExist = sizeof(ElementOf<T>) == 4;
+
+  __device__ __forceinline__ LaneBiasSums(const BackwardParams<T>& params, unsigned char* shared)
+      : params_(params), sums_(reinterpret_cast<LaneBias*>(shared + params.layout.bias)) {}
+
+  __device__ __forceinline__ bool wanted() const { return kExist && params_.bias != nullptr; }
 
   // All threads of the block.
   __device__ __forceinline__ void clear(int32_t warps_m) const {
@@ -50,26 +109,23 @@ class BiasSums {
       sums_[i].clear();
   }
 
-  __device__ __forceinline__ void add(int32_t warp, int32_t step, int32_t lane, const LaneBias<T>& more) const {
-    LaneBias<T>& of_lane = sums_[(warp * params_.channel_steps + step) * 32 + lane];
+  __device__ __forceinline__ void add(int32_t warp, int32_t step, int32_t lane, const LaneBias& more) const {
+    LaneBias& of_lane = sums_[(warp * params_.channel_steps + step) * 32 + lane];
 #pragma unroll
-    for (int i = 0; i < LaneBias<T>::kSums; ++i) of_lane.sum[i] += more.sum[i];
+    for (int i = 0; i < 2; ++i) of_lane.sum[i] += more.sum[i];
   }
 
   // By `threads` threads, when all sums are there: of the block's split and group.
   __device__ __forceinline__ void store(const GradTile& tile, int32_t warps_m, int32_t thread, int32_t threads) const {
-    constexpr int kInWord = LaneBias<T>::kInWord;
-    constexpr int kInStep = kStepBytes / static_cast<int>(sizeof(T));
+    constexpr int kInStep = kStepBytes / static_cast<int>(sizeof(float));
     const WeightGradParams<T>& grad = params_.grad;
     float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
     for (int32_t channel = thread; channel < grad.row_channels; channel += threads) {
       const int32_t in_step = channel % kInStep;
-      const int32_t half = kIsPaired<T> ? in_step % 2 : in_step / (4 * kInWord);
-      const int32_t column = kIsPaired<T> ? in_step / 2 : in_step % (4 * kInWord) / kInWord;
       double sum = 0;
       for (int32_t warp = 0; warp < warps_m; ++warp) {
-        const LaneBias<T>* const lanes = sums_ + (warp * params_.channel_steps + channel / kInStep) * 32;
-        for (int32_t row = 0; row < 8; ++row) sum += lanes[4 * row + column].sum[half * kInWord + in_step % kInWord];
+        const LaneBias* const lanes = sums_ + (warp * params_.channel_steps + channel / kInStep) * 32;
+        for (int32_t row = 0; row < 8; ++row) sum += lanes[4 * row + in_step % 4].sum[in_step / 4];
       }
       to[channel] = static_cast<float>(sum);
     }
@@ -77,7 +133,7 @@ class BiasSums {
 
  private:
   const BackwardParams<T>& params_;
-  LaneBias<T>* sums_;
+  LaneBias* sums_;
 };
 
 }  // namespace convt3d::mma

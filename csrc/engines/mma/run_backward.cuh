@@ -28,7 +28,7 @@ void run_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Str
     case Shape::k64x64:
       return launch_backward<T, kTerms, Shape::k64x64>(plan, params, stream);
     default:
-      return launch_backward<T, kTerms, Shape::k128x64>(plan, params, stream);
+      return launch_backward<T, kTerms, Shape::k128x64Wide>(plan, params, stream);
   }
 }
 

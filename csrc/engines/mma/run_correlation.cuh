@@ -146,13 +146,18 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
 
 template <typename T, int kTerms, Shape kShape>
 void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
-  if constexpr (has_shape(kShape, kTerms)) {
-    void (*kernel)(CorrelationParams<T>) = convt3d_mma_correlation<T, kTerms, kShape, sizeof(T) == 4>;
-    if constexpr (std::is_same_v<T, float>) {
-      if (!plan.tile.has_channel_rows()) kernel = convt3d_mma_correlation<T, kTerms, kShape, false>;
+  const auto launch_kernel = [&](auto channel_rows) {
+    if constexpr (has_shape(kShape, kTerms, decltype(channel_rows)::value)) {
+      constexpr auto kKernel = convt3d_mma_correlation<T, kTerms, kShape, decltype(channel_rows)::value>;
+      launch("correlation", kKernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
+             plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kKernel)));
     }
-    launch("correlation", kernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
-           plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kernel)));
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.tile.has_channel_rows()) return launch_kernel(std::true_type{});
+    return launch_kernel(std::false_type{});
+  } else {
+    launch_kernel(std::bool_constant<sizeof(T) == 4>{});
   }
 }
 
@@ -171,6 +176,8 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
       return launch_correlation<T, kTerms, Shape::k64x64>(plan, params, stream);
     case Shape::k128x64:
       return launch_correlation<T, kTerms, Shape::k128x64>(plan, params, stream);
+    case Shape::k128x64Wide:
+      return launch_correlation<T, kTerms, Shape::k128x64Wide>(plan, params, stream);
     case Shape::k256x64:
       return launch_correlation<T, kTerms, Shape::k256x64>(plan, params, stream);
     case Shape::k128x128:

@@ -7,9 +7,10 @@
 
 namespace convt3d::mma {
 
-enum class Shape : int { k256x8, k256x16, k128x32, k256x32, k64x64, k128x64, k256x64, k128x128 };
-constexpr Shape kShapes[] = {Shape::k256x8, Shape::k256x16, Shape::k128x32, Shape::k256x32,
-                             Shape::k64x64, Shape::k128x64, Shape::k256x64, Shape::k128x128};
+// k128x64Wide has warps as wide as the tile, so that each position is read by one warp.
+enum class Shape : int { k256x8, k256x16, k128x32, k256x32, k64x64, k128x64, k128x64Wide, k256x64, k128x128 };
+constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16,     Shape::k128x32, Shape::k256x32, Shape::k64x64,
+                             Shape::k128x64, Shape::k128x64Wide, Shape::k256x64, Shape::k128x128};
 
 // Of a block, beside those that multiply.
 constexpr int kSourceWarps = 3;
@@ -46,6 +47,8 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
     case Shape::k64x64:
       return {2, 2, 32, 32, 2};
     case Shape::k128x64:
+      return {2, 2, 64, 32, terms == 1 ? 2 : 1};
+    case Shape::k128x64Wide:
       return {4, 1, 32, 64, terms == 1 ? 2 : 1};
     case Shape::k256x64:
       return {4, 1, 64, 64, 1};
@@ -65,8 +68,10 @@ CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
   return sums + 2 * 4 * sum_pieces(extent) < extent.registers() ? 2 : 1;
 }
 
-// Larger ones would not have the registers for two levels.
-constexpr bool has_shape(Shape shape, int terms) {
+// Of a correlation. Larger ones would not have the registers for two levels. Channel rows are read word by word: there
+// wide warps spare reads, elsewhere they have too few registers.
+constexpr bool has_shape(Shape shape, int terms, bool channel_rows) {
+  if (shape == (channel_rows ? Shape::k128x64 : Shape::k128x64Wide)) return false;
   return terms == 1 || (shape != Shape::k256x32 && shape != Shape::k256x64 && shape != Shape::k128x128);
 }
 

@@ -151,15 +151,25 @@ class GradLoader {
   LoaderMeetings meet_;
 };
 
+// Who sums no rows of grad_output.
+struct NoRowSums {
+  static constexpr bool kExist = false;
+
+  __device__ __forceinline__ bool wanted() const { return false; }
+  template <typename Product>
+  __device__ __forceinline__ void add(const GradShare&, const Product&) const {}
+};
+
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
-template <typename T, int kTerms, int kRows, int kColumns>
+template <typename T, int kTerms, int kRows, int kColumns, typename RowSums = NoRowSums>
 class GradMultiplier {
-  using Product = GradProduct<T, kTerms, kRows, kColumns>;
+  using Product = GradProduct<T, kTerms, kRows, kColumns, RowSums::kExist>;
 
  public:
-  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
-      : params_(params), shared_(shared) {}
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared,
+                                            const RowSums& row_sums = {})
+      : params_(params), shared_(shared), row_sums_(row_sums) {}
 
   __device__ __forceinline__ void run() const {
     const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
@@ -178,17 +188,24 @@ class GradMultiplier {
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
     const int32_t steps = (params_.steps - share.k + params_.warps_k - 1) / params_.warps_k;
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
+    const StagedTile& tile = params_.source[0].tile;
+    Summed summed;
+    if (row_sums_.wanted() && share.n == 0) {
+      summed.left = tile.images * params_.box[0] * params_.box[1] * params_.box[2] - share.k * kGradStep;
+      summed.step = params_.warps_k * kGradStep;
+    }
     StageTurn turn;
     int32_t in_segment = 0;
     for (int32_t left = share.boxes; left > 0; --left) {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
-      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input);
+      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input, summed);
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
         store(product, left);
+        if (summed.step > 0) row_sums_.add(share_of(hopper::computed_here(static_cast<int>(threadIdx.x))), product);
         product.clear();
         in_segment = 0;
       }
@@ -237,6 +254,7 @@ class GradMultiplier {
 
   const WeightGradParams<T>& params_;
   unsigned char* shared_;
+  RowSums row_sums_;
 };
 
 template <typename T, int kTerms, int kColumns>
