@@ -109,7 +109,7 @@ class InputMultiplier {
     const LaneBiasSums<T> bias_sums(params_, shared_);
     if (!bias_sums.wanted()) return;
     sync_threads(kMultipliers, kInputThreads);
-    bias_sums.store(GradTile(grad, blockIdx.x), kExtent.warps_m, thread_, kInputThreads);
+    bias_sums.store(kExtent.warps_m, thread_, kInputThreads);
   }
 
  private:

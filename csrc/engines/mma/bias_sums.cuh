@@ -11,6 +11,13 @@ namespace convt3d::mma {
 
 constexpr int kGradMultipliers = 2;  // the barrier of the warps of the weight gradient
 
+// Where a block leaves its split's and group's.
+template <typename T>
+__device__ __forceinline__ float* bias_of_block(const BackwardParams<T>& params) {
+  const GradTile tile(params.grad, blockIdx.x);
+  return params.bias + (tile.split * params.grad.groups + tile.group) * params.grad.row_channels;
+}
+
 // Of 16 bits: sums of the weight gradient's rows (tap, output channel), which its warps have the tensor cores sum as
 // products with ones, sixteen positions at a time, and add in float32 (GradProduct). In shared memory, float32: [warp
 // along the positions][eight][row].
@@ -45,14 +52,13 @@ class RowBiasSums {
     }
   }
 
-  // By the warps of the weight gradient, when all have added theirs: of the block's split and group.
+  // By the warps of the weight gradient, when all have added theirs.
   __device__ __forceinline__ void store() const {
     sync_threads(kGradMultipliers, 32 * kGradWarps);
     const WeightGradParams<T>& grad = params_.grad;
-    const GradTile tile(grad, blockIdx.x);
     const auto* const eight = reinterpret_cast<const GradEight*>(shared_ + grad.layout.eights);
     const int32_t count = eights();
-    float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
+    float* const to = bias_of_block(params_);
     for (auto channel = static_cast<int32_t>(threadIdx.x); channel < grad.row_channels; channel += 32 * kGradWarps) {
       const int32_t row = channel % 8;
       double sum = 0;
@@ -115,12 +121,11 @@ class LaneBiasSums {
     for (int i = 0; i < 2; ++i) of_lane.sum[i] += more.sum[i];
   }
 
-  // By `threads` threads, when all sums are there: of the block's split and group.
-  __device__ __forceinline__ void store(const GradTile& tile, int32_t warps_m, int32_t thread, int32_t threads) const {
+  // By `threads` threads, when all sums are there.
+  __device__ __forceinline__ void store(int32_t warps_m, int32_t thread, int32_t threads) const {
     constexpr int kInStep = kStepBytes / static_cast<int>(sizeof(float));
-    const WeightGradParams<T>& grad = params_.grad;
-    float* const to = params_.bias + (tile.split * grad.groups + tile.group) * grad.row_channels;
-    for (int32_t channel = thread; channel < grad.row_channels; channel += threads) {
+    float* const to = bias_of_block(params_);
+    for (int32_t channel = thread; channel < params_.grad.row_channels; channel += threads) {
       const int32_t in_step = channel % kInStep;
       double sum = 0;
       for (int32_t warp = 0; warp < warps_m; ++warp) {
