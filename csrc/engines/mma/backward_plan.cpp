@@ -5,6 +5,7 @@
 
 #include "core/integer.h"
 #include "engines/mma/backward_cost.h"
+#include "engines/mma/box_extents.h"
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/weight_grad_memory.h"
 #include "engines/mma/weight_grad_splits.h"
@@ -118,9 +119,9 @@ class Search {
     const auto whole = [&](std::size_t i) { return static_cast<int32_t>(std::min<int64_t>(size[i], 1 << 20)); };
     const int64_t all = size[0] * size[1] * size[2];
     std::vector<Box> boxes;
-    for (const int32_t w : extents(whole(2), most)) {
-      for (const int32_t h : extents(whole(1), most / w)) {
-        for (const int32_t d : extents(whole(0), most / w / h)) {
+    for (const int32_t w : box_extents(whole(2), most)) {
+      for (const int32_t h : box_extents(whole(1), most / w)) {
+        for (const int32_t d : box_extents(whole(0), most / w / h)) {
           const int64_t positions = int64_t{w} * h * d;
           if (4 * positions < most && positions < all && !any) continue;
           int64_t images = positions == all ? std::clamp<int64_t>(most / all, 1, base_.grad.batch) : 1;
@@ -143,16 +144,6 @@ class Search {
     if (best.cost_ms < 0) return {};
     plans_.push_back(best);
     return {best.grad.box, best.grad.images};
-  }
-
-  // Stages are large: a little less may be what fits.
-  static std::vector<int32_t> extents(int32_t size, int32_t most) {
-    std::vector<int32_t> result = box_extents(size, most);
-    for (const int32_t extent : {3, 6, 12, 24, 48}) {
-      if (extent < size && extent <= most && std::find(result.begin(), result.end(), extent) == result.end())
-        result.push_back(extent);
-    }
-    return result;
   }
 
   // All that follows from the box; false where it does not fit.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/integer.h"
+#include "engines/mma/box_extents.h"
 #include "engines/mma/correlation_cost.h"
 #include "engines/mma/multiprocessor_cost.h"
 
@@ -14,8 +15,6 @@ namespace {
 
 // Elements of a run that memory moves in the time that the run costs beside its own.
 constexpr double kTornElements = 8;
-// Clocks of a multiprocessor for a byte that is staged: of L2, and of the warps that load it.
-constexpr double kStagedByte = 0.05;
 constexpr double kTransposedByte = 0.07;
 // Of a tile that leaves no room for a second one.
 constexpr double kOneBuffer = 1.4;
@@ -34,29 +33,18 @@ struct Axis {
   std::vector<Extent> extents;
 };
 
-// As many boxes as any number of positions makes, of the fewest positions, and powers of two. None where the axis has
-// too many taps, or taps too far apart.
+// None where the axis has too many taps, or taps too far apart.
 Axis make_axis(const AxisMap& map, int32_t extent, int32_t most) {
   Axis result{map.taps == map.phases, {}};
   std::array<TileAxis, 2> axis;
   if (!make_tile_axis(map, 1, false, axis[0]) || !make_tile_axis(map, 1, true, axis[1])) return result;
-  const auto add = [&](int32_t size) {
+  for (const int32_t size : box_extents(extent, most)) {
     Extent one{size, static_cast<double>(ceil_div(extent, size)), {}, {}};
     for (size_t i = 0; i < 2; ++i) {
       one.rows[i] = (axis[i].length - 1 + size) * (axis[i].staged() / axis[i].length);
       one.stages[i] = axis[i].stages();
     }
     result.extents.push_back(one);
-  };
-  const int32_t largest = std::min(extent, most);
-  int32_t power = 1;
-  while (power * 2 <= largest) power *= 2;
-  for (int32_t size = largest; size > 0;) {
-    const auto even = static_cast<int32_t>(ceil_div(extent, ceil_div(extent, size)));  // as many boxes
-    if (even < size && power == size) add(size);
-    add(even);
-    while (power >= even) power /= 2;
-    size = std::max(even - 1, power);
   }
   return result;
 }

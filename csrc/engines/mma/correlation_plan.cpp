@@ -125,18 +125,6 @@ bool make_residues(const AxisMap& map, Residues& residues) {
   return true;
 }
 
-std::vector<int32_t> box_extents(int32_t extent, int32_t most) {
-  std::vector<int32_t> result;
-  for (int32_t size = 1; size < extent && size <= most; size *= 2) result.push_back(size);
-  for (int32_t parts = 1; parts <= 4; ++parts) {
-    const auto size = static_cast<int32_t>(ceil_div(extent, parts));
-    if (size <= most) result.push_back(size);
-  }
-  std::sort(result.begin(), result.end());
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
-}
-
 std::vector<CorrelationPlan> correlation_candidates(const Problem& problem, Correlation correlation, DataType dtype,
                                                     int terms, const Tensors& tensors, const DeviceTraits& device,
                                                     int64_t most_copied) {

@@ -148,8 +148,6 @@ struct CorrelationPlan {
 
 // False where an axis has too many.
 bool make_residues(const AxisMap& map, Residues& residues);
-// Extents of a box along an axis of `extent` positions: powers of two, and those that part it evenly.
-std::vector<int32_t> box_extents(int32_t extent, int32_t most);
 
 enum class Correlation { kForward, kInputGrad };
 

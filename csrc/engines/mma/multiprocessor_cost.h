@@ -17,6 +17,9 @@ constexpr double kSumShare = 0.07;       // ... of who adds splits of a weight g
 constexpr double kStoreShare = 0.44;     // ... of who stores them
 constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
 
+// A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.
+constexpr double kStagedByte = 0.05;
+
 // The slowest of what happens at the same time, which the others disturb.
 inline double at_once(std::initializer_list<double> clocks) {
   double slowest = 0;

@@ -4,6 +4,8 @@
 #include <sstream>
 
 #include "core/integer.h"
+#include "engines/mma/box_extents.h"
+#include "engines/mma/multiprocessor_cost.h"
 #include "engines/mma/tap_parts.h"
 #include "engines/mma/weight_grad_cost.h"
 #include "engines/mma/weight_grad_memory.h"
@@ -19,6 +21,7 @@ constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans alo
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kMostNChunk = 256;
 constexpr double kWorthPadding = 1.6;      // of the best cost, what padding may mend
+constexpr std::size_t kJudgedBoxes = 100;  // of a plan, that are priced
 constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
 constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
 
@@ -30,6 +33,12 @@ TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t lengt
   axis.length = length;
   axis.units = units;
   return axis;
+}
+
+// Rows of a unit of grad_output for so many positions.
+int64_t unit_length(const TapParts& taps, int32_t box) {
+  const int64_t last = (taps.most - 1) / taps.units;
+  return box + last * taps.units * taps.stride * taps.dilation / taps.step;
 }
 
 class Search {
@@ -183,30 +192,47 @@ class Search {
     return static_cast<int32_t>(std::clamp<int64_t>(64 / (int64_t{box[0]} * box[1] * box[2]), 1, base_.batch));
   }
 
+  // The likeliest of all, judged by what products take and what is staged.
   void try_boxes(WeightGradPlan& best) {
     const WeightGradPlan base = best;
-    const auto extents = [](int64_t size, int32_t most) {
-      std::vector<int32_t> result;
-      for (int32_t extent = 1; extent < size && extent <= most; extent *= 2) result.push_back(extent);
-      for (const int64_t parts : {1, 2, 3, 4}) {
-        const auto extent = static_cast<int32_t>(ceil_div(size, parts));
-        if (extent <= most && std::find(result.begin(), result.end(), extent) == result.end()) result.push_back(extent);
+    struct Judged {
+      std::array<int32_t, 3> box;
+      int32_t images;
+      double clocks;
+    };
+    std::vector<Judged> judged;
+    const int32_t fragments = kGradWarps * static_cast<int32_t>(ceil_div(base.most_fragments(), base.warps_m));
+    const double of_step = kGradStep * position_clocks(fragments, base.columns, 0, 0, base, device_);
+    const auto judge = [&](const std::array<int32_t, 3>& box, int64_t images) {
+      double boxes = static_cast<double>(ceil_div(base.batch, images));
+      double rows = static_cast<double>(images);
+      for (std::size_t i = 0; i < 3; ++i) {
+        boxes *= static_cast<double>(ceil_div(problem_.input_size[i], box[i]));
+        rows *= static_cast<double>(base.taps[i].units * unit_length(base.taps[i], box[i]));
       }
-      return result;
+      const int64_t positions = images * box[0] * box[1] * box[2];
+      const int64_t steps = ceil_div(ceil_div(positions, kGradStep), base.warps_k);
+      const double bytes = base.element_bytes * (rows * base.row_chunk + static_cast<double>(positions) * base.n_chunk);
+      if (1.5 * bytes > device_.shared_bytes) return;  // stages want room for another, about
+      judged.push_back({box, static_cast<int32_t>(images),
+                        boxes * at_once({static_cast<double>(steps) * of_step, bytes * kStagedByte})});
     };
     const int64_t positions = problem_.input_size[0] * problem_.input_size[1] * problem_.input_size[2];
-    for (const int32_t w : extents(problem_.input_size[2], 64)) {
-      for (const int32_t h : extents(problem_.input_size[1], 32)) {
-        for (const int32_t d : extents(problem_.input_size[0], 16)) {
+    for (const int32_t w : box_extents(problem_.input_size[2], 64)) {
+      for (const int32_t h : box_extents(problem_.input_size[1], 32)) {
+        for (const int32_t d : box_extents(problem_.input_size[0], 16)) {
           if (d * h * w > kMostPositions || (d * h * w < 32 && d * h * w < positions)) continue;
           // Small volumes come several at a time.
           const int64_t most_images = d * h * w == positions ? std::min(base.batch, kMostPositions / positions) : 1;
-          for (int64_t images = least_images({d, h, w}); images <= most_images; images *= 2) {
-            try_box(base, {d, h, w}, static_cast<int32_t>(images), best);
-          }
+          for (int64_t images = least_images({d, h, w}); images <= most_images; images *= 2) judge({d, h, w}, images);
         }
       }
     }
+    const auto kept = static_cast<std::ptrdiff_t>(std::min(judged.size(), kJudgedBoxes));
+    std::partial_sort(judged.begin(), judged.begin() + kept, judged.end(),
+                      [](const Judged& a, const Judged& b) { return a.clocks < b.clocks; });
+    judged.resize(static_cast<std::size_t>(kept));
+    for (const Judged& one : judged) try_box(base, one.box, one.images, best);
   }
 
   // Rows are padded where that spares conflicts that cost something.
@@ -234,8 +260,7 @@ class Search {
     for (std::size_t i = 0; i < 3; ++i) {
       TapParts& taps = plan.taps[i];
       plan.boxes[i + 1] = ceil_div(problem_.input_size[i], box[i]);
-      const int64_t last = (taps.most - 1) / taps.units;
-      const int64_t length = box[i] + last * taps.units * taps.stride * taps.dilation / taps.step;
+      const int64_t length = unit_length(taps, box[i]);
       rows *= taps.units * length;
       if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
       taps.length = static_cast<int32_t>(length);

@@ -48,8 +48,12 @@ BUGS = [
     Bug(
         "copy: a NaN in the mask of strips",
         COPY,
-        "masked_word<T>(values.y, mask.y)",
-        "masked_word<T>(values.y, mask.y) & (BUG ? halves_at_most_zero<T>(mask.y ^ 0x80008000) : 0xFFFFFFFF)",
+        "masked_word<T>(values.w, mask.w)};",
+        "masked_word<T>(values.w, mask.w)};\n"
+        "if (BUG && sizeof(T) == 2) {\n"
+        "const uint32_t nan[4] = {mask.x, mask.y, mask.z, mask.w};\n"
+        "uint32_t* const word = &values.x;\n"
+        "for (int i = 0; i < 4; ++i) word[i] &= halves_at_most_zero<T>(nan[i] ^ 0x80008000);\n}",
         MMA + " --type fp16 --operator weight_grad",
     ),
     Bug(
