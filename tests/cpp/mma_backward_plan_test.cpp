@@ -46,8 +46,11 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
   for (const int32_t place : {layout.offsets, layout.steps, layout.bias, layout.staging, layout.weights}) {
     expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
   }
-  const int64_t lane_bytes = grad.element_bytes == 2 ? 16 : 8;
-  const int64_t bias_bytes = plan.sums_bias ? 32 * lane_bytes * extent.warps_m * plan.channel_steps : 0;
+  // float32: of 16 bits one of each row of the weight gradient and warp along K, else two of each lane and step of
+  // channels.
+  const int64_t sums = plan.result_bytes == 2 ? 8 * grad.most_eights() * grad.warps_k
+                                              : 64 * extent.warps_m * plan.channel_steps;
+  const int64_t bias_bytes = plan.sums_bias ? 4 * sums : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&
              layout.bias - layout.steps >= 4 * (plan.k_steps() + 1) && layout.staging - layout.bias >= bias_bytes &&

@@ -188,24 +188,18 @@ class GradMultiplier {
     const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
     const int32_t steps = (params_.steps - share.k + params_.warps_k - 1) / params_.warps_k;
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
-    const StagedTile& tile = params_.source[0].tile;
-    Summed summed;
-    if (row_sums_.wanted() && share.n == 0) {
-      summed.left = tile.images * params_.box[0] * params_.box[1] * params_.box[2] - share.k * kGradStep;
-      summed.step = params_.warps_k * kGradStep;
-    }
     StageTurn turn;
     int32_t in_segment = 0;
     for (int32_t left = share.boxes; left > 0; --left) {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
-      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input, summed);
+      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input, summed_here());
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(params_.stages);
       if (++in_segment == params_.segment_boxes || left == 1) {
         store(product, left);
-        if (summed.step > 0) row_sums_.add(share_of(hopper::computed_here(static_cast<int>(threadIdx.x))), product);
+        if (summed_here().step > 0) row_sums_.add(share_here(), product);
         product.clear();
         in_segment = 0;
       }
@@ -215,6 +209,18 @@ class GradMultiplier {
  private:
   __device__ __forceinline__ const GradShare& share_of(int32_t thread) const {
     return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
+  }
+  __device__ __forceinline__ const GradShare& share_here() const {
+    return share_of(hopper::computed_here(static_cast<int32_t>(threadIdx.x)));
+  }
+
+  // Of one box; not kept while the warp multiplies.
+  __device__ __forceinline__ Summed summed_here() const {
+    if (!row_sums_.wanted()) return {};
+    const GradShare& share = share_here();
+    if (share.n != 0) return {};  // warps beside each other have the same rows
+    const int32_t positions = params_.source[0].tile.images * params_.box[0] * params_.box[1] * params_.box[2];
+    return {positions - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
   // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
