@@ -25,11 +25,13 @@ from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.engine import Kernels, engine
 from convt3d.benchmark.fingerprint import KERNELS, Hashes, fingerprint
 from convt3d.benchmark.layers import LAYOUTS, PRECISIONS
-from convt3d.benchmark.measure import Options, measure
+from convt3d.benchmark.measure import Gradients, Options, measure
 from convt3d.benchmark.passes import (
     BACKWARD_PASSES,
+    DENSE_GRADIENTS,
     JOINT_PASSES,
     NORM_FORWARD,
+    NORM_PASSES,
     NORM_TRAINING_STEP,
     PASSES,
     SINGLE_PASSES,
@@ -154,6 +156,24 @@ def test_single_gradients_are_the_strongest_of_a_layout_added_up(layer: Layer, p
     assert 0 < first["error"] < 1e-5
     assert first["cudnn_error"] is not None
     assert first["cudnn_error"] < 1e-5
+
+
+@pytest.mark.parametrize("order", [DENSE_GRADIENTS, DENSE_GRADIENTS[::-1]], ids=["singles first", "singles last"])
+def test_what_gradients_have_in_common_is_timed_once(order: tuple[str, ...]) -> None:
+    timer, known = CountedTimes(), Gradients()
+    entry = {pass_: measure(CROPPED, pass_, "fp32", LAYOUTS, timer, gradients=known)[0] for pass_ in order}
+    together = entry["backward"]["single_peers"]
+    for part in ("backward_input", "backward_weight"):
+        assert together[part]["peers_ms"] == entry[part]["peers_ms"]
+        assert entry[part]["peers_absent"] == together[part]["peers_absent"]
+    ours = 3 * len(LAYOUTS)
+    single_peers = sum(len(of_part["peers_ms"]) for of_part in together.values())
+    joint_peers = sum(not name.startswith("single_gradients") for name in entry["backward"]["peers_ms"])
+    assert timer.count == ours + single_peers + joint_peers
+    # Operands of other passes are others, or others' results are wanted of them.
+    for pass_ in set(PASSES) - set(DENSE_GRADIENTS) - set(NORM_PASSES):
+        measure(CROPPED, pass_, "fp32", ["NDHWC"], CountedTimes(), Options(slow_peers=False), gradients=known)
+    assert set(known.peers) == set(known.exact) == set(together)
 
 
 def test_gradient_without_a_peer_leaves_the_sum_out_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

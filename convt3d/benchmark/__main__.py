@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from . import plot, records
 from .engine import Kernels
 from .environment import current_meta
 from .layers import LAYOUTS, PRECISIONS, chosen, group_of, is_meant, select_layers
-from .measure import Options, measure
+from .measure import Gradients, Options, measure
 from .overhead import format_overhead, measure_overhead
 from .passes import PASSES, SINGLE_PASSES
 from .progress import progress
@@ -139,15 +138,19 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
         plans=options.plans,
     )
     warm_up()
-    cases = list(product(chosen(options.pass_ or SINGLE_PASSES, PASSES), chosen(options.precision, PRECISIONS)))
+    precisions = chosen(options.precision, PRECISIONS)
+    cases = [(pass_, of_case) for of_case in precisions for pass_ in chosen(options.pass_ or SINGLE_PASSES, PASSES)]
     layouts = chosen(options.layout, LAYOUTS)
     failures: list[str] = []
     all_measured: list[records.Record] = []
     for number, layer in enumerate(layers, 1):
         of_layer: list[records.Record] = []
+        gradients: dict[str, Gradients] = {}  # of one precision at a time
         for pass_, precision in progress(cases, f"[{number}/{len(layers)}] {layer.name}", " ".join):
+            if precision not in gradients:
+                gradients = {precision: Gradients()}
             try:
-                measured = measure(layer, pass_, precision, layouts, timer, how, kernels)
+                measured = measure(layer, pass_, precision, layouts, timer, how, kernels, gradients[precision])
             except NoPlanError as error:
                 print(f"left out: {layer.name} {pass_} {precision}: {error}", flush=True)
                 continue

@@ -214,8 +214,13 @@ def _wanted(mask: Sequence[bool], gradients: Sequence[Tensor]) -> tuple[Tensor, 
 class Reference:
     """The results of a pass in float64, sample by sample, by ATen's own kernels (cuDNN switched off)."""
 
-    def __init__(self, layer: Layer, pass_: str, operands: Operands) -> None:
-        self.of = {part: Exact(layer, part, operands) for part in parts(layer, pass_)}
+    def __init__(self, layer: Layer, pass_: str, operands: Operands, known: dict[str, Exact] | None = None) -> None:
+        """``known``: of the same layer and operands, by part; what is missing is added."""
+        known = {} if known is None else known
+        for part in parts(layer, pass_):
+            if part not in known:
+                known[part] = Exact(layer, part, operands)
+        self.of = {part: known[part] for part in parts(layer, pass_)}
 
     def errors(self, result: Result) -> list[float]:
         """Relative norm error of each result."""

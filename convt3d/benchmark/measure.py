@@ -21,7 +21,7 @@ from .calls import (
 )
 from .engine import Kernels, candidates, engine
 from .layers import LAYOUTS
-from .passes import BACKWARD_PASSES, limit_ms
+from .passes import BACKWARD_PASSES, DENSE_GRADIENTS, limit_ms
 from .peers import peers
 
 if TYPE_CHECKING:
@@ -70,6 +70,17 @@ class Options:
     plans: int = 0
 
 
+@dataclass
+class Gradients:
+    """What the passes of one layer's gradients, in one precision and one run, have in common.
+
+    Single gradients and all at once have the same operands, results and peers: each is computed and timed once.
+    """
+
+    exact: dict[str, Exact] = field(default_factory=dict)
+    peers: dict[str, _Peers] = field(default_factory=dict)
+
+
 def measure(
     layer: Layer,
     pass_: str,
@@ -78,10 +89,12 @@ def measure(
     timer: Stopwatch,
     options: Options = Options(),
     kernels: Kernels | None = None,
+    gradients: Gradients | None = None,
 ) -> list[Record]:
     """Records of convt3d in each of ``layouts``, all with the same peers, and with the fingerprints of ``kernels``.
 
-    A peer that fails is recorded as absent with its reason.
+    A peer that fails is recorded as absent with its reason. ``gradients``: of the same layer, precision and options,
+    what is known from passes before; what this pass finds is added.
 
     Raises:
         NoPlanError: the only engine that is asked computes no such case.
@@ -89,13 +102,14 @@ def measure(
     """
     engines = {layout: engine(layer, pass_, precision, layout, only=options.engine) for layout in layouts}
     operands = random_operands(layer, precision, timer.device, pass_)
-    reference = Reference(layer, pass_, operands)
+    known = gradients if gradients is not None and pass_ in DENSE_GRADIENTS else Gradients()
+    reference = Reference(layer, pass_, operands, known.exact)
     compared = _Peers()
     records: list[Record] = []
     with precision_switches(precision), torch.no_grad():
         if options.peers:
             with exhaustive_cudnn():
-                compared = _measure_peers(layer, pass_, operands, reference, timer, options)
+                compared = _measure_peers(layer, pass_, operands, reference, timer, options, known.peers)
         for layout, runs in engines.items():
             call = convt3d_call(layer, pass_, operands.in_layout(layout))
             with _asking(options.engine):
@@ -166,14 +180,23 @@ class _Peers:
 
 
 def _measure_peers(
-    layer: Layer, pass_: str, operands: Operands, reference: Reference, timer: Stopwatch, options: Options
+    layer: Layer,
+    pass_: str,
+    operands: Operands,
+    reference: Reference,
+    timer: Stopwatch,
+    options: Options,
+    known: dict[str, _Peers],
 ) -> _Peers:
-    found = _compare(peers(layer, pass_), operands, reference, timer, options)
+    def of_pass(asked: str, exact: Reference | Exact) -> _Peers:
+        if asked not in known:
+            known[asked] = _compare(peers(layer, asked), operands, exact, timer, options)
+        return known[asked]
+
     if pass_ not in BACKWARD_PASSES:
-        return found
-    of_part = {
-        part: _compare(peers(layer, part), operands, exact, timer, options) for part, exact in reference.of.items()
-    }
+        return of_pass(pass_, reference)
+    found = _compare(peers(layer, pass_), operands, reference, timer, options)
+    of_part = {part: of_pass(part, exact) for part, exact in reference.of.items()}
     found.single = {part: {"peers_ms": of.milliseconds, "peers_absent": of.absent} for part, of in of_part.items()}
     for layout in LAYOUTS:
         name = f"single_gradients_{layout}"

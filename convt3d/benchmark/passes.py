@@ -38,6 +38,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 OF_ALL_IMAGES = tuple(
     part for of_pass in PARTS.values() for part in of_pass if part.endswith(("weight", "bias"))
 )  # their results are sums over the batch
+DENSE_GRADIENTS = ("backward_input", "backward_weight", "backward")  # grad_output is a tensor of its own
 # What runs for a pass, in this order: single passes, and whether each is the norm's.
 RUNS: Mapping[str, tuple[tuple[str, bool], ...]] = {
     **{pass_: tuple((part, False) for part in of_pass) for pass_, of_pass in PARTS.items()},

@@ -48,8 +48,8 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
   }
   // float32: of 16 bits one of each row of the weight gradient and warp along K, else two of each lane and step of
   // channels.
-  const int64_t sums = plan.result_bytes == 2 ? 8 * grad.most_eights() * grad.warps_k
-                                              : 64 * extent.warps_m * plan.channel_steps;
+  const int64_t sums =
+      plan.result_bytes == 2 ? 8 * grad.most_eights() * grad.warps_k : 64 * extent.warps_m * plan.channel_steps;
   const int64_t bias_bytes = plan.sums_bias ? 4 * sums : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&

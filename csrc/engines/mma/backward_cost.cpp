@@ -19,10 +19,9 @@ constexpr double kBlock = 6000;     // weights, the first box, and what begins a
 constexpr double kShortRun = 32;    // bytes that a run of memory costs beside its own
 constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind, too
 // Instructions of a warp.
-constexpr double kRounded = 2;  // of a word
-constexpr double kParted = 6;   // ... into two terms
-constexpr double kPairsLatency =
-    70;  // clocks of a step of the input gradient, whose words are not read ahead; set by hand
+constexpr double kRounded = 2;           // of a word
+constexpr double kParted = 6;            // ... into two terms
+constexpr double kPairsLatency = 70;     // clocks of a step of the input gradient's words; set by hand
 constexpr double kPairsParted = 4;       // of a fragment of pairs
 constexpr double kStoredInPieces = 1.5;  // of 32 elements
 constexpr double kStoredInRows = 2.5;
