@@ -39,6 +39,20 @@ __device__ __forceinline__ double sum_over_threads(double value, int apart, doub
   return sum;
 }
 
+// The same of few numbers, which one thread reads: kCount of them, `apart` from each other.
+template <int kCount>
+__device__ __forceinline__ double sum_of_few(const double* values, int apart) {
+  double sum[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sum[i] = values[i * apart];
+#pragma unroll
+  for (int distance = kCount / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (int i = 0; i < distance; ++i) sum[i] += sum[i + distance];
+  }
+  return sum[0];
+}
+
 // Elements are numbered as an array's, whose axes may be longer than the destination's: what lies past `size` is
 // padding, and goes nowhere.
 struct OrderedSumAxis {
@@ -96,7 +110,7 @@ struct OrderedSumParams {
   int64_t elements;
   int64_t columns;
   int64_t column_stride;  // of the destination
-  int64_t column_tiles;
+  Divisor column_tiles;
   int64_t tiles;
   int32_t column_bits;  // of the columns of a tile, a power of two
   bool along_columns;   // the destination's neighbours are columns
@@ -111,8 +125,9 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
   static_assert(kSums * kLanes == kOrderedSumThreads, "lanes share a block evenly");
   constexpr int kTileBits = exact_log2(kSums * kUnroll);  // rows and columns of a tile are powers of two
+  constexpr bool kFewLanes = kLanes > 1 && kLanes <= 8;   // of one sum, which one thread adds
   struct Shared {
-    double lanes[kLanes > 1 ? kOrderedSumThreads : 1];
+    double lanes[kFewLanes ? kOrderedSumThreads * kUnroll : kLanes > 1 ? kOrderedSumThreads : 1];
     OrderedSumRow rows[kSums * kUnroll];
     T sums[2 * kSums * kUnroll];  // a row's end with a pad
   };
@@ -126,8 +141,9 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   const int column = thread % kSums & (columns - 1);
   const int first_row = thread % kSums >> params.column_bits;
   for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
-    const int64_t row_tile = tile / params.column_tiles;
-    const int64_t tile_column = (tile - row_tile * params.column_tiles) * columns;
+    const int64_t row_tile =
+        tile <= INT32_MAX ? params.column_tiles.quotient(static_cast<int32_t>(tile)) : tile / params.column_tiles.value;
+    const int64_t tile_column = (tile - row_tile * params.column_tiles.value) * columns;
     for (int i = thread; i < tile_rows; i += kOrderedSumThreads) {
       shared.rows[i] = params.rows.at(row_tile * tile_rows + i);
     }
@@ -147,8 +163,18 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
 #pragma unroll
       for (int i = 0; i < kUnroll; ++i) sum[i] += from[i][split * params.elements];
     }
+    if constexpr (kFewLanes) {
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
+      for (int i = 0; i < kUnroll; ++i) shared.lanes[i * kOrderedSumThreads + thread] = sum[i];
+      __syncthreads();
+      for (int i = thread / kSums; i < kUnroll; i += kLanes) {
+        const double* const lanes = shared.lanes + i * kOrderedSumThreads + thread % kSums;
+        shared.sums[(first_row + i * row_lanes) * pitch + column] =
+            from_accumulator<T>(sum_of_few<kLanes>(lanes, kSums));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kUnroll && !kFewLanes; ++i) {
       if constexpr (kLanes > 1) sum[i] = sum_over_threads(sum[i], kSums, shared.lanes);
       if (thread < kSums) {
         shared.sums[(first_row + i * row_lanes) * pitch + column] = from_accumulator<T>(sum[i]);
@@ -200,21 +226,26 @@ void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Str
   while ((2 << params.column_bits) <= std::min(kMostColumns, kSums) && (1 << params.column_bits) < columns.size) {
     ++params.column_bits;
   }
-  params.column_tiles = ceil_div(columns.size, int64_t{1} << params.column_bits);
-  params.tiles = params.column_tiles * ceil_div(rows, int64_t{kSums >> params.column_bits} * kUnroll);
+  params.column_tiles = make_divisor(ceil_div(columns.size, int64_t{1} << params.column_bits));
+  params.tiles = params.column_tiles.value * ceil_div(rows, int64_t{kSums >> params.column_bits} * kUnroll);
   void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes, kUnroll>;
   launch(name, kernel, params.tiles, kOrderedSumThreads, stream, params, 0,
          overlapping_order(name, reinterpret_cast<const void*>(kernel)));
 }
 
+constexpr int kOrderedSumRows = 4;  // of a thread, where there are many elements
+// So many that blocks of kLanes lanes and so many rows have two each on a multiprocessor, or more.
+template <int kLanes>
+constexpr int64_t kManyElements = int64_t{512} * kOrderedSumRows * kOrderedSumThreads / kLanes;
+
 // One lane is for many elements; many lanes are for few elements of many splits.
 template <int kLanes, typename T, typename Partial>
 void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
-  constexpr int kRows = 4;
   // Few elements are shared out among many blocks instead.
-  constexpr int64_t kManyElements = int64_t{512} * kRows * kOrderedSumThreads / kLanes;
   if constexpr (kLanes < kOrderedSumThreads) {
-    if (kLanes == 1 || sum.elements >= kManyElements) return add_tiles_in_order<kLanes, kRows>(name, sum, stream);
+    if (kLanes == 1 || sum.elements >= kManyElements<kLanes>) {
+      return add_tiles_in_order<kLanes, kOrderedSumRows>(name, sum, stream);
+    }
   }
   if constexpr (kLanes > 1) add_tiles_in_order<kLanes, 1>(name, sum, stream);
 }

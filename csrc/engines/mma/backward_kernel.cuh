@@ -13,12 +13,16 @@ namespace convt3d::mma {
 
 static_assert(kMultipliers < 16 && sizeof(BlockShare) <= kShareBytes);
 
-// Steps of K: of each step of channels all taps, one after another. All threads.
+// The barrier of all warps that multiply.
+constexpr int kBackwardMultipliers = 3;
+
+// Steps of K: of each step of channels all taps, one after another.
 template <typename T>
-__device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, int32_t* table) {
+__device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, int32_t* table,
+                                               const Fillers& fillers) {
   const StagedTile& tile = params.grad.source[0].tile;
   const int32_t count = params.taps * params.channel_steps;
-  for (int32_t s = static_cast<int32_t>(threadIdx.x); s <= count; s += static_cast<int32_t>(blockDim.x)) {
+  for (int32_t s = fillers.thread; s <= count; s += fillers.count) {
     int32_t rest = s % params.taps;
     int32_t row = 0;
 #pragma unroll
@@ -162,23 +166,26 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  fill_places(grad, shared);
-  fill_shares(grad, tile, kColumns, reinterpret_cast<GradShare*>(shared + grad.layout.shares));
-  fill_eights(grad, tile, reinterpret_cast<GradEight*>(shared + grad.layout.eights));
-  fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps));
-  const RowBiasSums<T> row_sums(params, shared);
-  if (row_sums.wanted()) row_sums.clear();
-  if (const LaneBiasSums<T> sums(params, shared); sums.wanted()) sums.clear(shape_extent(kShape, kTerms).warps_m);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
     share.channels = grad.n_channels;
-    share.first_box = static_cast<int32_t>(tile.split * grad.split_boxes);
+    share.first_box = static_cast<int32_t>(tile.split) * grad.split_boxes;
     reinterpret_cast<StageBarriers*>(shared + grad.layout.barriers)
         ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps, grad.only_copies);
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
+  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
+  const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
+  fill_tables(grad, tile, kColumns, shared, fillers);
+  fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);
+  const RowBiasSums<T> row_sums(params, shared);
+  if (row_sums.wanted()) row_sums.clear(fillers);
+  if (const LaneBiasSums<T> sums(params, shared); sums.wanted()) {
+    sums.clear(shape_extent(kShape, kTerms).warps_m, fillers);
+  }
+  sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
     if constexpr (RowBiasSums<T>::kExist) {
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
@@ -186,10 +193,8 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     } else {
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
     }
-  } else if (thread < kInputThreads) {
-    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   } else {
-    GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
+    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   }
 #endif
 }

@@ -5,16 +5,20 @@
 #include "device/ptx/shared_memory.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "engines/mma/backward_params.cuh"
-#include "engines/mma/weight_grad_tables.cuh"
+#include "engines/mma/weight_grad_kernel.cuh"
 
 namespace convt3d::mma {
 
-constexpr int kGradMultipliers = 2;  // the barrier of the warps of the weight gradient
+// The block's tile, of which nothing is kept while its warps multiply.
+template <typename T>
+__device__ __forceinline__ GradTile tile_here(const WeightGradParams<T>& params) {
+  return {params, static_cast<uint32_t>(hopper::computed_here(static_cast<int>(blockIdx.x)))};
+}
 
 // Where a block leaves its split's and group's.
 template <typename T>
 __device__ __forceinline__ float* bias_of_block(const BackwardParams<T>& params) {
-  const GradTile tile(params.grad, blockIdx.x);
+  const GradTile tile = tile_here(params.grad);
   return params.bias + (tile.split * params.grad.groups + tile.group) * params.grad.row_channels;
 }
 
@@ -31,10 +35,9 @@ class RowBiasSums {
 
   __device__ __forceinline__ bool wanted() const { return kExist && params_.bias != nullptr; }
 
-  // All threads of the block.
-  __device__ __forceinline__ void clear() const {
+  __device__ __forceinline__ void clear(const Fillers& fillers) const {
     const int32_t count = params_.grad.warps_k * eights() * 8;
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) sums()[i] = 0;
+    for (int32_t i = fillers.thread; i < count; i += fillers.count) sums()[i] = 0;
   }
 
   // Of a warp, whose own they are.
@@ -72,7 +75,7 @@ class RowBiasSums {
   }
 
  private:
-  __device__ __forceinline__ int32_t eights() const { return GradTile(params_.grad, blockIdx.x).eights(params_.grad); }
+  __device__ __forceinline__ int32_t eights() const { return tile_here(params_.grad).eights(params_.grad); }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
 
   const BackwardParams<T>& params_;
@@ -108,11 +111,9 @@ class LaneBiasSums {
 
   __device__ __forceinline__ bool wanted() const { return kExist && params_.bias != nullptr; }
 
-  // All threads of the block.
-  __device__ __forceinline__ void clear(int32_t warps_m) const {
+  __device__ __forceinline__ void clear(int32_t warps_m, const Fillers& fillers) const {
     const int32_t count = warps_m * params_.channel_steps * 32;
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x))
-      sums_[i].clear();
+    for (int32_t i = fillers.thread; i < count; i += fillers.count) sums_[i].clear();
   }
 
   __device__ __forceinline__ void add(int32_t warp, int32_t step, int32_t lane, const LaneBias& more) const {

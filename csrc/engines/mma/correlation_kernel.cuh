@@ -8,14 +8,15 @@
 namespace convt3d::mma {
 
 // Steps of K of each of a block's phases, in order, for one chunk: bytes from a position's row to the row and the
-// channels that it is multiplied with. Stages of split axes are neighbours. All threads.
+// channels that it is multiplied with. Stages of split axes are neighbours. The first `threads` threads.
 template <typename T>
-__device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, int32_t first_phase, int32_t* table) {
+__device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, int32_t first_phase, int32_t threads,
+                                           int32_t* table) {
   const StagedTile& tile = params.load.tile;
   for (int32_t p = 0; p < params.block_phases; ++p) {
     const Residue residue = residue_of(params, first_phase + p);
     const int32_t count = steps_of(params, residue);
-    for (int32_t s = static_cast<int32_t>(threadIdx.x); s < count; s += static_cast<int32_t>(blockDim.x)) {
+    for (auto s = static_cast<int32_t>(threadIdx.x); s < count; s += threads) {
       int32_t rest = s / params.chunk_steps;
       const int32_t k_step = s - rest * params.chunk_steps;
       int32_t row = 0;
@@ -35,35 +36,21 @@ __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, i
   }
 }
 
-// Phases come first, then channels: blocks that are neighbours read the same source. Where phases have walkers of their
-// own, all blocks are there at once. One thread.
+// One thread.
 template <typename T, int kTerms>
 __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, const ShapeExtent& extent,
                                            BlockShare& share) {
-  auto rest = static_cast<int32_t>(blockIdx.x);
-  const auto take = [&](int64_t count) {
-    const auto whole = static_cast<int32_t>(rest / count);
-    const auto value = static_cast<int32_t>(rest - whole * count);
-    rest = whole;
-    return value;
-  };
-  int32_t phase_block = 0;
-  share.walkers = params.walkers;
-  if (params.walkers > 0) phase_block = take(params.phase_blocks);
-  const int32_t n_block = take(params.n_blocks);
-  const int64_t group = take(params.groups);
-  share.split = take(params.split.splits);
-  if (params.walkers == 0) {
-    while (rest >= params.first_walker[phase_block + 1]) ++phase_block;
-    rest -= params.first_walker[phase_block];
-    share.walkers = params.first_walker[phase_block + 1] - params.first_walker[phase_block];
-  }
-  share.number = (static_cast<int32_t>(group) * params.n_blocks + n_block) * params.phase_blocks + phase_block;
-  share.first_phase = phase_block * params.block_phases;
-  share.first_box = params.first_box + rest;
-  share.first_channel = group * params.n_channels + n_block * extent.n();
-  share.channels = min(params.n_channels - n_block * extent.n(), extent.n());
-  share.source_channel = group * params.source_group;
+  const BlockPlace place(params);
+  const auto n_blocks = static_cast<int32_t>(params.n_blocks.value);
+  const int32_t column = place.group * n_blocks + place.n_block;  // of blocks of channels, of all groups
+  share.number = column * static_cast<int32_t>(params.phase_blocks.value) + place.phase_block;
+  share.split = place.split;
+  share.walkers = place.walkers;
+  share.first_phase = place.phase_block * params.block_phases;
+  share.first_box = params.first_box + place.walker;
+  share.first_channel = int64_t{place.group} * params.n_channels + place.n_block * extent.n();
+  share.channels = min(params.n_channels - place.n_block * extent.n(), extent.n());
+  share.source_channel = int64_t{place.group} * params.source_group;
   const Residue residue = residue_of(params, share.first_phase);
   int32_t before = 0;  // steps of other splits
   share.steps = 0;
@@ -77,21 +64,22 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
     }
   }
   const int64_t all_taps = int64_t{params.residues[0].taps} * params.residues[1].taps * params.residues[2].taps;
-  const int64_t first_step = ((group * params.n_blocks + n_block) * all_taps +
-                              taps_before(params.residues, residue.at[0], residue.at[1], residue.at[2])) *
-                                 (params.chunks * params.chunk_steps) +
-                             before;
+  const int64_t first_step =
+      (column * all_taps + taps_before(params.residues, residue.at[0], residue.at[1], residue.at[2])) *
+          (params.chunks * params.chunk_steps) +
+      before;
   share.weight = params.weight + first_step * step_bytes(extent, kTerms);
 }
 
-// Zeros past the channels that exist. All threads.
+// Zeros past the channels that exist. The first `threads` threads.
 template <typename T>
-__device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, const BlockShare& share, int32_t count,
-                                          float* bias) {
-  for (auto n = static_cast<int32_t>(threadIdx.x); n < count; n += static_cast<int32_t>(blockDim.x)) {
-    const int64_t column = share.first_channel + n;
+__device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, const BlockPlace& place, int32_t count,
+                                          int32_t threads, float* bias) {
+  for (auto n = static_cast<int32_t>(threadIdx.x); n < count; n += threads) {
+    const int32_t in_group = place.n_block * count + n;
+    const int64_t column = int64_t{place.group} * params.n_channels + in_group;
     const int64_t channel = params.store.stores_pairs ? column / 2 : column;
-    bias[n] = n < share.channels ? bias_of<ElementOf<T>>(params.store.epilogue, channel) : 0;
+    bias[n] = in_group < params.n_channels ? bias_of<ElementOf<T>>(params.store.epilogue, channel) : 0;
   }
 }
 
@@ -249,20 +237,28 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   const SharedLayout& layout = params.layout;
-  BlockShare& share = *reinterpret_cast<BlockShare*>(dynamic_shared_memory + layout.share);
-  if (threadIdx.x == 0) {
-    fill_share<T, kTerms>(params, kExtent, share);
-    auto& barriers = *reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout.barriers);
-    barriers.buffers.begin(params.buffers, kSourceWarps, kExtent.warps(), params.only_copies);
-    barriers.slots.begin(params.slots, kWeightWarps, kExtent.warps(), true);
+  constexpr int kThreads = 32 * kExtent.warps();
+  unsigned char* const shared = dynamic_shared_memory;
+  const auto thread = static_cast<int32_t>(threadIdx.x) - kThreads;
+  // Everybody prepares something of what all wait for.
+  if (thread < 0) {
+    if (threadIdx.x == 0) {
+      auto& barriers = *reinterpret_cast<BlockBarriers*>(shared + layout.barriers);
+      barriers.buffers.begin(params.buffers, kSourceWarps, kExtent.warps(), params.only_copies);
+      barriers.slots.begin(params.slots, kWeightWarps, kExtent.warps(), true);
+    }
+    const BlockPlace place(params);
+    fill_steps(params, place.phase_block * params.block_phases, kThreads,
+               reinterpret_cast<int32_t*>(shared + layout.steps));
+    if (params.store.epilogue.bias.data != nullptr) {
+      fill_bias(params, place, kExtent.n(), kThreads, reinterpret_cast<float*>(shared + layout.bias));
+    }
+  } else if (thread < kSourceThreads) {
+    SourceLoad<T, kChannelRows>(params, layout, thread).prepare();
+  } else if (thread == kSourceThreads) {
+    fill_share<T, kTerms>(params, kExtent, *reinterpret_cast<BlockShare*>(shared + layout.share));
   }
   __syncthreads();
-  fill_steps(params, share.first_phase, reinterpret_cast<int32_t*>(dynamic_shared_memory + layout.steps));
-  if (params.store.epilogue.bias.data != nullptr) {
-    fill_bias(params, share, kExtent.n(), reinterpret_cast<float*>(dynamic_shared_memory + layout.bias));
-  }
-  __syncthreads();
-  const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kExtent.warps();
   if (thread < 0) {
     TileMultiplier<T, kTerms, kShape, kChannelRows>(params, layout).run();
   } else if (thread < kSourceThreads) {

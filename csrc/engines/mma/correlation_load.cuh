@@ -102,11 +102,13 @@ class SourceLoad {
         share_(*reinterpret_cast<const BlockShare*>(dynamic_shared_memory + layout.share)),
         barriers_(reinterpret_cast<BlockBarriers*>(dynamic_shared_memory + layout.barriers)->buffers),
         meet_(&barriers_.loaders),
+        fillers_{thread, kSourceThreads},
         loader_(params.load, thread, dynamic_shared_memory + layout.fixed) {}
 
+  // Before all threads of the block meet.
+  __device__ __forceinline__ void prepare() const { loader_.make_fixed(fillers_); }
+
   __device__ __forceinline__ void run() {
-    loader_.make_fixed();
-    meet_();
     if (params_.copied_source) wait_for_kernel_before();
     if (params_.only_copies) {
       for (StageWalk walk(params_, share_); walk.box < params_.end_box; walk.advance(params_, share_)) {
@@ -149,7 +151,7 @@ class SourceLoad {
     const LoadBox box = box_of(walk);
     const bool rows = params_.load.way == LoadWay::kRows;
     const bool has_new_table = walk.has_new_table(params_);
-    if (has_new_table) loader_.make_table(box, dynamic_shared_memory + table_of(walk));
+    if (has_new_table) loader_.make_table(box, dynamic_shared_memory + table_of(walk), fillers_);
     // Past it nobody reads the table, or the raw rows, that were here before: whoever met last has settled them.
     if (has_new_table || rows) meet_();
     if (!rows) wait_until_empty(walk);
@@ -186,6 +188,7 @@ class SourceLoad {
   const BlockShare& share_;
   StageBarriers& barriers_;
   LoaderMeetings meet_;
+  Fillers fillers_;
   TileLoader<T, kSourceThreads, kChannelRows ? LoadedTiles::kChannelRows : LoadedTiles::kRowsOfChannels> loader_;
 };
 

@@ -57,10 +57,8 @@ struct CorrelationParams {
   int32_t walkers;                             // of each share, or 0
   int32_t first_walker[kMostPhaseBlocks + 1];  // then, of each share of phases
   SplitParams split;
-  int64_t groups;
   int32_t k_channels;
   int32_t n_channels;
-  int32_t n_blocks;
   int32_t chunks;
   int32_t chunk_steps;
   bool splits;           // an axis, whose taps have a stage each
@@ -74,12 +72,44 @@ struct CorrelationParams {
   int32_t table_bytes;
   int32_t raw_bytes;  // of a stage
   int32_t block_phases;
-  int32_t phase_blocks;
+  // What blocks are numbered by.
+  Divisor phase_blocks;
+  Divisor n_blocks;
+  Divisor groups;
+  Divisor k_splits;
   SharedLayout layout;
   const unsigned char* weight;  // packed: pack_weight.cuh
   bool weights_stay;
   int32_t slot_steps;
   int32_t slots;
+};
+
+// A block among those of a launch. Phases come first, then channels: blocks that are neighbours read the same source.
+// Where phases have walkers of their own, all blocks are there at once.
+struct BlockPlace {
+  int32_t phase_block;
+  int32_t n_block;
+  int32_t group;
+  int32_t split;
+  int32_t walker;   // among those of its share
+  int32_t walkers;  // of its share
+
+  template <typename T>
+  __device__ __forceinline__ explicit BlockPlace(const CorrelationParams<T>& params) {
+    auto rest = static_cast<int32_t>(blockIdx.x);
+    const bool alike = params.walkers > 0;
+    phase_block = alike ? params.phase_blocks.take(rest) : 0;
+    n_block = params.n_blocks.take(rest);
+    group = params.groups.take(rest);
+    split = params.k_splits.take(rest);
+    walkers = params.walkers;
+    if (!alike) {
+      while (rest >= params.first_walker[phase_block + 1]) ++phase_block;
+      rest -= params.first_walker[phase_block];
+      walkers = params.first_walker[phase_block + 1] - params.first_walker[phase_block];
+    }
+    walker = rest;
+  }
 };
 
 // What a block computes of each of its boxes; in shared memory, as few registers are left.

@@ -119,10 +119,8 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.split = {plan.k_splits, plan.split_stages, static_cast<int32_t>(plan.shares()),
                   reinterpret_cast<uint32_t*>(bytes + plan.counter_offset()),
                   reinterpret_cast<float*>(bytes + plan.partial_offset())};
-  params.groups = plan.groups;
   params.k_channels = plan.k_channels;
   params.n_channels = plan.n_channels;
-  params.n_blocks = plan.n_blocks;
   params.chunks = plan.chunks;
   params.chunk_steps = plan.chunk_steps;
   params.splits = plan.splits();
@@ -135,7 +133,10 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.table_bytes = plan.table_bytes();
   params.raw_bytes = static_cast<int32_t>(plan.raw_bytes());
   params.block_phases = plan.block_phases;
-  params.phase_blocks = static_cast<int32_t>(plan.phase_blocks());
+  params.phase_blocks = make_divisor(plan.phase_blocks());
+  params.n_blocks = make_divisor(plan.n_blocks);
+  params.groups = make_divisor(plan.groups);
+  params.k_splits = make_divisor(plan.k_splits);
   params.layout = shared_layout(plan);
   params.weight = static_cast<const unsigned char*>(workspace);
   params.weights_stay = plan.weights_stay;

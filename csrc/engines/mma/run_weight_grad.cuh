@@ -11,7 +11,9 @@
 
 namespace convt3d::mma {
 
-constexpr int kSumLanes = 8;  // threads that share an element's splits, where there are many
+// Threads that share an element's splits, where there are many; fewer where there are many elements, too.
+constexpr int kSumLanes = 8;
+constexpr int kFewSumLanes = 4;
 
 template <typename T>
 LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, const LoadShape& shape, LoadWay way,
@@ -56,9 +58,9 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   for (std::size_t i = 0; i < 3; ++i) params.taps[i] = plan.taps[i];
   params.layout = plan.layout;
   params.input_bytes = plan.input.bytes();
-  for (std::size_t i = 0; i < 3; ++i) params.box[i] = plan.box[i];
-  for (std::size_t i = 0; i < 4; ++i) params.boxes[i] = plan.boxes[i];
-  params.end_box = plan.box_count();
+  for (std::size_t i = 0; i < 3; ++i) params.box[i] = make_divisor(plan.box[i]);
+  for (std::size_t i = 0; i < 3; ++i) params.boxes[i] = make_divisor(plan.boxes[i + 1]);
+  params.end_box = static_cast<int32_t>(plan.box_count());
   params.source_group[0] = plan.grad_copy.exists ? plan.grad_copy.padded : plan.row_channels;
   params.source_group[1] = plan.input_copy.exists ? plan.input_copy.padded : plan.n_channels;
   params.groups = plan.groups;
@@ -70,17 +72,17 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.warps_k = plan.warps_k;
   params.row_chunk = plan.row_chunk;
   params.n_chunk = plan.n_chunk;
-  params.row_chunks = plan.row_chunks;
-  params.n_chunks = plan.n_chunks;
-  params.group_blocks = plan.group_blocks;
+  params.row_chunks = make_divisor(plan.row_chunks);
+  params.n_chunks = make_divisor(plan.n_chunks);
+  for (std::size_t i = 0; i < 3; ++i) params.parts[i] = make_divisor(plan.taps[i].parts);
   params.steps = plan.steps;
   params.stages = plan.stages;
   params.ahead = plan.ahead;
   params.tables = plan.tables();
   params.only_copies = plan.only_copies();
   params.only_rows = plan.only_rows();
-  params.tiles = plan.tiles();
-  params.split_boxes = plan.split_boxes;
+  params.tiles = make_divisor(plan.tiles());
+  params.split_boxes = static_cast<int32_t>(plan.split_boxes);
   params.segment_boxes = plan.segment_boxes;
   params.partial = static_cast<float*>(partial);
   params.n_pitch = plan.n_pitch();
@@ -104,6 +106,8 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
   sums.destination = static_cast<T*>(grad_weight.data);
   if (sums.splits < kSumLanes) {
     add_in_order<1>("weight gradient sum", sums, stream);
+  } else if (sums.elements >= kManyElements<kFewSumLanes>) {
+    add_tiles_in_order<kFewSumLanes, kOrderedSumRows>("weight gradient sum", sums, stream);
   } else {
     add_in_order<kSumLanes>("weight gradient sum", sums, stream);
   }
@@ -134,8 +138,8 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
       params.source[1].source = copy_channels<T>(plan.input_copy, range(plan.input_copy), input, {},
                                                  bytes + plan.input_copy_offset(), stream);
     }
-    params.first_box = portion.first_box;
-    params.end_box = portion.end_box;
+    params.first_box = static_cast<int32_t>(portion.first_box);
+    params.end_box = static_cast<int32_t>(portion.end_box);
     params.joins = number > 0;
     if (plan.terms == 1) {
       run_weight_grad<T, 1>(plan, params, stream);

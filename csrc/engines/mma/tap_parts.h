@@ -22,9 +22,13 @@ struct TapParts {
   int32_t units;   // residues that a part reads, one after another in the tile
   int32_t length;  // rows of a unit
 
-  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % stride + part / stride * most * stride; }
+  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const {
+    if (stride == 1) return part * most;  // no division, with which a kernel would begin
+    return part % stride + part / stride * most * stride;
+  }
   CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
-    const int32_t left = (taps - first(part) + stride - 1) / stride;
+    int32_t left = taps - first(part);
+    if (stride != 1) left = (left + stride - 1) / stride;
     return left < 0 ? 0 : left < most ? left : most;
   }
   // Of tap j of a part, from position*step.

@@ -59,6 +59,12 @@ static_assert(sizeof(LoadLine) == kLineBytes && sizeof(FixedLine) == kFixedLineB
 
 constexpr int kPieceBits = 16;
 
+// Threads that fill a table together.
+struct Fillers {
+  int32_t thread;
+  int32_t count;
+};
+
 // Added to whatever else is known of a place, it stays below zero.
 constexpr int64_t kNowhere = -(int64_t{1} << 62);
 
@@ -69,11 +75,11 @@ class TileLines {
   __device__ __forceinline__ TileLines(const LoadParams<T>& params, int32_t thread, unsigned char* fixed)
       : params_(params), thread_(thread), fixed_(fixed) {}
 
-  __device__ __forceinline__ void make_fixed() const {
+  __device__ __forceinline__ void make_fixed(const Fillers& fillers) const {
     const StagedTile& tile = params_.tile;
     auto* const lines = reinterpret_cast<FixedLine*>(fixed_);
 #pragma unroll 1
-    for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
+    for (int32_t i = fillers.thread; i < params_.shape.lines; i += fillers.count) {
       int32_t image = i;
       const int32_t staged_h = tile.staged[1].take(image);
       const int32_t staged_d = tile.staged[0].take(image);
@@ -91,14 +97,14 @@ class TileLines {
     }
     auto* const places = reinterpret_cast<FixedPlace*>(lines + params_.shape.lines);
 #pragma unroll 1
-    for (int32_t i = thread_; i < params_.shape.fixed_places; i += kThreads) {
+    for (int32_t i = fillers.thread; i < params_.shape.fixed_places; i += fillers.count) {
       const Place place = place_of(i, false);
       places[i] = {place.to / 16 << kPieceBits | static_cast<uint32_t>(place.piece), place.w};
     }
     const TileAxis& width = tile.axis[2];
     auto* const columns = reinterpret_cast<int32_t*>(places + params_.shape.fixed_places);
 #pragma unroll 1
-    for (int32_t i = thread_; i < params_.shape.column_entries(); i += kThreads) {
+    for (int32_t i = fillers.thread; i < params_.shape.column_entries(); i += fillers.count) {
       columns[i] = -1;
 #pragma unroll 1
       for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
@@ -111,8 +117,8 @@ class TileLines {
   }
 
   // `table`: of shape.table_bytes().
-  __device__ __forceinline__ void make_table(const LoadBox& box, unsigned char* table) const {
-    if (thread_ >= params_.shape.lines) return;
+  __device__ __forceinline__ void make_table(const LoadBox& box, unsigned char* table, const Fillers& fillers) const {
+    if (fillers.thread >= params_.shape.lines) return;
     const auto* const fixed = reinterpret_cast<const FixedLine*>(fixed_);
     auto* const lines = reinterpret_cast<LoadLine*>(table);
     LoadLine* const mask = lines + params_.shape.lines;
@@ -126,7 +132,7 @@ class TileLines {
     const int64_t mask_offset = masked ? offset(params_.source.mask_stride) : 0;
     const auto images = static_cast<int32_t>(min(params_.batch - box.image, int64_t{params_.tile.images}));
 #pragma unroll 1
-    for (int32_t i = thread_; i < params_.shape.lines; i += kThreads) {
+    for (int32_t i = fillers.thread; i < params_.shape.lines; i += fillers.count) {
       const FixedLine& line = fixed[i];
       // Outside on either side: no coordinate of a box is 2^31 below zero.
       const bool exists = static_cast<uint32_t>(d) + line.d < static_cast<uint32_t>(params_.source.size[0]) &&

@@ -2,9 +2,9 @@
 // the channels. kThreads threads do it, the same ones for all tiles of a block, and share the pieces as load_shape.h
 // says:
 //
-//     make_fixed();                      // once
+//     make_fixed(fillers);               // once
 //     (the loading threads meet)
-//     make_table(box, table);            // of each box or, of split axes, of each stage
+//     make_table(box, table, fillers);   // of each box or, of split axes, of each stage
 //     (the loading threads meet)
 //     load(stage);                       // begins copies, which are not committed; the rest is in place
 //     (the thread's copies have arrived; of raw rows the loading threads meet)

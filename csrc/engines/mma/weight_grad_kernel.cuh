@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/overlap.cuh"
+#include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
 #include "engines/mma/pipeline.cuh"
 #include "engines/mma/weight_grad_params.cuh"
@@ -29,11 +30,10 @@ class GradLoader {
 
   __device__ __forceinline__ void run() {
     Boxes beginning(params_, tile_.split);
-    Boxes arriving(params_, tile_.split);
-    const auto boxes = static_cast<int32_t>(beginning.walk.left);
+    Boxes arriving = beginning;
+    const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
-#pragma unroll 1
-    for (int o = 0; o < 2; ++o) loader(o).make_fixed();
+    loader(operand()).make_fixed(fillers());
     meet_();
     int32_t begun = 0;
     for (int32_t done = 0; done < boxes;) {
@@ -97,6 +97,10 @@ class GradLoader {
     hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
   }
 
+  // Half of the warps make the tables of each operand.
+  __device__ __forceinline__ int operand() const { return thread_ / (kLoadingThreads / 2); }
+  __device__ __forceinline__ Fillers fillers() const { return {thread_ % (kLoadingThreads / 2), kLoadingThreads / 2}; }
+
   using Loader = TileLoader<T, kLoadingThreads, kIsPaired<T> ? LoadedTiles::kChannelRows : LoadedTiles::kAny>;
   __device__ __forceinline__ Loader loader(int o) const {
     return {params_.source[o], thread_, shared_ + (o == 0 ? params_.layout.grad_fixed : params_.layout.input_fixed)};
@@ -107,7 +111,7 @@ class GradLoader {
     box.image = int64_t{at.walk.at[0]} * params_.source[0].tile.images;
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
-      box.first[a] = int64_t{at.walk.at[a + 1]} * params_.box[a];
+      box.first[a] = int64_t{at.walk.at[a + 1]} * params_.box[a].value;
       if (o == 0) box.first[a] = box.first[a] * params_.taps[a].step + tile_.offset[a];
     }
     return box;
@@ -132,8 +136,7 @@ class GradLoader {
   // All that reads the table, and the raw rows, that are written here is done: whoever meets has settled the box
   // before.
   __device__ __forceinline__ void begin(const Boxes& at) {
-#pragma unroll 1
-    for (int o = 0; o < 2; ++o) loader(o).make_table(box_of(at, o), table_of(at, o));
+    loader(operand()).make_table(box_of(at, operand()), table_of(at, operand()), fillers());
     meet_();
     if (!params_.only_rows) wait_until_empty(at.turn);
 #pragma unroll 1
@@ -160,6 +163,8 @@ struct NoRowSums {
   __device__ __forceinline__ void add(const GradShare&, const Product&) const {}
 };
 
+constexpr int kGradMultipliers = 2;  // the barrier of the warps that multiply
+
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
 template <typename T, int kTerms, int kRows, int kColumns, typename RowSums = NoRowSums>
@@ -178,49 +183,54 @@ class GradMultiplier {
     const int32_t grad_step = params_.source[0].tile.channel_step(sizeof(T));
     const int32_t input_step = params_.source[1].tile.channel_step(sizeof(T));
     const auto grad_group = static_cast<uint32_t>(share.group * params_.row_channels * grad_step);
-    const int32_t column = share.group * params_.n_channels + share.n * kColumns * 8;
-    Product product(share.rows, static_cast<uint32_t>(column * input_step), {grad_step, input_step},
-                    params_.source[0].tile.column_step,
+    Product product(share.rows, {grad_step, input_step}, params_.source[0].tile.column_step,
                     // Of an eight that the warp does not have, that of one that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
     constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
-    const uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + share.k * kPlacesBytes;
-    const uint32_t stages = hopper::shared_address(shared_) + static_cast<uint32_t>(params_.layout.stages);
-    const int32_t steps = (params_.steps - share.k + params_.warps_k - 1) / params_.warps_k;
-    auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + params_.layout.barriers);
+    const auto address = [&](int32_t offset) {
+      return hopper::shared_address(shared_) + static_cast<uint32_t>(hopper::computed_here(offset));
+    };
+    const auto barriers = [&]() -> StageBarriers& {
+      return *reinterpret_cast<StageBarriers*>(shared_ + hopper::computed_here(params_.layout.barriers));
+    };
     StageTurn turn;
-    int32_t in_segment = 0;
     for (int32_t left = share.boxes; left > 0; --left) {
-      hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
-      const uint32_t grad = stages + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
-      const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input);
-      product.add(places, static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, steps, grad, input, summed_here());
-      arrive_warp(&barriers.empty[turn.index]);
+      hopper::barrier_wait(&barriers().full[turn.index], turn.parity);
+      const uint32_t grad =
+          address(params_.layout.stages) + static_cast<uint32_t>(turn.index * params_.layout.stage_bytes);
+      const GradShare& here = share_here();
+      const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input) +
+                             Product::to_columns(here.group * params_.n_channels + here.n * kColumns * 8,
+                                                 params_.source[1].tile.channel_step(sizeof(T)), hopper::lane_here());
+      product.add(address(params_.layout.places) + static_cast<uint32_t>(here.k) * kPlacesBytes,
+                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input, summed_here());
+      arrive_warp(&barriers().empty[turn.index]);
       turn.advance(params_.stages);
-      if (++in_segment == params_.segment_boxes || left == 1) {
+      if (left == share_here().joins_at) {
         store(product, left);
         if (summed_here().step > 0) row_sums_.add(share_here(), product);
         product.clear();
-        in_segment = 0;
+        __syncwarp();  // all lanes have seen it
+        if (hopper::lane_here() == 0) share_here().joins_at = joins_next(params_, left);
       }
     }
   }
 
  private:
-  __device__ __forceinline__ const GradShare& share_of(int32_t thread) const {
-    return reinterpret_cast<const GradShare*>(shared_ + params_.layout.shares)[thread / 32];
+  __device__ __forceinline__ GradShare& share_of(int32_t thread) const {
+    return reinterpret_cast<GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
-  __device__ __forceinline__ const GradShare& share_here() const {
+  // Nothing of it is kept while the warp multiplies.
+  __device__ __forceinline__ GradShare& share_here() const {
     return share_of(hopper::computed_here(static_cast<int32_t>(threadIdx.x)));
   }
 
-  // Of one box; not kept while the warp multiplies.
+  // Of one box.
   __device__ __forceinline__ Summed summed_here() const {
     if (!row_sums_.wanted()) return {};
     const GradShare& share = share_here();
     if (share.n != 0) return {};  // warps beside each other have the same rows
-    const int32_t positions = params_.source[0].tile.images * params_.box[0] * params_.box[1] * params_.box[2];
-    return {positions - share.k * kGradStep, params_.warps_k * kGradStep};
+    return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
   // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
@@ -271,9 +281,6 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
   if (tile.eights(params) == 0) return;
-  fill_places(params, shared);
-  fill_shares(params, tile, kColumns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
-  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights));
   if (threadIdx.x == 0) {
     reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
         ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
@@ -283,6 +290,8 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   if (thread >= 0) {
     GradLoader<T>(params, tile, shared, thread).run();
   } else {
+    fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
+    sync_threads(kGradMultipliers, 32 * kGradWarps);
     GradMultiplier<T, kTerms, grad_rows(kColumns, kTerms), kColumns>(params, shared).run();
   }
 #endif

@@ -44,6 +44,8 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
 }  // namespace
 
 bool set_memory(WeightGradPlan& plan, int64_t most_bytes, int64_t before) {
+  // Boxes and tiles are numbers of 31 bits, also those of a split that would begin past the last box.
+  if (2 * plan.box_count() > INT32_MAX || plan.tiles() > INT32_MAX) return false;
   const bool waits = copies(plan.layouts.grad) || copies(plan.layouts.input);
   for (int32_t count = kMostGradStages; count >= 2; --count) {
     plan.stages = plan.only_rows() ? 2 : count;

@@ -17,10 +17,10 @@ struct WeightGradParams {
   int32_t width_taps;  // of the kernel
   GradLayout layout;
   int32_t input_bytes;  // of a tile
-  int32_t box[3];
-  int64_t boxes[4];
-  int64_t first_box;  // of a launch
-  int64_t end_box;
+  Divisor box[3];
+  Divisor boxes[3];   // along depth, height, width
+  int32_t first_box;  // of a launch
+  int32_t end_box;
   bool joins;               // the sums that launches before left
   int32_t source_group[2];  // channels from a group to the next, of what is read
   int64_t groups;
@@ -32,17 +32,17 @@ struct WeightGradParams {
   int32_t warps_k;
   int32_t row_chunk;
   int32_t n_chunk;
-  int32_t row_chunks;
-  int32_t n_chunks;
-  int32_t group_blocks;
+  Divisor row_chunks;
+  Divisor n_chunks;
+  Divisor parts[3];
   int32_t steps;
   int32_t stages;
   int32_t ahead;
   int32_t tables;
   bool only_copies;
   bool only_rows;
-  int64_t tiles;
-  int64_t split_boxes;
+  Divisor tiles;
+  int32_t split_boxes;
   int32_t segment_boxes;
   float* partial;   // [slot][group][tap][output channel][input channel]
   int32_t n_pitch;  // of them, from an output channel to the next
@@ -59,20 +59,17 @@ struct GradTile {
   int64_t split;
 
   template <typename T>
-  __device__ __forceinline__ GradTile(const WeightGradParams<T>& params, int64_t block) {
-    split = block / params.tiles;
-    auto rest = static_cast<int32_t>(block % params.tiles);
-    const auto take = [&](int32_t count) {
-      const int32_t value = rest % count;
-      rest /= count;
-      return value;
-    };
-    n_first = take(params.n_chunks) * params.n_chunk;
+  __device__ __forceinline__ GradTile(const WeightGradParams<T>& params, uint32_t block) {
+    auto in_order = static_cast<int32_t>(block);
+    int32_t rest = params.tiles.take(in_order);
+    split = in_order;
+    n_first = params.n_chunks.take(rest) * params.n_chunk;
+#pragma unroll
     for (int i = 2; i >= 0; --i) {
-      part[i] = take(params.taps[i].parts);
+      part[i] = params.parts[i].take(rest);
       offset[i] = params.taps[i].first(part[i]) * params.taps[i].dilation;
     }
-    row_first = take(params.row_chunks) * params.row_chunk;
+    row_first = params.row_chunks.take(rest) * params.row_chunk;
     group = static_cast<int64_t>(rest) * params.warps_groups;
   }
 

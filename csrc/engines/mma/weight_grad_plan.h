@@ -28,7 +28,7 @@ constexpr int kGradThreads = 32 * (kGradWarps + kLoadingWarps);
 constexpr int kGradStep = 16;  // positions that are multiplied at once
 constexpr int kMostGradStages = 4;
 constexpr int kLoadingThreads = 32 * kLoadingWarps;
-constexpr int kGradShareBytes = 40 * kGradWarps;  // in shared memory
+constexpr int kGradShareBytes = 48 * kGradWarps;  // in shared memory
 constexpr int kGradBarrierBytes = 144;            // ...
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).

@@ -59,11 +59,9 @@ class GradProduct {
   float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
 
   // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
-  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next; `columns`: bytes
-  // from a position's row of the input to the warp's channels.
+  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
   template <typename OffsetOf>
-  __device__ __forceinline__ GradProduct(int32_t rows, uint32_t columns, const GradChannels& channels, int32_t step,
-                                         OffsetOf&& offset_of)
+  __device__ __forceinline__ GradProduct(int32_t rows, const GradChannels& channels, int32_t step, OffsetOf&& offset_of)
       : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     if constexpr (kIsPaired<T>) pairs_ = PairReads::of_lane(step, lane);
@@ -78,7 +76,6 @@ class GradProduct {
         offset_[m][0] = offset_of(2 * m + lane / 8 % 2);
       }
     }
-    columns_ = columns + static_cast<uint32_t>(kWords ? lane / 4 * channels.input : lane / 16 * 16);
     clear();
   }
 
@@ -91,9 +88,14 @@ class GradProduct {
     }
   }
 
+  // Bytes from a position's row of the input to what a lane reads of a warp's channels, of which `column` is the first.
+  __device__ __forceinline__ static uint32_t to_columns(int32_t column, int32_t channel_bytes, int32_t lane) {
+    return static_cast<uint32_t>(column * channel_bytes + (kWords ? lane / 4 * channel_bytes : lane / 16 * 16));
+  }
+
   // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
-  // `grad`, `input`: of the staged tiles. `summed`: positions of the box from the first step on that rows are summed
-  // of, and how many of them a step leaves behind; 0: none.
+  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
+  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
   __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
                                       const Summed& summed = {}) {
     if constexpr (kTerms == 1) {
@@ -172,7 +174,7 @@ class GradProduct {
       for (; steps > 0; --steps) {
         const GradPlace now = next;
         next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
-        add_matrices<kCount>(grad + now.grad, input + now.input + columns_, summed);
+        add_matrices<kCount>(grad + now.grad, input + now.input, summed);
         summed.left -= summed.step;
       }
     } else {
@@ -249,7 +251,7 @@ class GradProduct {
   __device__ __forceinline__ void load_columns(const Words& at, int n, uint32_t (&b)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      b[i] = hopper::load_shared<uint32_t>(at.input[i] + columns_ + static_cast<uint32_t>(n) * eight_columns_);
+      b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
   }
 
   template <int kCount>
@@ -345,7 +347,6 @@ class GradProduct {
   int32_t rows_;
   PairReads pairs_{};
   uint32_t offset_[kRows][kOffsets];
-  uint32_t columns_;
   uint32_t eight_columns_;  // of words: from eight columns to the next
 };
 

@@ -9,24 +9,30 @@ namespace convt3d::mma {
 // The boxes of a split, one after another.
 struct BoxWalk {
   int32_t at[4];  // image, depth, height, width
-  int64_t left;
+  int32_t left;
 
   template <typename T>
   __device__ __forceinline__ BoxWalk(const WeightGradParams<T>& params, int64_t split) {
-    int64_t rest = params.first_box + split * params.split_boxes;
-    left = max(int64_t{0}, min(params.split_boxes, params.end_box - rest));  // the last launch may have fewer
-    for (int i = 3; i > 0; --i) {
-      at[i] = static_cast<int32_t>(rest % params.boxes[i]);
-      rest /= params.boxes[i];
-    }
-    at[0] = static_cast<int32_t>(rest);
+    int32_t rest = params.first_box + static_cast<int32_t>(split) * params.split_boxes;
+    left = boxes_of(params, split);
+#pragma unroll
+    for (int i = 3; i > 0; --i) at[i] = params.boxes[i - 1].take(rest);
+    at[0] = rest;
+  }
+  // The last launch may have fewer.
+  template <typename T>
+  __device__ __forceinline__ static int32_t boxes_of(const WeightGradParams<T>& params, int64_t split) {
+    const int32_t first = params.first_box + static_cast<int32_t>(split) * params.split_boxes;
+    return max(0, min(params.split_boxes, params.end_box - first));
   }
   template <typename T>
   __device__ __forceinline__ void advance(const WeightGradParams<T>& params) {
-    for (int i = 3; i >= 0; --i) {
-      if (++at[i] < params.boxes[i] || i == 0) return;
+#pragma unroll
+    for (int i = 3; i > 0; --i) {
+      if (++at[i] < static_cast<int32_t>(params.boxes[i - 1].value)) return;
       at[i] = 0;
     }
+    ++at[0];
   }
 };
 
@@ -35,28 +41,32 @@ struct BoxWalk {
 __device__ __forceinline__ int32_t position_of_entry(int32_t i) { return i / 8 * 8 + i % 8 / 2 + i % 2 * 4; }
 __device__ __forceinline__ int32_t entry_of_position(int32_t i) { return i / 8 * 8 + i % 4 * 2 + i % 8 / 4; }
 
+template <typename T>
+__device__ __forceinline__ int32_t positions_of_box(const WeightGradParams<T>& params) {
+  return params.source[0].tile.images *
+         static_cast<int32_t>(params.box[0].value * params.box[1].value * params.box[2].value);
+}
+
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
 template <typename T>
-__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared) {
+__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared,
+                                            const Fillers& fillers) {
   const GradLayout& layout = params.layout;
   auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
   const StagedTile& of_grad = params.source[0].tile;
   const StagedTile& of_input = params.source[1].tile;
   const ChannelRows& rows = of_input.channel_rows;
   const int32_t zeros = of_input.has_channel_rows() ? rows.pitch - 4 : params.input_bytes;
-  const int32_t positions = of_grad.images * params.box[0] * params.box[1] * params.box[2];
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.steps * kGradStep;
-       i += static_cast<int32_t>(blockDim.x)) {
+  const int32_t positions = positions_of_box(params);
+  for (int32_t i = fillers.thread; i < params.steps * kGradStep; i += fillers.count) {
     int32_t rest = of_grad.has_channel_rows() ? position_of_entry(i) : i;
     if (rest >= positions) {
       places[i] = {0, static_cast<uint32_t>(zeros)};
       continue;
     }
     int32_t at[4];
-    for (int a = 2; a >= 0; --a) {
-      at[a + 1] = rest % params.box[a];
-      rest /= params.box[a];
-    }
+#pragma unroll
+    for (int a = 2; a >= 0; --a) at[a + 1] = params.box[a].take(rest);
     at[0] = rest;
     const auto place = [&](const StagedTile& tile) {
       int32_t row = at[3] * tile.column_step;
@@ -69,8 +79,7 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
   const int32_t words = of_input.has_channel_rows() ? of_input.pieces * 4 : of_input.pitch / 4;
   const int32_t step = of_input.has_channel_rows() ? rows.pitch / 4 : 1;
   if (positions == params.steps * kGradStep) return;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < params.stages * words;
-       i += static_cast<int32_t>(blockDim.x)) {
+  for (int32_t i = fillers.thread; i < params.stages * words; i += fillers.count) {
     const int32_t at = layout.stages + i / words * layout.stage_bytes + layout.input + zeros;
     reinterpret_cast<uint32_t*>(shared + at)[i % words * step] = 0;
   }
@@ -83,12 +92,20 @@ struct GradShare {
   int32_t group;    // of the block's
   int32_t n;        // of warps beside each other
   int32_t k;        // first step of a box
+  int32_t steps;    // of a box
   int32_t first;    // fragment of 16 rows
   int32_t rows;     // fragments
   int32_t eights;   // that exist of them
   int32_t boxes;
+  int32_t joins_at;  // boxes left, the one at hand among them, when the sums in registers next join those in memory
 };
 static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
+
+// ... after so many boxes left: a segment later, or with the last box.
+template <typename T>
+__device__ __forceinline__ int32_t joins_next(const WeightGradParams<T>& params, int32_t left) {
+  return max(1, left - params.segment_boxes);
+}
 
 template <typename T>
 __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
@@ -111,7 +128,9 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   share.first = min(m * each, fragments - 1);
   share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
   share.eights = min(2 * share.rows, eights - 2 * share.first);
-  share.boxes = static_cast<int32_t>(BoxWalk(params, tile.split).left);
+  share.steps = (params.steps - share.k + params.warps_k - 1) / params.warps_k;
+  share.boxes = BoxWalk::boxes_of(params, tile.split);
+  share.joins_at = joins_next(params, share.boxes + 1);
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_pitch - n_first;
   const int64_t slot = tile.split * params.warps_k + share.k;
@@ -124,10 +143,10 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
 // Eights of channels lie beside each other, then taps. Of width pairs a word tap has two eights: one reads the word of
 // the first of two positions, the other that of the second, and their rows are those of its halves.
 template <typename T>
-__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile,
-                                            GradEight* eights) {
+__device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, const GradTile& tile, GradEight* eights,
+                                            const Fillers& fillers) {
   const int32_t count = tile.eights(params);
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += static_cast<int32_t>(blockDim.x)) {
+  for (int32_t i = fillers.thread; i < count; i += fillers.count) {
     int32_t rest = i;
     const auto take = [&](int32_t size) {
       const int32_t value = rest % size;
@@ -159,6 +178,15 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     eights[i] = {static_cast<uint32_t>(bytes), number * params.row_channels + channel,
                  exists ? params.row_channels - tile.row_first - channel : 0};
   }
+}
+
+// All of these, while others load the first boxes.
+template <typename T>
+__device__ __forceinline__ void fill_tables(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
+                                            unsigned char* shared, const Fillers& fillers) {
+  fill_shares(params, tile, columns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
+  fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights), fillers);
+  fill_places(params, shared, fillers);
 }
 
 }  // namespace convt3d::mma
