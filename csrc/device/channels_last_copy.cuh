@@ -370,6 +370,7 @@ __global__ void __launch_bounds__(kCopyThreads, 8)
     convt3d_channels_last_copy(const __grid_constant__ ChannelsCopyParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which no plan chooses
   begin_dependents();                                // who reads the copy waits for it
+  wait_for_kernel_before();                          // which may still read what was copied before
   const ChannelsCopy<T> copy(params);
   const bool masked = params.source.mask != nullptr;
   if (params.transposes) {

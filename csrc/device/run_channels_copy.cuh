@@ -8,6 +8,7 @@
 #include "device/channels_last_copy.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/overlap.cuh"
 
 namespace convt3d {
 
@@ -69,7 +70,9 @@ Source<T> copy_channels(const OperandCopy& copy, const CopiedRange& range, Const
     const int64_t strips = (int64_t{kCopyPieces} >> params.log_pieces) / (16 / static_cast<int64_t>(sizeof(T)));
     const int64_t blocks = copy.transposes ? ceil_div(params.count, strips) * params.piece_blocks.value
                                            : ceil_div(params.count, kCopyPieces);
-    launch("channels-last copy", convt3d_channels_last_copy<T>, blocks, kCopyThreads, stream, params, kCopySharedBytes);
+    void (*const kernel)(ChannelsCopyParams<T>) = convt3d_channels_last_copy<T>;
+    launch("channels-last copy", kernel, blocks, kCopyThreads, stream, params, kCopySharedBytes,
+           overlapping_order("channels-last copy", reinterpret_cast<const void*>(kernel)));
   }
   Source<T> source = make_source<T>({}, {}, copy.size, {});
   const int64_t w = copy.groups * copy.padded;

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
-  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run();
+  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run(false);
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);

@@ -30,7 +30,8 @@ LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, co
 template <typename T, int kTerms>
 void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& params, Stream stream) {
   const auto run = [&](auto kernel) {
-    launch("weight gradient", kernel, plan.tiles() * plan.splits, kGradThreads, stream, params, plan.layout.bytes);
+    launch("weight gradient", kernel, plan.tiles() * plan.splits, kGradThreads, stream, params, plan.layout.bytes,
+           overlapping_order("weight gradient", reinterpret_cast<const void*>(kernel)));
   };
   switch (plan.columns) {
     case 1:

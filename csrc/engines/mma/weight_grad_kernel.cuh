@@ -28,12 +28,14 @@ class GradLoader {
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
         meet_(&barriers_.loaders) {}
 
-  __device__ __forceinline__ void run() {
+  // `waits`: for the kernel before, which may make an operand, or still have the workspace.
+  __device__ __forceinline__ void run(bool waits) {
     Boxes beginning(params_, tile_.split);
     Boxes arriving = beginning;
     const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
     loader(operand()).make_fixed(fillers());
+    if (waits) wait_for_kernel_before();
     meet_();
     int32_t begun = 0;
     for (int32_t done = 0; done < boxes;) {
@@ -288,7 +290,7 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread >= 0) {
-    GradLoader<T>(params, tile, shared, thread).run();
+    GradLoader<T>(params, tile, shared, thread).run(true);
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
     sync_threads(kGradMultipliers, 32 * kGradWarps);

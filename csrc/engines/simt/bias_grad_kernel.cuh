@@ -162,6 +162,7 @@ __global__ void __launch_bounds__(kBiasGradThreads, kBiasGradBlocks)
     convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
   using Sums = BiasGradSums<T, kMasked, kRead>;
   begin_dependents();
+  wait_for_kernel_before();  // which may still have the workspace
   auto& shared = static_shared_memory<double[kBiasGradThreads]>();
   const int lanes = 1 << params.lane_bits;
   const int unit_bits = kBiasGradThreadBits - params.lane_bits;

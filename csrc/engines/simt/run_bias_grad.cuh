@@ -3,6 +3,7 @@
 
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
+#include "device/overlap.cuh"
 #include "engines/simt/bias_grad_kernel.cuh"
 #include "engines/simt/dispatch.cuh"
 #include "engines/simt/run.h"
@@ -13,8 +14,9 @@ template <typename T>
 void run_bias_grad(const BiasGradPlan& plan, const BiasGradParams<T>& params, Stream stream) {
   const auto run = [&](auto read) {
     with_bool(plan.masked, [&](auto masked) {
-      launch("bias gradient", convt3d_bias_grad<T, masked(), decltype(read)::value>,
-             params.channel_blocks * params.splits, kBiasGradThreads, stream, params);
+      void (*const kernel)(BiasGradParams<T>) = convt3d_bias_grad<T, masked(), decltype(read)::value>;
+      launch("bias gradient", kernel, params.channel_blocks * params.splits, kBiasGradThreads, stream, params, 0,
+             overlapping_order("bias gradient", reinterpret_cast<const void*>(kernel)));
     });
   };
   switch (plan.read) {

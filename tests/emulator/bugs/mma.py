@@ -180,10 +180,17 @@ BUGS = [
         MMA,
     ),
     Bug(
+        "mma: tables that are read before all are made",
+        M + "correlation_kernel.cuh",
+        "  __syncthreads();\n  if (thread < 0) {\n    TileMultiplier",
+        "  if (!BUG) __syncthreads();\n  if (thread < 0) {\n    TileMultiplier",
+        MMA,
+    ),
+    Bug(
         "mma: bias",
         M + "correlation_kernel.cuh",
-        "const int64_t column = share.first_channel + n;",
-        "const int64_t column = (BUG ? 0 : share.first_channel) + n;",
+        "const int32_t in_group = place.n_block * count + n;",
+        "const int32_t in_group = (BUG ? 0 : place.n_block * count) + n;",
         MMA,
     ),
     Bug(
@@ -254,7 +261,7 @@ BUGS = [
     ),
     Bug(
         "mma: walkers of a share of phases",
-        M + "correlation_kernel.cuh",
+        M + "correlation_params.cuh",
         "rest -= params.first_walker[phase_block];",
         "rest -= BUG ? 0 : params.first_walker[phase_block];",
         MMA + " --operator forward",
@@ -276,8 +283,8 @@ BUGS = [
     Bug(
         "mma: weights of another split",
         M + "correlation_kernel.cuh",
-        "                             before;",
-        "                             (BUG ? 0 : before);",
+        "      before;\n  share.weight",
+        "      (BUG ? 0 : before);\n  share.weight",
         MMA,
     ),
     Bug(
@@ -304,8 +311,8 @@ BUGS = [
     Bug(
         "mma: splits: sums of another share",
         M + "correlation_kernel.cuh",
-        "* params.phase_blocks + phase_block;",
-        "* params.phase_blocks + (BUG ? 0 : phase_block);",
+        "(params.phase_blocks.value) + place.phase_block;",
+        "(params.phase_blocks.value) + (BUG ? 0 : place.phase_block);",
         MMA + " --operator forward",
     ),
     Bug(

@@ -43,10 +43,17 @@ BUGS = [
         MMA_BACKWARD,
     ),
     Bug(
+        "mma backward: tables that are read before they are filled",
+        M + "backward_kernel.cuh",
+        "sync_threads(kBackwardMultipliers, fillers.count);",
+        "if (!BUG) sync_threads(kBackwardMultipliers, fillers.count);",
+        MMA_BACKWARD,
+    ),
+    Bug(
         "mma backward: another split's boxes",
         M + "backward_kernel.cuh",
-        "static_cast<int32_t>(tile.split * grad.split_boxes)",
-        "static_cast<int32_t>((BUG ? 0 : tile.split) * grad.split_boxes)",
+        "static_cast<int32_t>(tile.split) * grad.split_boxes",
+        "static_cast<int32_t>(BUG ? 0 : tile.split) * grad.split_boxes",
         MMA_BACKWARD,
     ),
     Bug(

@@ -101,15 +101,15 @@ BUGS = [
     Bug(
         "copy: boxes of a portion",
         M + "correlation_kernel.cuh",
-        "share.first_box = params.first_box + rest;",
-        "share.first_box = (BUG ? 0 : params.first_box) + rest;",
+        "share.first_box = params.first_box + place.walker;",
+        "share.first_box = (BUG ? 0 : params.first_box) + place.walker;",
         MMA + " --operator input_grad",
     ),
     Bug(
         "copy: channels of a group in the copy",
         M + "correlation_kernel.cuh",
-        "group * params.source_group;",
-        "group * (BUG ? params.k_channels : params.source_group);",
+        "int64_t{place.group} * params.source_group;",
+        "int64_t{place.group} * (BUG ? params.k_channels : params.source_group);",
         MMA + " --operator forward",
     ),
     Bug(
@@ -122,8 +122,8 @@ BUGS = [
     Bug(
         "copy: boxes of a portion's splits",
         M + "weight_grad_tables.cuh",
-        "params.first_box + split",
-        "(BUG ? 0 : params.first_box) + split",
+        "int32_t rest = params.first_box +",
+        "int32_t rest = (BUG ? 0 : params.first_box) +",
         MMA + " --operator weight_grad",
     ),
 ]

@@ -43,6 +43,20 @@ BUGS = [
         "--operator weight_grad",
     ),
     Bug(
+        "ordered sum: few lanes",
+        "device/ordered_sum.cuh",
+        "for (int i = 0; i < distance; ++i) sum[i] += sum[i + distance];",
+        "for (int i = BUG; i < distance; ++i) sum[i] += sum[i + distance];",
+        "--engine mma --operator weight_grad",
+    ),
+    Bug(
+        "ordered sum: rows of few lanes",
+        "device/ordered_sum.cuh",
+        "i < kUnroll; i += kLanes) {",
+        "i < kUnroll - BUG; i += kLanes) {",
+        "--engine mma --operator weight_grad",
+    ),
+    Bug(
         "ordered sum: lanes",
         "device/ordered_sum.cuh",
         "distance >= apart;",
