@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from bugs import depthwise, mma, mma_backward, mma_copy, mma_weight_grad, moments, norm, shared, simt, wgmma
+from bugs import depthwise, mma, mma_backward, mma_copy, mma_splits, mma_weight_grad, moments, norm, shared, simt, wgmma
 
 BUGS = [
     bug
-    for part in (wgmma, depthwise, shared, simt, mma, mma_weight_grad, mma_copy, mma_backward, norm, moments)
+    for part in (
+        wgmma,
+        depthwise,
+        shared,
+        simt,
+        mma,
+        mma_splits,
+        mma_weight_grad,
+        mma_copy,
+        mma_backward,
+        norm,
+        moments,
+    )
     for bug in part.BUGS
 ]

@@ -54,7 +54,7 @@ BUGS = [
         "const uint32_t nan[4] = {mask.x, mask.y, mask.z, mask.w};\n"
         "uint32_t* const word = &values.x;\n"
         "for (int i = 0; i < 4; ++i) word[i] &= halves_at_most_zero<T>(nan[i] ^ 0x80008000);\n}",
-        MMA + " --type fp16 --operator weight_grad",
+        MMA + " --type fp16 --operator input_grad",
     ),
     Bug(
         "copy: rows of an image",

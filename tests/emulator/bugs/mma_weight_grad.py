@@ -227,13 +227,6 @@ BUGS = [
         MMA_WEIGHT,
     ),
     Bug(
-        "mma weight gradient: where the next segment ends, before all lanes know this one's",
-        M + "weight_grad_kernel.cuh",
-        "__syncwarp();  // all lanes have seen it",
-        "if (!BUG) __syncwarp();",
-        MMA_WEIGHT,
-    ),
-    Bug(
         "mma weight gradient: tables of one operand alone",
         M + "weight_grad_kernel.cuh",
         "loader(operand()).make_fixed(fillers());",
