@@ -2,6 +2,7 @@
 // after another: some of its warps load boxes and weights, the others multiply what is there and store.
 #pragma once
 
+#include "device/touch_params.cuh"
 #include "engines/mma/correlation_load.cuh"
 #include "engines/mma/store.cuh"
 
@@ -240,6 +241,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const SharedLayout& layout = params.layout;
   constexpr int kThreads = 32 * kExtent.warps();
   unsigned char* const shared = dynamic_shared_memory;
+  const uint32_t touched = touch_params<kExtent.threads() / 32>(params);
   const auto thread = static_cast<int32_t>(threadIdx.x) - kThreads;
   // Everybody prepares something of what all wait for.
   if (thread < 0) {
@@ -259,6 +261,7 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   } else if (thread == kSourceThreads) {
     fill_share<T, kTerms>(params, kExtent, *reinterpret_cast<BlockShare*>(shared + layout.share));
   }
+  if (threadIdx.x % 32 == 0) store_touched(touched, shared + layout.offsets);  // which nobody uses yet
   __syncthreads();
   if (thread < 0) {
     TileMultiplier<T, kTerms, kShape, kChannelRows>(params, layout).run();
