@@ -165,7 +165,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   constexpr int kColumns = backward_columns(kShape, kTerms);
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
-  const uint32_t touched = touch_params<kBackwardThreads / 32>(params);
   const GradTile tile(grad, blockIdx.x);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
@@ -175,7 +174,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
     reinterpret_cast<StageBarriers*>(shared + grad.layout.barriers)
         ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps, grad.only_copies);
   }
-  if (threadIdx.x % 32 == 0) store_touched(touched, shared + grad.layout.places);  // which nobody uses yet
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run(false);

@@ -2,7 +2,6 @@
 // after another: some of its warps load boxes and weights, the others multiply what is there and store.
 #pragma once
 
-#include "device/touch_params.cuh"
 #include "engines/mma/correlation_load.cuh"
 #include "engines/mma/store.cuh"
 
@@ -14,6 +13,7 @@ template <typename T>
 __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, int32_t first_phase, int32_t threads,
                                            int32_t* table) {
   const StagedTile& tile = params.load.tile;
+#pragma unroll 1
   for (int32_t p = 0; p < params.block_phases; ++p) {
     const Residue residue = residue_of(params, first_phase + p);
     const int32_t count = steps_of(params, residue);
@@ -60,6 +60,7 @@ __device__ __forceinline__ void fill_share(const CorrelationParams<T>& params, c
     before = steps_before(params, residue, stages.first);
     share.steps = steps_before(params, residue, stages.end) - before;
   } else {
+#pragma unroll 1
     for (int32_t p = 0; p < params.block_phases; ++p) {
       share.steps += steps_of(params, residue_of(params, share.first_phase + p)) * params.chunks;
     }
@@ -241,7 +242,6 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   const SharedLayout& layout = params.layout;
   constexpr int kThreads = 32 * kExtent.warps();
   unsigned char* const shared = dynamic_shared_memory;
-  const uint32_t touched = touch_params<kExtent.threads() / 32>(params);
   const auto thread = static_cast<int32_t>(threadIdx.x) - kThreads;
   // Everybody prepares something of what all wait for.
   if (thread < 0) {
@@ -261,7 +261,6 @@ __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_
   } else if (thread == kSourceThreads) {
     fill_share<T, kTerms>(params, kExtent, *reinterpret_cast<BlockShare*>(shared + layout.share));
   }
-  if (threadIdx.x % 32 == 0) store_touched(touched, shared + layout.offsets);  // which nobody uses yet
   __syncthreads();
   if (thread < 0) {
     TileMultiplier<T, kTerms, kShape, kChannelRows>(params, layout).run();

@@ -23,6 +23,7 @@ struct StageBarriers {
   // waiting for them (`copied`): each loading thread arrives by hopper::barrier_arrive_copied(), not each warp.
   __device__ __forceinline__ void begin(int32_t stages, int32_t loading_warps, int32_t using_warps,
                                         bool copied = false) {
+#pragma unroll 1  // hundreds of instructions would be fetched that hardly anybody executes
     for (int32_t i = 0; i < stages; ++i) {
       hopper::barrier_init(&full[i], copied ? 32 * loading_warps : loading_warps);
       hopper::barrier_init(&empty[i], using_warps);

@@ -5,7 +5,6 @@
 #include "device/overlap.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
-#include "device/touch_params.cuh"
 #include "engines/mma/pipeline.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_product.cuh"
@@ -282,14 +281,12 @@ __global__ void __launch_bounds__(kGradThreads, 1)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   begin_dependents();                                // who adds the sums waits for them
   unsigned char* const shared = dynamic_shared_memory;
-  const uint32_t touched = touch_params<kGradThreads / 32>(params);
   const GradTile tile(params, blockIdx.x);
   if (tile.eights(params) == 0) return;
   if (threadIdx.x == 0) {
     reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
         ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
   }
-  if (threadIdx.x % 32 == 0) store_touched(touched, shared + params.layout.places);  // which nobody uses yet
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread >= 0) {
