@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from convt3d._explain.plan import known_device, named_device
 from convt3d._library import LIBRARY_PATH
 from convt3d.benchmark import records
 from convt3d.benchmark.engine import Engine, Kernels, engine
@@ -61,30 +62,33 @@ def compare(content: dict[str, Any], image: str, hashes: Hashes) -> str:
         now, then = fingerprints(hashes), content["meta"]["kernels"]
         changed = [name for name in sorted({*now, *then}) if now.get(name) != then.get(name)]
         return "of these kernels" if not changed else f"of older kernels: {', '.join(changed)}"
-    counts = Counter(state(record, image, Kernels(hashes)) for record in content["records"])
+    gpu = content["meta"]["gpu"]
+    counts = Counter(state(record, image, gpu, Kernels(hashes)) for record in content["records"])
     return "; ".join(f"{count} records {what}" for what, count in sorted(counts.items()))
 
 
-def state(record: dict[str, Any], image: str, kernels: Kernels) -> str:
+def state(record: dict[str, Any], image: str, gpu: str, kernels: Kernels) -> str:
     """Of one record, in words."""
     if record.get("kernels") is None:
         return "without a fingerprint"
     case = f"{record['pass']} {record['precision']} {record['engine']}"
     if kernels.fingerprint(record["engine"], record["pass"], record["precision"]) != record["kernels"]:
         return f"of older kernels ({case})"
-    today = engine_of(record, image)
+    today = engine_of(record, image, gpu)
     plan = record.get("plan")
     if today is not None and (today.name != record["engine"] or plan not in (None, today.plan)):
         return f"of another plan ({case})"
     return "of these kernels and plans"
 
 
-def engine_of(record: dict[str, Any], image: str) -> Engine | None:
-    """What computes a record's case today; None where the suite does not have its layer."""
+def engine_of(record: dict[str, Any], image: str, gpu: str) -> Engine | None:
+    """What computes a record's case today on its GPU; None where the suite does not have its layer."""
     layer = {layer.name: layer for layer in known_layers()}.get(record["layer"])
     if layer is None:
         return None
-    return engine(layer, record["pass"], record["precision"], record["layout"], wgmma=image == "sm_90a")
+    # Without Hopper's instructions an A100's plans stand for those of the GPU.
+    device = named_device(gpu) if image == "sm_90a" else known_device((8, 0))
+    return engine(layer, record["pass"], record["precision"], record["layout"], device=device)
 
 
 def add(content: dict[str, Any], image: str, hashes: Hashes) -> None:
@@ -98,7 +102,7 @@ def add(content: dict[str, Any], image: str, hashes: Hashes) -> None:
         if record.get("kernels") is not None:
             continue
         record["kernels"] = kernels.fingerprint(record["engine"], record["pass"], record["precision"])
-        today = engine_of(record, image)
+        today = engine_of(record, image, content["meta"]["gpu"])
         record["plan"] = None if today is None else today.plan
 
 

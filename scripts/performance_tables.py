@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H200
+H100_RECORDS = ("h100.json", "h100_gradients.json")
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
 PASSES = {
     "forward": "forward",
@@ -91,6 +92,11 @@ def means_of_portable_build(root: Path) -> str:
     return means(root, PORTABLE_RECORDS)
 
 
+def means_of_h100(root: Path) -> str:
+    """The same on an H100."""
+    return means(root, H100_RECORDS)
+
+
 def layers(root: Path) -> str:
     """The forward of every layer, group by group: speed-up and, in brackets, fraction of the limit."""
     forward = {
@@ -151,7 +157,12 @@ def host(root: Path) -> str:
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
     PAGE: {"means": means, "host": host, "networks": networks},
-    LAYERS_PAGE: {"layers": layers, "portable": means_of_portable_build, "workspaces": workspaces},
+    LAYERS_PAGE: {
+        "h100": means_of_h100,
+        "layers": layers,
+        "portable": means_of_portable_build,
+        "workspaces": workspaces,
+    },
 }
 
 

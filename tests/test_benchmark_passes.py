@@ -253,19 +253,28 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
     gpu = known_device((8, 0))
     names = [layer_plan(STRIDE_ONE, operator, "bf16", "NDHWC", gpu).engine for operator in operators]
     assert len(set(names)) > 1
-    step = engine(STRIDE_ONE, "training_step", "bf16", "NDHWC", wgmma=False)
-    backward = engine(STRIDE_ONE, "backward", "bf16", "NDHWC", wgmma=False)
+    step = engine(STRIDE_ONE, "training_step", "bf16", "NDHWC", device=known_device((8, 0)))
+    backward = engine(STRIDE_ONE, "backward", "bf16", "NDHWC", device=known_device((8, 0)))
     assert step.name == "+".join(names)
     assert backward.name == "+".join(names[1:])
-    assert len({step.plan, backward.plan, engine(STRIDE_ONE, "backward", "bf16", "NCDHW", wgmma=False).plan}) == 3
-    assert len(engine(CROPPED, "backward", "bf16", "NDHWC", wgmma=False).name.split("+")) == 2
+    assert (
+        len(
+            {
+                step.plan,
+                backward.plan,
+                engine(STRIDE_ONE, "backward", "bf16", "NCDHW", device=known_device((8, 0))).plan,
+            }
+        )
+        == 3
+    )
+    assert len(engine(CROPPED, "backward", "bf16", "NDHWC", device=known_device((8, 0))).name.split("+")) == 2
     assert records.engines({**record("backward"), "engine": backward.name}) == names[1:]
 
 
 def test_engine_of_gradients_that_are_computed_at_once() -> None:
     layer = Layer("", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True)
     for pass_, name in (("backward", "mma_together"), ("training_step", "halo_wgmma+mma_together")):
-        assert engine(layer, pass_, "fp16", "NDHWC", wgmma=True).name == name
+        assert engine(layer, pass_, "fp16", "NDHWC", device=known_device((9, 0))).name == name
     hashes: Hashes = {(name, "__half"): (name,) for kernels in KERNELS.values() for name in kernels}
     before = fingerprint(hashes, "mma_together", "backward", "fp16")
     changing = {
@@ -288,7 +297,7 @@ def test_plans_are_of_the_strides_that_are_measured(pass_: str, layout: str, mon
         return plan.operator_plan(layer, operator, precision, operands, device, engine)
 
     monkeypatch.setattr(planning, "operator_plan", seen)
-    engine(ASYMMETRIC, pass_, "fp16", layout, wgmma=False)
+    engine(ASYMMETRIC, pass_, "fp16", layout, device=known_device((8, 0)))
     grad = calls.random_operands(ASYMMETRIC, "fp16", CPU, pass_).in_layout(layout).grad_output
     assert [operands.first.strides for operands in planned] == [grad.stride()] * 4  # of all at once, and of each
 

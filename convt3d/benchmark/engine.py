@@ -84,7 +84,7 @@ def candidates(layer: Layer, pass_: str, precision: str, layout: str, engine: st
 
 
 def engine(
-    layer: Layer, pass_: str, precision: str, layout: str, *, wgmma: bool | None = None, only: str | None = None
+    layer: Layer, pass_: str, precision: str, layout: str, *, device: Device | None = None, only: str | None = None
 ) -> Engine:
     """What computes a pass of a layer.
 
@@ -93,14 +93,13 @@ def engine(
         pass_: one of `PASSES`.
         precision: of the benchmark.
         layout: of the output.
-        wgmma: of an H200 or, without Hopper's instructions, of an A100; None: of the current device.
+        device: the GPU that the plans are for; None: the current one.
         only: the engine that is asked alone; None: all are.
 
     Raises:
         NoPlanError: the engine that is asked alone has no plan.
     """
-    device = _current_device() if wgmma is None else known_device((9, 0) if wgmma else (8, 0))
-    found = _plans(layer, pass_, precision, layout, device, only)
+    found = _plans(layer, pass_, precision, layout, _current_device() if device is None else device, only)
     # A norm's plan follows from sizes alone.
     words = "\n".join(re.sub(r" (clocks|load|store)=\S+", "", plan.plan) for plan in found if plan is not None)
     names = (NORM_ENGINE if plan is None else plan.engine for plan in found)
