@@ -82,12 +82,15 @@ def state(record: dict[str, Any], image: str, gpu: str, kernels: Kernels) -> str
 
 
 def engine_of(record: dict[str, Any], image: str, gpu: str) -> Engine | None:
-    """What computes a record's case today on its GPU; None where the suite does not have its layer."""
+    """What computes a record's case today on its GPU; None where its layer or its GPU is not known."""
     layer = {layer.name: layer for layer in known_layers()}.get(record["layer"])
     if layer is None:
         return None
-    # Without Hopper's instructions an A100's plans stand for those of the GPU.
-    device = named_device(gpu) if image == "sm_90a" else known_device((8, 0))
+    try:
+        # Without Hopper's instructions an A100's plans stand for those of the GPU.
+        device = named_device(gpu) if image == "sm_90a" else known_device((8, 0))
+    except ValueError:
+        return None
     return engine(layer, record["pass"], record["precision"], record["layout"], device=device)
 
 

@@ -113,7 +113,8 @@ def test_merge_keeps_records_of_the_same_kernels() -> None:
 
 def test_command_says_which_records_are_of_older_kernels() -> None:
     kernels = Kernels(HASHES)
-    content: dict[str, Any] = {"meta": {}, "records": [record(), record("backward_input"), record("backward_weight")]}
+    meta = {"gpu": "NVIDIA H200"}
+    content: dict[str, Any] = {"meta": meta, "records": [record(), record("backward_input"), record("backward_weight")]}
     content["records"][2]["kernels"] = None
     command.add(content, "sm_90a", HASHES)
     assert content["records"][2]["kernels"] == kernels.fingerprint("simt", "backward_weight", "fp32")
@@ -126,6 +127,13 @@ def test_command_says_which_records_are_of_older_kernels() -> None:
     assert command.compare(whole, "sm_90a", HASHES) == "of these kernels"
     other: Hashes = {**HASHES, ("convt3d_correlation", "float"): ("z",)}
     assert command.compare(whole, "sm_90a", other).startswith("of older kernels: simt backward_input fp32, ")
+
+
+def test_plans_are_those_of_the_gpu_of_the_record() -> None:
+    one = {**record("backward_weight"), "layer": "kb58", "precision": "fp16"}
+    named = {gpu: command.engine_of(one, "sm_90a", gpu) for gpu in ("NVIDIA H200", "NVIDIA H100 PCIe", "Some GPU")}
+    assert named["Some GPU"] is None
+    assert len({engine.plan for engine in named.values() if engine is not None}) == 2
 
 
 def test_library_at_hand() -> None:
