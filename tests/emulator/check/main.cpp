@@ -1,5 +1,6 @@
 // Runs the kernels on the CPU; see docs/dev/emulator.md.
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -24,7 +25,7 @@ constexpr char kUsage[] =
     "emulate [--seed N] [--seconds S] [--cases N] [--failures N] [--operator O] [--type T] [--engine E] [--verbose]\n"
     "emulate --norm [--seed N] [--seconds S] [--cases N] [--failures N] [--problem LINE] [--verbose]\n"
     "emulate --problem LINE | --problems FILE  [--engine E] [--plan best|all|I] [--share I/N] [--verbose]\n";
-constexpr unsigned kMostSeconds = 120;  // of a case: longer is an endless loop
+constexpr int kMostSeconds = 240;  // of the processor, for a case: longer is an endless loop
 
 char current_line[1024];
 
@@ -43,13 +44,20 @@ void report_failure(const char* what) {
 
 // A kernel went outside of all memory, or does not end: the program cannot go on.
 void stop(int signal, siginfo_t* info, void*) {
-  if (signal == SIGALRM) {
+  if (signal == SIGVTALRM) {
     report_failure("the case does not end");
   } else {
     const std::string what = "an access outside of what the operator may touch: " + emulator::place_of(info->si_addr);
     report_failure(what.c_str());
   }
   _exit(1);
+}
+
+// Not time on a clock: other programs may have the processor. 0: no limit.
+void limit_processor_time(int seconds) {
+  itimerval timer{};
+  timer.it_value.tv_sec = seconds;
+  setitimer(ITIMER_VIRTUAL, &timer, nullptr);
 }
 
 void catch_signals() {
@@ -61,7 +69,7 @@ void catch_signals() {
   struct sigaction action{};
   action.sa_sigaction = stop;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (const int signal : {SIGSEGV, SIGBUS, SIGALRM}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGVTALRM}) sigaction(signal, &action, nullptr);
 }
 
 struct Options {
@@ -152,9 +160,9 @@ class Program {
   template <typename Call>
   void run_line(const std::string& line, Call&& call) {
     std::snprintf(current_line, sizeof(current_line), "%s", line.c_str());
-    alarm(kMostSeconds);
+    limit_processor_time(kMostSeconds);
     const Outcome outcome = call();
-    alarm(0);
+    limit_processor_time(0);
     ++cases_;
     if (options_.verbose) std::printf("%s\n  %s\n", current_line, outcome.plan.c_str());
     if (outcome.failure.empty()) return;
