@@ -27,11 +27,14 @@ struct DeviceTraits {
   double bytes_per_ms = 0;   // of the device's memory, at its peak
   double clocks_per_ms = 0;  // of a multiprocessor
   MultiprocessorRates rates;
-  uint32_t engines = 0;  // engine_bit() of those whose machine code the library has for this device
+  uint32_t engines = 0;        // engine_bit() of those whose machine code the library has for this device
+  int32_t kernel_blocks = 32;  // of one kernel, that a multiprocessor has at most at a time: what the device allows
 
   bool has(Engine engine) const { return (engines & engine_bit(engine)) != 0; }
   // Whether its machine code has stmatrix, of 9.0 and later: known of 9.0 by kWgmma, which is compiled for 90a alone.
   bool stores_matrices() const { return capability_major > 9 || has(Engine::kWgmma); }
+  // Whether its kernels can begin while the one before runs (griddepcontrol), likewise of 9.0 and later.
+  bool begins_early() const { return stores_matrices(); }
 };
 
 // Which of a library's architectures (compiled_architectures() in core/build.h) a device of this compute capability

@@ -3,21 +3,14 @@
 
 #include <algorithm>
 
-#include "core/channels_copy.h"
 #include "core/integer.h"
+#include "device/channels_last_copies.h"
 #include "device/channels_last_copy.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/overlap.cuh"
 
 namespace convt3d {
-
-// What of an operand is copied.
-struct CopiedRange {
-  int64_t first_image;
-  int64_t images;
-  DepthRange depths;
-};
 
 template <typename T>
 ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const CopiedRange& range, ConstTensor tensor,
@@ -61,26 +54,17 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
   return params;
 }
 
-// Copies, and returns how the kernel behind reads it: as all of the operand, of which it will find no more than this.
 template <typename T>
-Source<T> copy_channels(const OperandCopy& copy, const CopiedRange& range, ConstTensor tensor, ConstTensor mask,
+void copy_channels_last(const OperandCopy& copy, const CopiedRange& range, ConstTensor tensor, ConstTensor mask,
                         void* to, Stream stream) {
-  if (range.depths.count > 0) {
-    const ChannelsCopyParams<T> params = channels_copy_params<T>(copy, range, tensor, mask, to);
-    const int64_t strips = (int64_t{kCopyPieces} >> params.log_pieces) / (16 / static_cast<int64_t>(sizeof(T)));
-    const int64_t blocks = copy.transposes ? ceil_div(params.count, strips) * params.piece_blocks.value
-                                           : ceil_div(params.count, kCopyPieces);
-    void (*const kernel)(ChannelsCopyParams<T>) = convt3d_channels_last_copy<T>;
-    launch("channels-last copy", kernel, blocks, kCopyThreads, stream, params, kCopySharedBytes,
-           overlapping_order("channels-last copy", reinterpret_cast<const void*>(kernel)));
-  }
-  Source<T> source = make_source<T>({}, {}, copy.size, {});
-  const int64_t w = copy.groups * copy.padded;
-  const int64_t h = w * copy.size[2];
-  const int64_t d = h * copy.size[1];
-  source.stride = {w * copy.image_positions(), 1, d, h, w};
-  source.data = static_cast<const T*>(to) - (range.first_image * source.stride.n + range.depths.first * d);
-  return source;
+  if (range.depths.count == 0) return;
+  const ChannelsCopyParams<T> params = channels_copy_params<T>(copy, range, tensor, mask, to);
+  const int64_t strips = (int64_t{kCopyPieces} >> params.log_pieces) / (16 / static_cast<int64_t>(sizeof(T)));
+  const int64_t blocks = copy.transposes ? ceil_div(params.count, strips) * params.piece_blocks.value
+                                         : ceil_div(params.count, kCopyPieces);
+  void (*const kernel)(ChannelsCopyParams<T>) = convt3d_channels_last_copy<T>;
+  launch("channels-last copy", kernel, blocks, kCopyThreads, stream, params, kCopySharedBytes,
+         overlapping_order("channels-last copy", reinterpret_cast<const void*>(kernel)));
 }
 
 }  // namespace convt3d

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "core/build.h"
+#include "device/channels_last_copies.h"
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
@@ -164,11 +165,59 @@ void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype,
   });
 }
 
-bool computes_together(const OperatorPlan& plan) { return !std::holds_alternative<SeparatePlan>(plan.plan); }
+namespace {
+
+// The tensors of a backward, as its gradients read them.
+struct BackwardOperands {
+  ConstTensor grad_output;
+  ConstTensor relu_output;
+  ConstTensor input;
+};
+
+// Copies what the plan says, and returns what there is to read then.
+BackwardOperands copied(const Problem& problem, const SeparatePlan& plan, DataType dtype, BackwardOperands operands,
+                        unsigned char* workspace, Stream stream) {
+  with_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto copy = [&](const OperandCopy& of, ConstTensor& tensor, ConstTensor mask, unsigned char* to) {
+        if (!of.exists) return;
+        copy_channels_last<T>(of, {0, problem.batch, {0, of.size[0]}}, tensor, mask, to, stream);
+        tensor = {to, copied_operand(of).stride};
+      };
+      copy(plan.grad_copy, operands.grad_output, operands.relu_output, workspace);
+      if (plan.grad_copy.exists) operands.relu_output = {};
+      copy(plan.input_copy, operands.input, {}, workspace + plan.input_copy_offset());
+    }
+  });
+  return operands;
+}
+
+// What is beside another gradient is launched right after it.
+void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataType dtype,
+                        const BackwardOperands& operands, ConstTensor weight, MutableTensor grad_input,
+                        MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  auto* const bytes = static_cast<unsigned char*>(workspace);
+  const auto [grad_output, relu_output, input] = copied(problem, plan, dtype, operands, bytes, stream);
+  input_grad(problem, *plan.input_grad, dtype, grad_output, relu_output, weight, grad_input,
+             bytes + plan.input_grad_offset(), stream);
+  weight_grad(problem, *plan.weight_grad, dtype, grad_output, relu_output, input, grad_weight,
+              bytes + plan.weight_grad_offset(), stream);
+  if (!plan.bias_grad) return;
+  const Int3 size = problem.output_size();
+  bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad, dtype,
+            grad_output, relu_output, grad_bias, bytes + plan.input_grad_offset(), stream);
+}
+
+}  // namespace
 
 void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
               ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
               MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  if (const auto* const separate = std::get_if<SeparatePlan>(&plan.plan)) {
+    return separate_gradients(problem, *separate, dtype, {grad_output, relu_output, input}, weight, grad_input,
+                              grad_weight, grad_bias, workspace, stream);
+  }
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {

@@ -57,9 +57,7 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
 void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
                ConstTensor relu_output, void* grad_bias, void* workspace, Stream stream);
 
-// Whether all gradients of a backward are computed at once; else each is planned and called by itself.
-bool computes_together(const OperatorPlan& plan);
-// ... of the plan of a kBackward (grad_bias: nullptr) or a kBackwardAndBias.
+// All gradients by the plan of a kBackward (grad_bias: nullptr) or a kBackwardAndBias.
 void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
               ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
               MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream);

@@ -75,24 +75,21 @@ Tensor bias_grad_of(const char* op, const Tensor& grad_output, const std::option
   return grad_bias;
 }
 
-// False where it is expected to take longer than each gradient by itself.
-bool run_together(const char* op, const Problem& problem, const Tensor& grad_output,
-                  const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight, bool wants_bias,
-                  Gradients& gradients) {
+// Both gradients at least; that of the bias where there is one to be written.
+void run_backward(const char* op, const Problem& problem, const Tensor& grad_output,
+                  const std::optional<Tensor>& relu_output, const Tensor& input, const Tensor& weight,
+                  const Gradients& gradients) {
   const DataType dtype = kernel_dtype(grad_output);
   const ConstTensor gy = view(grad_output);
   const ConstTensor mask = view(relu_output);
   const ConstTensor x = view(input);
   const MutableTensor gx = mutable_view(*gradients[0]);
-  const auto plan = plan_call(wants_bias ? Operator::kBackwardAndBias : Operator::kBackward, problem, dtype,
+  const auto plan = plan_call(gradients[2] ? Operator::kBackwardAndBias : Operator::kBackward, problem, dtype,
                               float32_mode(), operands(gy, x, mask, gx));
-  if (!computes_together(*plan)) return false;
-  if (wants_bias) gradients[2] = allocate_vector(op, grad_output.size(1), grad_output);
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
   convt3d::backward(problem, *plan, dtype, gy, mask, x, view(weight), gx, mutable_view(*gradients[1]),
-                    wants_bias ? gradients[2]->mutable_data_ptr() : nullptr, workspace.data(),
+                    gradients[2] ? gradients[2]->mutable_data_ptr() : nullptr, workspace.data(),
                     current_stream(grad_output));
-  return true;
 }
 
 }  // namespace
@@ -134,8 +131,9 @@ Gradients CudaBackend::backward(const char* op, const Problem& problem, const Te
   Gradients gradients;
   if (wanted[0]) gradients[0] = empty_input_grad(op, problem, format, grad_output);
   if (wanted[1]) gradients[1] = empty_weight_grad(op, problem, format, grad_output);
-  if (wanted[0] && wanted[1] && problem.batch > 0 &&
-      run_together(op, problem, grad_output, relu_output, input, weight, wanted[2], gradients)) {
+  if (wanted[0] && wanted[1] && problem.batch > 0) {
+    if (wanted[2]) gradients[2] = allocate_vector(op, grad_output.size(1), grad_output);
+    run_backward(op, problem, grad_output, relu_output, input, weight, gradients);
     return gradients;
   }
   if (wanted[0]) run_input_grad(op, problem, grad_output, relu_output, weight, *gradients[0]);

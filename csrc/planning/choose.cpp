@@ -9,6 +9,7 @@
 #include "engines/depthwise/cost.h"
 #include "engines/simt/cost.h"
 #include "engines/wgmma/plan/input_grad.h"
+#include "planning/separate_plan.h"
 
 namespace convt3d {
 namespace {
@@ -204,35 +205,6 @@ std::string name_of_asked(const PlanQuery& query) {
 
 [[noreturn]] void throw_no_plan(const PlanQuery& query) {
   throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
-}
-
-// Of a backward: each gradient by itself. The weight and its gradient are taken for dense, which decides little.
-OperatorPlan separate_plan(const PlanQuery& query) {
-  const Problem& problem = query.problem;
-  const auto gradient = [&](Operator op) {
-    PlanQuery of_one = query;
-    of_one.op = op;
-    of_one.candidate = 0;
-    const OperandTraits weight = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
-    (op == Operator::kInputGrad ? of_one.operands.second : of_one.operands.result) = weight;
-    if (op == Operator::kBiasGrad) {
-      const Int3 size = problem.output_size();
-      of_one.problem = bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]});
-      of_one.mode = Float32Mode::kIeee;
-      of_one.operands = {query.operands.first, {}, query.operands.mask, {}};
-    }
-    return choose(of_one);
-  };
-  const OperatorPlan input = gradient(Operator::kInputGrad);
-  const OperatorPlan weight = gradient(Operator::kWeightGrad);
-  SeparatePlan plan{*input.engine(), *weight.engine(), std::nullopt};
-  Cost cost{input.cost.ms + weight.cost.ms, input.cost.fitted && weight.cost.fitted};
-  if (query.op == Operator::kBackwardAndBias) {
-    const OperatorPlan bias = gradient(Operator::kBiasGrad);
-    plan.bias_grad = bias.engine();
-    cost = {cost.ms + bias.cost.ms, cost.fitted && bias.cost.fitted};
-  }
-  return {plan, 0, cost};
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Which engine and plan a call gets, and what it is expected to take, as text; runs without a GPU.
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <variant>
 #include <vector>
 
 #include "core/devices.h"
@@ -22,6 +24,14 @@ std::string explain(const FlatCall& call) {
   out << "engine=" << text.substr(0, colon) << "\nplan=" << text.substr(colon + 2)
       << "\nworkspace_bytes=" << plan.workspace_bytes << "\nexpected_ms=" << plan.cost.ms
       << "\nfitted=" << plan.cost.fitted;
+  if (const auto* const separate = std::get_if<SeparatePlan>(&plan.plan)) {
+    const auto part = [&](const char* name, const std::shared_ptr<const OperatorPlan>& of_gradient) {
+      if (of_gradient) out << '\n' << name << '=' << to_string(*of_gradient);
+    };
+    part("input_grad", separate->input_grad);
+    part("weight_grad", separate->weight_grad);
+    part("bias_grad", separate->bias_grad);
+  }
   if (call.norm_result_bytes > 0) {
     const NormChoice norm = choose_norm(plan, flat_norm(call), query.device);
     out << "\nnorm_way=" << to_string(norm.way) << "\nnorm_ms=" << norm.ms;

@@ -1,7 +1,13 @@
 #include "planning/operator_plan.h"
 
+#include <algorithm>
+
+#include "core/integer.h"
+
 namespace convt3d {
 namespace {
+
+constexpr int64_t kWorkspaceAlignment = 256;
 
 using OfEngine = std::optional<Engine>;
 OfEngine engine_of(const CorrelationPlan&) { return Engine::kSimt; }
@@ -24,12 +30,27 @@ int64_t parts_of(const HaloPlan& plan) { return plan.moment_parts(); }
 int64_t parts_of(const mma::CorrelationPlan& plan) { return plan.moment_parts(); }
 
 std::string to_string(const SeparatePlan& plan) {
-  const std::string bias = plan.bias_grad ? std::string(" bias_grad=") + engine_name(*plan.bias_grad) : "";
-  return std::string("input_grad=") + engine_name(plan.input_grad) + " weight_grad=" + engine_name(plan.weight_grad) +
-         bias;
+  std::string text = std::string("input_grad=") + engine_name(*plan.input_grad->engine()) +
+                     " weight_grad=" + engine_name(*plan.weight_grad->engine());
+  if (plan.bias_grad) text += std::string(" bias_grad=") + engine_name(*plan.bias_grad->engine());
+  if (plan.grad_copy.exists) text += plan.input_copy.exists ? " copied=both" : " copied=grad_output";
+  return text + (plan.beside ? " beside" : "");
 }
 
 }  // namespace
+
+int64_t SeparatePlan::input_copy_offset() const { return round_up(grad_copy.bytes(), kWorkspaceAlignment); }
+int64_t SeparatePlan::input_grad_offset() const {
+  return round_up(input_copy_offset() + input_copy.bytes(), kWorkspaceAlignment);
+}
+int64_t SeparatePlan::weight_grad_offset() const {
+  return input_grad_offset() + (beside ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
+}
+int64_t SeparatePlan::workspace_bytes() const {
+  const int64_t bias = bias_grad ? bias_grad->workspace_bytes : 0;
+  const int64_t one = std::max(input_grad->workspace_bytes, bias);
+  return std::max(input_grad_offset() + one, weight_grad_offset() + weight_grad->workspace_bytes);
+}
 
 std::optional<Engine> OperatorPlan::engine() const {
   return std::visit([](const auto& of_engine) { return engine_of(of_engine); }, plan);

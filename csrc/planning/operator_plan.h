@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 
+#include "core/channels_copy.h"
 #include "core/cost.h"
 #include "core/device_traits.h"
 #include "engines/depthwise/patch_plan.h"
@@ -19,12 +21,22 @@
 
 namespace convt3d {
 
-// Of a backward: each gradient is an operator of its own, which is planned when it is called. Who is expected to
-// compute them.
+struct OperatorPlan;
+
+// Of a backward: each gradient by a plan of its own (planning/separate_plan.h).
 struct SeparatePlan {
-  Engine input_grad;
-  Engine weight_grad;
-  std::optional<Engine> bias_grad;  // where it is wanted
+  std::shared_ptr<const OperatorPlan> input_grad;
+  std::shared_ptr<const OperatorPlan> weight_grad;
+  std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted
+  OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
+  OperandCopy input_copy;                         // ... of the input
+  bool beside;                                    // the first two at the same time, each on multiprocessors of its own
+
+  // The workspace: these copies, then what the gradients need, whose parts only gradients beside each other both have.
+  int64_t input_copy_offset() const;
+  int64_t input_grad_offset() const;
+  int64_t weight_grad_offset() const;
+  int64_t workspace_bytes() const;
 };
 
 // The first three are of the general engine.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "device/run_channels_copy.cuh"
+#include "device/channels_last_copies.h"
 #include "engines/mma/portions.h"
 
 namespace convt3d::mma {

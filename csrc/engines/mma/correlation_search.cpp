@@ -127,10 +127,15 @@ class Search {
     }
   }
 
+  // On a multiprocessor, by registers.
+  int32_t most_blocks(const CorrelationPlan& plan) const {
+    return std::min(shape_extent(plan.shape, plan.terms).blocks, device_.kernel_blocks);
+  }
+
   // As long as boxes and shares leave multiprocessors idle. The batch fills them sooner or later.
   void with_splits(CorrelationPlan plan) {
     if (plan.block_phases > 1) return;
-    const int64_t room = int64_t{device_.multiprocessors} * shape_extent(plan.shape, plan.terms).blocks;
+    const int64_t room = int64_t{device_.multiprocessors} * most_blocks(plan);
     const int64_t tiles = plan.shares() * plan.box_count();
     for (int32_t splits = 2; splits <= plan.stages(); splits += splits / 2) {
       const int32_t before = plan.k_splits;
@@ -170,9 +175,8 @@ class Search {
     const bool rows = plan.way == LoadWay::kRows;
     plan.buffers = plan.ahead = 1;
     if (!set_memory(plan, device_.shared_bytes)) return;
-    const int32_t most_blocks = shape_extent(plan.shape, plan.terms).blocks;
     int32_t last = 0;
-    for (int32_t blocks = most_blocks; blocks > 0; --blocks) {
+    for (int32_t blocks = most_blocks(plan); blocks > 0; --blocks) {
       const int64_t room = (device_.shared_bytes + kSharedOfBlock) / blocks - kSharedOfBlock;
       // Raw rows that are on their way wait for no buffer; of these two are enough.
       int32_t buffers = rows ? 2 : kMostBuffers;

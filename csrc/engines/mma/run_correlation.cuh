@@ -3,6 +3,7 @@
 
 #include "core/integer.h"
 #include "core/weight_order.h"
+#include "device/copied_source.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/overlap.cuh"
@@ -201,7 +202,7 @@ void run_correlation(const CorrelationPlan& plan, CorrelationParams<T>& params, 
   const int64_t count = portion_count(plan.portions, plan.boxes);
   for (int64_t number = 0; number < count; ++number) {
     const Portion portion = portion_at(plan.portions, plan.boxes, number);
-    params.load.source = copy_channels<T>(plan.copy, copied_range(plan.copy, portion, plan.tile.images, plan.batch),
+    params.load.source = copied_source<T>(plan.copy, copied_range(plan.copy, portion, plan.tile.images, plan.batch),
                                           source, mask, copy, stream);
     params.first_box = static_cast<int32_t>(portion.first_box);
     params.end_box = static_cast<int32_t>(portion.end_box);

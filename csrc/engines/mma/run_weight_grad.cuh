@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/integer.h"
+#include "device/copied_source.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/ordered_sum.cuh"
@@ -30,7 +31,7 @@ LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, co
 template <typename T, int kTerms>
 void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& params, Stream stream) {
   const auto run = [&](auto kernel) {
-    launch("weight gradient", kernel, plan.tiles() * plan.splits, kGradThreads, stream, params, plan.layout.bytes,
+    launch("weight gradient", kernel, plan.blocks(), kGradThreads, stream, params, plan.layout.bytes,
            overlapping_order("weight gradient", reinterpret_cast<const void*>(kernel)));
   };
   switch (plan.columns) {
@@ -80,6 +81,7 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.stages = plan.stages;
   params.ahead = plan.ahead;
   params.tables = plan.tables();
+  params.beside = plan.beside;
   params.only_copies = plan.only_copies();
   params.only_rows = plan.only_rows();
   params.tiles = make_divisor(plan.tiles());
@@ -132,11 +134,11 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
     const Portion portion = portion_at(plan.portions, plan.boxes, number);
     const auto range = [&](const OperandCopy& copy) { return copied_range(copy, portion, plan.images, plan.batch); };
     if (plan.grad_copy.exists) {
-      params.source[0].source = copy_channels<T>(plan.grad_copy, range(plan.grad_copy), grad_output, relu_output,
+      params.source[0].source = copied_source<T>(plan.grad_copy, range(plan.grad_copy), grad_output, relu_output,
                                                  bytes + plan.grad_copy_offset(), stream);
     }
     if (plan.input_copy.exists) {
-      params.source[1].source = copy_channels<T>(plan.input_copy, range(plan.input_copy), input, {},
+      params.source[1].source = copied_source<T>(plan.input_copy, range(plan.input_copy), input, {},
                                                  bytes + plan.input_copy_offset(), stream);
     }
     params.first_box = static_cast<int32_t>(portion.first_box);

@@ -290,7 +290,8 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread >= 0) {
-    GradLoader<T>(params, tile, shared, thread).run(true);
+    GradLoader<T>(params, tile, shared, thread).run(!params.beside);
+    if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
     sync_threads(kGradMultipliers, 32 * kGradWarps);

@@ -41,6 +41,7 @@ struct WeightGradParams {
   int32_t tables;
   bool only_copies;
   bool only_rows;
+  bool beside;  // WeightGradPlan
   Divisor tiles;
   int32_t split_boxes;
   int32_t segment_boxes;

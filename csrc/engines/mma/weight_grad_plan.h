@@ -104,10 +104,12 @@ struct WeightGradPlan {
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
   GradLayout layout;
+  bool beside;     // begins beside the kernel before it, and ends after that
   double cost_ms;  // expected
 
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
+  int64_t blocks() const { return tiles() * splits; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   // That one launch sums.
   int64_t launch_boxes() const { return portion_boxes(portions, boxes); }

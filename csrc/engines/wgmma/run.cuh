@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "core/integer.h"
+#include "device/copied_source.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
-#include "device/run_channels_copy.cuh"
 #include "device/tensor_map.h"
 #include "engines/wgmma/pack_weight.cuh"
 #include "engines/wgmma/plan/boxes.h"
@@ -55,7 +55,7 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   if (plan.copy.exists) {
     void* const copy = static_cast<unsigned char*>(workspace) + plan.copy_offset();
     params.source =
-        copy_channels<T>(plan.copy, {0, problem.batch, {0, problem.input_size[0]}}, input, {}, copy, stream);
+        copied_source<T>(plan.copy, {0, problem.batch, {0, problem.input_size[0]}}, input, {}, copy, stream);
     input = {copy, copied_operand(plan.copy).stride};
   } else {
     params.source = make_source<T>(input, {}, problem.input_size, {});

@@ -1,0 +1,189 @@
+#include "planning/separate_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/multiprocessor.h"
+
+namespace convt3d {
+namespace {
+
+// Gradients that take longer are computed one after another: each of them fills the device, and what neither does while
+// it begins and ends is little of its time. Set by reasoning.
+constexpr double kMostBesideMs = 0.2;
+constexpr int32_t kParts = 8;  // of the multiprocessors, that gradients beside each other share
+
+class Separate {
+ public:
+  explicit Separate(const PlanQuery& query) : query_(query) {}
+
+  OperatorPlan best() const {
+    std::vector<Way> ways{one_by_one({}, {})};
+    const OperandCopy grad = transposed(query_.operands.first, query_.problem.out_channels)
+                                 ? copied(query_.operands.first, query_.operands.mask, query_.problem.output_size(),
+                                          query_.problem.out_channels)
+                                 : OperandCopy{};
+    if (grad.exists) {
+      ways.push_back(one_by_one(grad, {}));
+      const OperandCopy input =
+          transposed(query_.operands.second, query_.problem.in_channels)
+              ? copied(query_.operands.second, {}, query_.problem.input_size, query_.problem.in_channels)
+              : OperandCopy{};
+      if (input.exists && grad.bytes() + input.bytes() <= kMostCopiedBytes) ways.push_back(one_by_one(grad, input));
+    }
+    const Way* best = cheapest(ways);
+    std::vector<Way> beside;
+    for (const Way& way : ways) {
+      // The shorter gradient may vanish behind the longer one; no more.
+      const double least = way.ms - std::min(way.input_grad.cost.ms, way.weight_grad.cost.ms);
+      if (may_begin_early(way) && least < best->ms) add_beside(way, beside);
+    }
+    if (!beside.empty() && cheapest(beside)->ms < best->ms) best = cheapest(beside);
+    return plan_of(*best);
+  }
+
+ private:
+  struct Way {
+    OperandCopy grad_copy;
+    OperandCopy input_copy;
+    OperatorPlan input_grad;
+    OperatorPlan weight_grad;
+    std::optional<OperatorPlan> bias_grad;
+    double ms;
+    bool beside;
+  };
+
+  static const Way* cheapest(const std::vector<Way>& ways) {
+    return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
+  }
+
+  // What tensor cores read only after somebody has transposed it.
+  bool transposed(const OperandTraits& tensor, int64_t channels) const {
+    return query_.dtype != DataType::kFloat64 && channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
+  }
+
+  // A copy that is an operand like any other; none of what is too large, and of slices: autograd hands over slices of
+  // the largest tensors of a network, which nobody shall copy.
+  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
+    const int64_t groups = query_.problem.groups;
+    if (tensor.stride[0] != channels * size[0] * size[1] * size[2]) return {};
+    OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
+    copy_whole(copy, query_.problem.batch);
+    // Groups that are filled up are not at equal strides.
+    const bool is_operand = groups == 1 || copy.padded == copy.channels;
+    return is_operand && copy.bytes() <= kMostCopiedBytes ? copy : OperandCopy{};
+  }
+
+  PlanQuery gradient(Operator op, const OperandCopy& grad, const OperandCopy& input, const DeviceTraits& device) const {
+    PlanQuery query = query_;
+    query.op = op;
+    query.candidate = 0;
+    query.device = device;
+    Operands& operands = query.operands;
+    if (grad.exists) {
+      operands.first = copied_operand(grad);
+      operands.mask = {};
+    }
+    if (input.exists) operands.second = copied_operand(input);
+    const Problem& problem = query_.problem;
+    const OperandTraits weight = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
+    (op == Operator::kInputGrad ? operands.second : operands.result) = weight;
+    if (op == Operator::kBiasGrad) {
+      const Int3 size = problem.output_size();
+      query.problem = bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]});
+      query.mode = Float32Mode::kIeee;
+      operands = {operands.first, {}, operands.mask, {}};
+    }
+    return query;
+  }
+
+  Way one_by_one(const OperandCopy& grad, const OperandCopy& input) const {
+    const auto chosen = [&](Operator op) { return choose(gradient(op, grad, input, query_.device)); };
+    Way way{grad, input, chosen(Operator::kInputGrad), chosen(Operator::kWeightGrad), std::nullopt, 0, false};
+    way.ms = way.input_grad.cost.ms + way.weight_grad.cost.ms;
+    if (query_.op == Operator::kBackwardAndBias) {
+      way.bias_grad = chosen(Operator::kBiasGrad);
+      way.ms += way.bias_grad->cost.ms;
+    }
+    for (const OperandCopy* const copy : {&grad, &input}) {
+      if (copy->exists) way.ms += kNextLaunchMs + copy_ms(*copy, query_.problem.batch, query_.device);
+    }
+    return way;
+  }
+
+  // Both gradients are of mma, whose kernels are made for it, take little, and copy nothing themselves.
+  bool may_begin_early(const Way& way) const {
+    const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
+    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
+    return query_.device.begins_early() && input != nullptr && weight != nullptr && !input->copy.exists &&
+           !weight->copies() && way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
+  }
+
+  // With the multiprocessors shared out by what the gradients take, and once more by what they took then.
+  void add_beside(const Way& way, std::vector<Way>& found) const {
+    const int32_t all = query_.device.multiprocessors;
+    double share = way.input_grad.cost.ms / (way.input_grad.cost.ms + way.weight_grad.cost.ms);
+    int32_t before = 0;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const auto part = static_cast<int32_t>(std::lround(std::clamp(share * kParts, 1.0, kParts - 1.0)));
+      const int32_t first = all * part / kParts;
+      if (first == before || first == 0) return;
+      before = first;
+      Way beside = way;
+      beside.beside = true;
+      beside.input_grad = choose(gradient(Operator::kInputGrad, way.grad_copy, way.input_copy, part_of_device(first)));
+      beside.weight_grad =
+          choose(gradient(Operator::kWeightGrad, way.grad_copy, way.input_copy, part_of_device(all - first)));
+      const double input = beside.input_grad.cost.ms;
+      const double weight = beside.weight_grad.cost.ms;
+      share = first * input / (first * input + (all - first) * weight);
+      beside.ms += std::max(input, weight) - way.input_grad.cost.ms - way.weight_grad.cost.ms;
+      if (fits_beside(beside, first)) found.push_back(std::move(beside));
+    }
+  }
+
+  DeviceTraits part_of_device(int32_t multiprocessors) const {
+    DeviceTraits part = query_.device;
+    part.bytes_per_ms *= static_cast<double>(multiprocessors) / part.multiprocessors;
+    part.multiprocessors = multiprocessors;
+    part.kernel_blocks = 1;  // a second block would have one of the other gradient's multiprocessors
+    return part;
+  }
+
+  bool fits_beside(const Way& way, int32_t first) const {
+    const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
+    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
+    return may_begin_early(way) && input->blocks() <= first &&
+           weight->blocks() <= query_.device.multiprocessors - first;
+  }
+
+  OperatorPlan plan_of(const Way& way) const {
+    OperatorPlan weight_grad = way.weight_grad;
+    if (way.beside) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
+    SeparatePlan plan{std::make_shared<const OperatorPlan>(way.input_grad),
+                      std::make_shared<const OperatorPlan>(std::move(weight_grad)),
+                      nullptr,
+                      way.grad_copy,
+                      way.input_copy,
+                      way.beside};
+    Cost cost{way.ms, way.input_grad.cost.fitted && way.weight_grad.cost.fitted};
+    if (way.bias_grad) {
+      plan.bias_grad = std::make_shared<const OperatorPlan>(*way.bias_grad);
+      cost.fitted &= way.bias_grad->cost.fitted;
+    }
+    return {plan, plan.workspace_bytes(), cost};
+  }
+
+  const PlanQuery& query_;
+};
+
+}  // namespace
+
+OperatorPlan separate_plan(const PlanQuery& query) { return Separate(query).best(); }
+
+}  // namespace convt3d

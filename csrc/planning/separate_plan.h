@@ -1,0 +1,19 @@
+// A backward whose gradients have a plan each:
+//
+//     grad_output, as it lies ---+--> input gradient, weight gradient, bias gradient        one after another
+//                                |
+//     ... or its copy with the channels last, which all of them read --->  (the input, too: the weight gradient's)
+//
+//     multiprocessors   [ input gradient ][ weight gradient         ]                       ... or beside each other
+//
+// Knows nothing of torch or CUDA.
+#pragma once
+
+#include "planning/choose.h"
+
+namespace convt3d {
+
+// The cheapest of these ways. No engine's plan looks at the weight, or at its gradient.
+OperatorPlan separate_plan(const PlanQuery& query);
+
+}  // namespace convt3d
