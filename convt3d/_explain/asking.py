@@ -16,14 +16,14 @@ NORM_WAYS = ("passes", "epilogue", "twice")  # csrc/planning/norm_task.h
 
 
 @contextlib.contextmanager
-def only_engine(engine: str, candidate: int = 0) -> Iterator[None]:
+def only_engine(engine: str | None, candidate: int = 0) -> Iterator[None]:
     """Calls on a GPU, of every thread, ask this one of `ENGINES` alone; a call for which it has no plan fails.
 
-    They run its plan with that number (`candidate_costs`). For tests and measurements. Needs a library with CUDA
-    kernels.
+    They run its plan with that number (`candidate_costs`). None: all engines are asked, and a backward runs that one of
+    its own plans. For tests and measurements. Needs a library with CUDA kernels.
     """
     ask = ctypes.CDLL(str(LIBRARY_PATH)).convt3d_ask_engine
-    ask(ENGINES.index(engine), candidate)
+    ask(-1 if engine is None else ENGINES.index(engine), candidate)
     try:
         yield
     finally:

@@ -37,34 +37,26 @@ def explain_model(
         return ModelExplanation(tuple(_explained(call, device_capability, measurements) for call in recorded))
 
 
-def _backward(call: RecordedCall, device_capability: tuple[int, int] | None) -> tuple[Explanation, ...]:
-    """All gradients at once or, where each is computed by itself, one by one."""
-
-    def explained(operator: str) -> Explanation:
-        return explain_call(
-            call.input,
-            call.weight,
-            call.bias,
-            *call.parameters,
-            device_capability=device_capability,
-            operator=operator,
-            relu=call.relu and call.norm_groups is None,  # else the norm's gradient has the mask
-            device=call.device,
-            precision=call.precision,
-        )
-
-    together = explained("backward")
-    if together.engine != "separate":
-        return (together,)
-    gradients = ("input_grad", "weight_grad", *(("bias_grad",) if call.bias is not None else ()))
-    return tuple(explained(operator) for operator in gradients)
+def _backward(call: RecordedCall, device_capability: tuple[int, int] | None) -> Explanation:
+    """All gradients, with that of the bias where there is one."""
+    return explain_call(
+        call.input,
+        call.weight,
+        call.bias,
+        *call.parameters,
+        device_capability=device_capability,
+        operator="backward",
+        relu=call.relu and call.norm_groups is None,  # else the norm's gradient has the mask
+        device=call.device,
+        precision=call.precision,
+    )
 
 
 def _explained(
     call: RecordedCall, device_capability: tuple[int, int] | None, measurements: Measurements | None
 ) -> ExplainedCall:
     explanation: Explanation | None = None
-    backward: tuple[Explanation, ...] = ()
+    backward: Explanation | None = None
     convt3d_ms = cudnn_ms = None
     if call.precision is None:
         dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)

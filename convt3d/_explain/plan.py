@@ -24,6 +24,7 @@ OPERATORS = (
     "backward",
     "backward_and_bias",
 )  # csrc/core/operator.h
+GRADIENTS = ("input_grad", "weight_grad", "bias_grad")
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 11
@@ -83,12 +84,21 @@ class Operands:
 
 
 @dataclass(frozen=True)
+class GradientPlan:
+    """One gradient of a backward whose gradients are computed one by one: which of `OPERATORS`, its engine and plan."""
+
+    operator: str
+    engine: str
+    plan: str
+
+
+@dataclass(frozen=True)
 class OperatorPlan:
     """What csrc/planning/choose.cpp chooses for one call.
 
     Attributes:
         engine: the kind of kernel, such as ``"halo_wgmma"`` or ``"simt"``; ``"separate"`` of a backward whose gradients
-            are computed one by one, of which the plan says by whom.
+            are computed one by one, of which the plan says by whom, and `gradients` more.
         plan: its tile and launch, as text.
         workspace_bytes: of the scratch memory that a call allocates.
         expected_ms: estimate of the plan's time on the device.
@@ -97,6 +107,7 @@ class OperatorPlan:
             (``"passes"``), with statistics from the forward's epilogue (``"epilogue"``), or in the epilogue of a second
             forward (``"twice"``); None where there is none.
         norm_ms: estimate of what the norm takes beside the forward.
+        gradients: of a backward whose gradients are computed one by one.
     """
 
     engine: str
@@ -106,6 +117,7 @@ class OperatorPlan:
     fitted: bool = True
     norm_way: str | None = None
     norm_ms: float = 0.0
+    gradients: tuple[GradientPlan, ...] = ()
 
 
 _imposed: Device | None = None  # by `plans_of`
@@ -199,6 +211,7 @@ def operator_plan(
         facts["fitted"] == "1",
         facts.get("norm_way"),
         float(facts.get("norm_ms", 0)),
+        tuple(GradientPlan(part, *facts[part].split(": ", 1)) for part in GRADIENTS if part in facts),
     )
 
 
@@ -219,9 +232,12 @@ def layer_plan(
 
 
 def candidate_costs(
-    layer: Layer, operator: str, precision: str, operands: Operands, device: Device, engine: str
+    layer: Layer, operator: str, precision: str, operands: Operands, device: Device, engine: str | None
 ) -> list[float]:
-    """Milliseconds that an engine's plans of a call are expected to take: the one it chooses, then by that time."""
+    """Milliseconds that an engine's plans of a call are expected to take: the one it chooses, then by that time.
+
+    Without an engine those of a backward: the plan that is chosen, then its gradients one by one, in every way.
+    """
     call = flat_call(sizes_of(layer), operator, precision, operands, device, engine)
     library = _library()
     costs = (ctypes.c_double * library.convt3d_candidates(ctypes.byref(call), None, 0))()

@@ -29,8 +29,8 @@ class ExplainedCall:
         note: why there is no explanation, or no time where times were wanted; else empty.
         norm_groups: of the group norm that the call includes, None where it has none; only convt3d's does. The
             explanation is that of the convolution, and says how the norm is computed.
-        backward: of the gradients that a training step would compute, of input, weight and, where there is one, bias:
-            one for all of them, or one for each.
+        backward: of the gradients that a training step would compute, of input, weight and, where there is one, bias;
+            None where convt3d cannot.
     """
 
     name: str
@@ -42,13 +42,13 @@ class ExplainedCall:
     convt3d_ms: float | None = None
     cudnn_ms: float | None = None
     note: str = ""
-    backward: tuple[Explanation, ...] = ()
+    backward: Explanation | None = None
     norm_groups: int | None = None
 
     @property
     def backward_ms(self) -> float | None:
         """Expected time of all gradients together; None where convt3d cannot."""
-        return sum(one.expected_ms for one in self.backward) if self.backward else None
+        return None if self.backward is None else self.backward.expected_ms
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ModelExplanation:
         of_a_model = [
             f"{one.operator} ({one.engine})"
             for call in self.calls
-            for one in (call.explanation, *call.backward)
+            for one in (call.explanation, call.backward)
             if one is not None and not one.measured
         ]
         if of_a_model:
@@ -128,8 +128,13 @@ def _row(call: ExplainedCall) -> tuple[str, ...]:
         _number(call.convt3d_ms),
         _number(call.cudnn_ms),
         _number(call.backward_ms),
-        " + ".join(dict.fromkeys(one.engine for one in call.backward)),
+        "" if call.backward is None else _engines(call.backward),
     )
+
+
+def _engines(backward: Explanation) -> str:
+    """Who computes the gradients."""
+    return " + ".join(dict.fromkeys(re.findall(r"_grad=(\S+)", backward.plan))) or backward.engine
 
 
 def _tile(plan: str) -> str:

@@ -121,14 +121,15 @@ def _plans(
     together: OperatorPlan | None = None
     if pass_ in (*JOINT_PASSES, NORM_TRAINING_STEP):
         together = plan("backward_and_bias" if layer.bias else "backward")
-        if together.engine == "separate":
-            together = None
     found: list[OperatorPlan | None] = []
     for part, of_norm in runs(layer, pass_):
         if of_norm:
             found.append(None)
         elif together is None or part == "forward":
             found.append(plan(_OPERATORS[part]))
+        elif together.gradients:
+            one = next(one for one in together.gradients if one.operator == _OPERATORS[part])
+            found.append(replace(together, engine=one.engine, plan=f"{together.plan} {one.plan}"))
         elif part == "backward_input":
             found.append(replace(together, engine=together.engine + _TOGETHER))
     return found

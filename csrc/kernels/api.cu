@@ -47,7 +47,8 @@ void with_type(DataType dtype, Function&& function) {
   }
 }
 
-// The only engine that calls ask, and for which of its candidates; negative: all are asked.
+// The only engine that calls ask, and for which of its candidates; negative: all are asked, backwards for one of
+// theirs.
 struct Asked {
   int32_t engine;
   int32_t candidate;
@@ -74,10 +75,8 @@ std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& proble
   static auto* const cache = new PlanCache(1024);
   PlanQuery query{op, problem, dtype, mode, operands, planned_device(), std::nullopt, 0};
   const auto [engine, candidate] = asked.load(std::memory_order_relaxed);
-  if (engine >= 0) {
-    query.engine = static_cast<Engine>(engine);
-    query.candidate = candidate;
-  }
+  if (engine >= 0) query.engine = static_cast<Engine>(engine);
+  if (engine >= 0 || is_backward(op)) query.candidate = candidate;
   return cache->get(query);
 }
 
@@ -239,7 +238,7 @@ std::string compiled_architectures() { return CONVT3D_ARCHS; }
 }  // namespace convt3d
 
 // For tests and measurements: from now on, calls of this process ask this Engine alone, for this one of its candidates;
-// or all where it is negative.
+// or all where it is negative, and backwards for one of theirs.
 extern "C" __attribute__((visibility("default"))) void convt3d_ask_engine(int engine, int candidate) {
   convt3d::asked = {engine, candidate};
 }

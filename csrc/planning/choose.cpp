@@ -211,17 +211,24 @@ std::string name_of_asked(const PlanQuery& query) {
 
 std::vector<OperatorPlan> candidates(const PlanQuery& query) {
   std::vector<OperatorPlan> found;
-  for (const auto& [engine, offer, plans] : kEngines) {
-    if (query.engine != engine || !query.device.has(engine)) continue;
-    const Offer offered = offer(query);
-    if (!offered) continue;
-    const std::string identity = to_string(*offered);
-    found.push_back(*offered);
-    for (OperatorPlan& plan : plans(query)) {
+  const auto add = [&](OperatorPlan chosen, std::vector<OperatorPlan> others) {
+    const std::string identity = to_string(chosen);
+    found.push_back(std::move(chosen));
+    for (OperatorPlan& plan : others) {
       if (to_string(plan) != identity) found.push_back(std::move(plan));
     }
     std::stable_sort(found.begin() + 1, found.end(),
                      [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
+  };
+  if (!query.engine) {
+    PlanQuery chosen = query;
+    chosen.candidate = 0;
+    if (is_backward(query.op)) add(choose(chosen), separate_plans(query));
+    return found;
+  }
+  for (const auto& [engine, offer, plans] : kEngines) {
+    if (query.engine != engine || !query.device.has(engine)) continue;
+    if (Offer offered = offer(query)) add(std::move(*offered), plans(query));
   }
   return found;
 }

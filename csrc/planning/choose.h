@@ -23,14 +23,15 @@ struct PlanQuery {
   Operands operands;
   DeviceTraits device;
   std::optional<Engine> engine;  // the only one that is asked; none: all are
-  int32_t candidate = 0;         // of candidates(), where one engine alone is asked
+  int32_t candidate = 0;         // of candidates()
 };
 
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
 // for. Throws std::invalid_argument where that engine has none.
 OperatorPlan choose(const PlanQuery& query);
 // Every plan that the only engine that is asked has for a call: first the one that it offers, then the others in the
-// order of their costs. For tests and measurements: a call that asks all engines searches less.
+// order of their costs. Where all are asked, of a backward alone: first the one that is chosen, then the ways to
+// compute its gradients one by one. For tests and measurements: a call searches less.
 std::vector<OperatorPlan> candidates(const PlanQuery& query);
 
 }  // namespace convt3d

@@ -34,7 +34,7 @@ std::string to_string(const SeparatePlan& plan) {
                      " weight_grad=" + engine_name(*plan.weight_grad->engine());
   if (plan.bias_grad) text += std::string(" bias_grad=") + engine_name(*plan.bias_grad->engine());
   if (plan.grad_copy.exists) text += plan.input_copy.exists ? " copied=both" : " copied=grad_output";
-  return text + (plan.beside ? " beside" : "");
+  return text + (plan.beside > 0 ? " beside=" + std::to_string(plan.beside) : "");
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ int64_t SeparatePlan::input_grad_offset() const {
   return round_up(input_copy_offset() + input_copy.bytes(), kWorkspaceAlignment);
 }
 int64_t SeparatePlan::weight_grad_offset() const {
-  return input_grad_offset() + (beside ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
+  return input_grad_offset() + (beside > 0 ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
 }
 int64_t SeparatePlan::workspace_bytes() const {
   const int64_t bias = bias_grad ? bias_grad->workspace_bytes : 0;

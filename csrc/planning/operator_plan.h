@@ -30,7 +30,7 @@ struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // ... of the input
-  bool beside;                                    // the first two at the same time, each on multiprocessors of its own
+  int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
   // The workspace: these copies, then what the gradients need, whose parts only gradients beside each other both have.
   int64_t input_copy_offset() const;

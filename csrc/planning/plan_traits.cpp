@@ -40,7 +40,7 @@ struct TraitsOf {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
     traits.push_back({"bias", yes_no(plan.bias_grad != nullptr)});
     traits.push_back({"copied", plan.input_copy.exists ? "both" : plan.grad_copy.exists ? "grad_output" : "none"});
-    traits.push_back({"beside", yes_no(plan.beside)});
+    traits.push_back({"beside", yes_no(plan.beside > 0)});
     return traits;
   }
   Traits operator()(const HaloPlan& plan) const {

@@ -23,28 +23,28 @@ class Separate {
   explicit Separate(const PlanQuery& query) : query_(query) {}
 
   OperatorPlan best() const {
-    std::vector<Way> ways{one_by_one({}, {})};
-    const OperandCopy grad = transposed(query_.operands.first, query_.problem.out_channels)
-                                 ? copied(query_.operands.first, query_.operands.mask, query_.problem.output_size(),
-                                          query_.problem.out_channels)
-                                 : OperandCopy{};
-    if (grad.exists) {
-      ways.push_back(one_by_one(grad, {}));
-      const OperandCopy input =
-          transposed(query_.operands.second, query_.problem.in_channels)
-              ? copied(query_.operands.second, {}, query_.problem.input_size, query_.problem.in_channels)
-              : OperandCopy{};
-      if (input.exists && grad.bytes() + input.bytes() <= kMostCopiedBytes) ways.push_back(one_by_one(grad, input));
-    }
+    const std::vector<Way> ways = one_by_one();
     const Way* best = cheapest(ways);
     std::vector<Way> beside;
     for (const Way& way : ways) {
       // The shorter gradient may vanish behind the longer one; no more.
       const double least = way.ms - std::min(way.input_grad.cost.ms, way.weight_grad.cost.ms);
-      if (may_begin_early(way) && least < best->ms) add_beside(way, beside);
+      if (may_be_beside(way) && least < best->ms) add_beside(way, beside);
     }
     if (!beside.empty() && cheapest(beside)->ms < best->ms) best = cheapest(beside);
     return plan_of(*best);
+  }
+
+  std::vector<OperatorPlan> all() const {
+    std::vector<Way> ways = one_by_one();
+    std::vector<Way> beside;
+    for (const Way& way : ways) {
+      if (may_be_beside(way)) add_beside(way, beside);
+    }
+    std::vector<OperatorPlan> plans;
+    for (const Way& way : ways) plans.push_back(plan_of(way));
+    for (const Way& way : beside) plans.push_back(plan_of(way));
+    return plans;
   }
 
  private:
@@ -55,23 +55,20 @@ class Separate {
     OperatorPlan weight_grad;
     std::optional<OperatorPlan> bias_grad;
     double ms;
-    bool beside;
+    int32_t beside;  // SeparatePlan
   };
 
   static const Way* cheapest(const std::vector<Way>& ways) {
     return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
   }
 
-  // What tensor cores read only after somebody has transposed it.
-  bool transposed(const OperandTraits& tensor, int64_t channels) const {
-    return query_.dtype != DataType::kFloat64 && channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
-  }
-
-  // A copy that is an operand like any other; none of what is too large, and of slices: autograd hands over slices of
-  // the largest tensors of a network, which nobody shall copy.
+  // What tensor cores read only after somebody has transposed it, as an operand like any other; none of what is too
+  // large, and of slices: autograd hands over slices of the largest tensors of a network, which nobody shall copy.
   OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
     const int64_t groups = query_.problem.groups;
-    if (tensor.stride[0] != channels * size[0] * size[1] * size[2]) return {};
+    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
+    const bool is_slice = tensor.stride[0] != channels * size[0] * size[1] * size[2];
+    if (!transposed || is_slice || query_.dtype == DataType::kFloat64) return {};
     OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
     copy_whole(copy, query_.problem.batch);
     // Groups that are filled up are not at equal strides.
@@ -102,9 +99,21 @@ class Separate {
     return query;
   }
 
-  Way one_by_one(const OperandCopy& grad, const OperandCopy& input) const {
+  std::vector<Way> one_by_one() const {
+    std::vector<Way> ways{with_copies({}, {})};
+    const Problem& problem = query_.problem;
+    const Operands& operands = query_.operands;
+    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
+    if (!grad.exists) return ways;
+    ways.push_back(with_copies(grad, {}));
+    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
+    if (input.exists && grad.bytes() + input.bytes() <= kMostCopiedBytes) ways.push_back(with_copies(grad, input));
+    return ways;
+  }
+
+  Way with_copies(const OperandCopy& grad, const OperandCopy& input) const {
     const auto chosen = [&](Operator op) { return choose(gradient(op, grad, input, query_.device)); };
-    Way way{grad, input, chosen(Operator::kInputGrad), chosen(Operator::kWeightGrad), std::nullopt, 0, false};
+    Way way{grad, input, chosen(Operator::kInputGrad), chosen(Operator::kWeightGrad), std::nullopt, 0, 0};
     way.ms = way.input_grad.cost.ms + way.weight_grad.cost.ms;
     if (query_.op == Operator::kBackwardAndBias) {
       way.bias_grad = chosen(Operator::kBiasGrad);
@@ -117,7 +126,7 @@ class Separate {
   }
 
   // Both gradients are of mma, whose kernels are made for it, take little, and copy nothing themselves.
-  bool may_begin_early(const Way& way) const {
+  bool may_be_beside(const Way& way) const {
     const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     return query_.device.begins_early() && input != nullptr && weight != nullptr && !input->copy.exists &&
@@ -135,7 +144,7 @@ class Separate {
       if (first == before || first == 0) return;
       before = first;
       Way beside = way;
-      beside.beside = true;
+      beside.beside = first;
       beside.input_grad = choose(gradient(Operator::kInputGrad, way.grad_copy, way.input_copy, part_of_device(first)));
       beside.weight_grad =
           choose(gradient(Operator::kWeightGrad, way.grad_copy, way.input_copy, part_of_device(all - first)));
@@ -158,13 +167,12 @@ class Separate {
   bool fits_beside(const Way& way, int32_t first) const {
     const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
-    return may_begin_early(way) && input->blocks() <= first &&
-           weight->blocks() <= query_.device.multiprocessors - first;
+    return may_be_beside(way) && input->blocks() <= first && weight->blocks() <= query_.device.multiprocessors - first;
   }
 
   OperatorPlan plan_of(const Way& way) const {
     OperatorPlan weight_grad = way.weight_grad;
-    if (way.beside) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
+    if (way.beside > 0) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
     SeparatePlan plan{std::make_shared<const OperatorPlan>(way.input_grad),
                       std::make_shared<const OperatorPlan>(std::move(weight_grad)),
                       nullptr,
@@ -185,5 +193,7 @@ class Separate {
 }  // namespace
 
 OperatorPlan separate_plan(const PlanQuery& query) { return Separate(query).best(); }
+
+std::vector<OperatorPlan> separate_plans(const PlanQuery& query) { return Separate(query).all(); }
 
 }  // namespace convt3d

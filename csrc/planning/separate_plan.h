@@ -9,11 +9,15 @@
 // Knows nothing of torch or CUDA.
 #pragma once
 
+#include <vector>
+
 #include "planning/choose.h"
 
 namespace convt3d {
 
 // The cheapest of these ways. No engine's plan looks at the weight, or at its gradient.
 OperatorPlan separate_plan(const PlanQuery& query);
+// All of them.
+std::vector<OperatorPlan> separate_plans(const PlanQuery& query);
 
 }  // namespace convt3d

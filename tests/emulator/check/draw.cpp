@@ -337,7 +337,7 @@ Case Draw::next_of_any_plan() {
     item.op = wanted_.op              ? *wanted_.op
               : forward               ? Operator::kForward
               : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
-                                      : static_cast<Operator>(drawing.draw(1, 3));
+                                      : static_cast<Operator>(drawing.draw(1, 4));
     if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
     if (cores && !mma && !wanted_.op && drawing.coin(20)) item.op = Operator::kInputGrad;
     const bool gradient_in_cores = cores && !mma && item.op == Operator::kInputGrad;
@@ -345,7 +345,7 @@ Case Draw::next_of_any_plan() {
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    if (item.op == Operator::kBackward) {
+    if (mma && item.op == Operator::kBackward) {
       whole_strides(drawing);
     } else if (mma && drawing.coin(40)) {
       kOtherKinds[drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
@@ -386,6 +386,7 @@ Case Draw::next_of_any_plan() {
       item.engine = Engine::kDepthwise;
       return item;
     }
+    if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
     if (item.op != Operator::kForward && !gradient_in_cores) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
