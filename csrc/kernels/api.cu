@@ -192,20 +192,22 @@ BackwardOperands copied(const Problem& problem, const SeparatePlan& plan, DataTy
   return operands;
 }
 
-// What is beside another gradient is launched right after it.
+// The gradient of the bias comes first: the weight is packed meanwhile. What is beside another gradient is launched
+// right after it.
 void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataType dtype,
                         const BackwardOperands& operands, ConstTensor weight, MutableTensor grad_input,
                         MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
   const auto [grad_output, relu_output, input] = copied(problem, plan, dtype, operands, bytes, stream);
+  if (plan.bias_grad) {
+    const Int3 size = problem.output_size();
+    bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad,
+              dtype, grad_output, relu_output, grad_bias, bytes + plan.bias_grad_offset(), stream);
+  }
   input_grad(problem, *plan.input_grad, dtype, grad_output, relu_output, weight, grad_input,
              bytes + plan.input_grad_offset(), stream);
   weight_grad(problem, *plan.weight_grad, dtype, grad_output, relu_output, input, grad_weight,
               bytes + plan.weight_grad_offset(), stream);
-  if (!plan.bias_grad) return;
-  const Int3 size = problem.output_size();
-  bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad, dtype,
-            grad_output, relu_output, grad_bias, bytes + plan.input_grad_offset(), stream);
 }
 
 }  // namespace

@@ -40,16 +40,18 @@ std::string to_string(const SeparatePlan& plan) {
 }  // namespace
 
 int64_t SeparatePlan::input_copy_offset() const { return round_up(grad_copy.bytes(), kWorkspaceAlignment); }
-int64_t SeparatePlan::input_grad_offset() const {
+int64_t SeparatePlan::bias_grad_offset() const {
   return round_up(input_copy_offset() + input_copy.bytes(), kWorkspaceAlignment);
+}
+int64_t SeparatePlan::input_grad_offset() const {
+  return bias_grad_offset() + (bias_grad ? round_up(bias_grad->workspace_bytes, kWorkspaceAlignment) : 0);
 }
 int64_t SeparatePlan::weight_grad_offset() const {
   return input_grad_offset() + (beside > 0 ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
 }
 int64_t SeparatePlan::workspace_bytes() const {
-  const int64_t bias = bias_grad ? bias_grad->workspace_bytes : 0;
-  const int64_t one = std::max(input_grad->workspace_bytes, bias);
-  return std::max(input_grad_offset() + one, weight_grad_offset() + weight_grad->workspace_bytes);
+  return std::max(input_grad_offset() + input_grad->workspace_bytes,
+                  weight_grad_offset() + weight_grad->workspace_bytes);
 }
 
 std::optional<Engine> OperatorPlan::engine() const {

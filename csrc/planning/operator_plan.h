@@ -32,8 +32,10 @@ struct SeparatePlan {
   OperandCopy input_copy;                         // ... of the input
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
-  // The workspace: these copies, then what the gradients need, whose parts only gradients beside each other both have.
+  // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which shares
+  // the input gradient's where it is not beside that.
   int64_t input_copy_offset() const;
+  int64_t bias_grad_offset() const;
   int64_t input_grad_offset() const;
   int64_t weight_grad_offset() const;
   int64_t workspace_bytes() const;

@@ -16,7 +16,8 @@ namespace {
 // Gradients that take longer are computed one after another: each of them fills the device, and what neither does while
 // it begins and ends is little of its time. Set by reasoning.
 constexpr double kMostBesideMs = 0.2;
-constexpr int32_t kParts = 8;  // of the multiprocessors, that gradients beside each other share
+constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
+constexpr int32_t kParts = 8;     // of the multiprocessors, that gradients beside each other share
 
 class Separate {
  public:
@@ -151,7 +152,7 @@ class Separate {
       const double input = beside.input_grad.cost.ms;
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
-      beside.ms += std::max(input, weight) - way.input_grad.cost.ms - way.weight_grad.cost.ms;
+      beside.ms += kBeside * std::max(input, weight) - way.input_grad.cost.ms - way.weight_grad.cost.ms;
       if (fits_beside(beside, first)) found.push_back(std::move(beside));
     }
   }
@@ -171,9 +172,12 @@ class Separate {
   }
 
   OperatorPlan plan_of(const Way& way) const {
+    OperatorPlan input_grad = way.input_grad;
+    auto* const correlation = std::get_if<mma::CorrelationPlan>(&input_grad.plan);
+    if (correlation != nullptr) correlation->packs_beside = way.bias_grad.has_value();
     OperatorPlan weight_grad = way.weight_grad;
     if (way.beside > 0) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
-    SeparatePlan plan{std::make_shared<const OperatorPlan>(way.input_grad),
+    SeparatePlan plan{std::make_shared<const OperatorPlan>(std::move(input_grad)),
                       std::make_shared<const OperatorPlan>(std::move(weight_grad)),
                       nullptr,
                       way.grad_copy,

@@ -84,6 +84,7 @@ struct CorrelationPlan {
   bool stages_matrices;   // ... of eight channels and positions, which are neighbours there
   int32_t shared_bytes;
   int64_t packed_bytes;
+  bool packs_beside;   // its weight, beside the kernel before it, and is done after that
   double cost_ms;      // expected
   double unstored_ms;  // ... where the epilogue only gathers moments
 

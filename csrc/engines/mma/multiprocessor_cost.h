@@ -13,7 +13,7 @@ constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to
 constexpr double kRoundedWord = 0.8;     // instructions that round a word to TF32; neighbours wait for nothing
 constexpr double kProductShare = 0.835;  // of the rate of products
 constexpr double kL2Share = 0.7;         // of the rate of L2
-constexpr double kSumShare = 0.07;       // ... of who adds splits of a weight gradient
+constexpr double kSumShare = 0.2;        // ... of who adds splits of a weight gradient
 constexpr double kStoreShare = 0.44;     // ... of who stores them
 constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
 

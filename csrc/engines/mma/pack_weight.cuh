@@ -49,6 +49,7 @@ struct PackWeightParams {
   uint32_t* packed;
   uint32_t* counters;  // of the kernel that follows; they begin at zero
   int32_t counter_count;
+  bool beside;  // CorrelationPlan::packs_beside
 };
 
 // The first step of a phase, in its block of channels.
@@ -203,6 +204,7 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
       }
     }
   }
+  if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
 #endif
 }
 

@@ -63,8 +63,11 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.packed = static_cast<uint32_t*>(workspace);
   params.counters = reinterpret_cast<uint32_t*>(static_cast<unsigned char*>(workspace) + plan.counter_offset());
   params.counter_count = static_cast<int32_t>(plan.counters());
-  launch("weight packing", convt3d_mma_pack_weight<T>, ceil_div(params.elements, kPackThreads), kPackThreads, stream,
-         params);
+  params.beside = plan.packs_beside;
+  constexpr auto kKernel = convt3d_mma_pack_weight<T>;
+  launch("weight packing", kKernel, ceil_div(params.elements, kPackThreads), kPackThreads, stream, params, 0,
+         params.beside ? overlapping_order("weight packing", reinterpret_cast<const void*>(kKernel))
+                       : LaunchOrder::kAfter);
 }
 
 template <typename T>

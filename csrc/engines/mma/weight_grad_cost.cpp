@@ -15,8 +15,8 @@ namespace {
 
 // Clocks.
 constexpr double kBox = 150;     // barriers
-constexpr double kBlock = 1500;  // the first box, and what begins and ends a block
-constexpr double kLaunchMs = 0.0026;
+constexpr double kBlock = 4000;  // the first box, and what begins and ends a block
+constexpr double kLaunchMs = 0.005;
 // Instructions of a warp that multiplies.
 constexpr double kStepInstructions = 12;       // of sixteen positions: where they are in both tiles
 constexpr double kFragmentInstructions = 4.2;  // beside products: a read of sixteen rows and what it takes

@@ -161,8 +161,8 @@ template <typename T, bool kMasked, BiasGradRead kRead>
 __global__ void __launch_bounds__(kBiasGradThreads, kBiasGradBlocks)
     convt3d_bias_grad(const __grid_constant__ BiasGradParams<T> params) {
   using Sums = BiasGradSums<T, kMasked, kRead>;
-  begin_dependents();
   wait_for_kernel_before();  // which may still have the workspace
+  begin_dependents();        // what follows need not wait for that kernel then
   auto& shared = static_shared_memory<double[kBiasGradThreads]>();
   const int lanes = 1 << params.lane_bits;
   const int unit_bits = kBiasGradThreadBits - params.lane_bits;
