@@ -145,43 +145,39 @@ def test_given_capability() -> None:
     assert call.explanation.engine == "mma"
 
 
-def test_backward_is_what_explain_shows_for_its_gradients() -> None:
+def test_backward_is_what_explain_shows_for_it() -> None:
     model, (x, skip) = Decoder(), inputs()
     up, same, *_ = explained(model, (x, skip)).calls
-    gradients = ("input_grad", "weight_grad", "bias_grad")
     arguments = (x, model.up[0].weight, model.up[0].bias)
-    at_once = convt3d.explain(*arguments, stride=2, operator="backward")
-    assert up.backward == (
-        (at_once,)
-        if at_once.engine != "separate"
-        else tuple(convt3d.explain(*arguments, stride=2, operator=operator) for operator in gradients)
-    )
-    assert [one.operator for one in same.backward] == ["input_grad", "weight_grad"]  # it has no bias
+    assert up.backward == convt3d.explain(*arguments, stride=2, operator="backward")
+    assert same.backward is not None
+    assert "bias_grad" not in same.backward.plan  # it has none
     convt3d.convert(model)
     fused, *_ = explained(model, (x, skip)).calls
     assert fused.relu
-    assert all(" masked" in one.plan for one in fused.backward)
-    assert fused.backward_ms == pytest.approx(sum(one.expected_ms for one in fused.backward))
+    arguments = (x, model.up[0].weight, model.up[0].bias)
+    assert fused.backward == convt3d.explain(*arguments, stride=2, operator="backward", relu=True)
+    assert fused.backward_ms == fused.backward.expected_ms
 
 
-def test_gradients_that_are_computed_at_once_have_one_explanation() -> None:
+def test_gradients_that_are_computed_at_once() -> None:
     model = nn.ConvTranspose3d(32, 16, 2, 2, dtype=torch.float16, device="meta").to(
         memory_format=torch.channels_last_3d
     )
     x = torch.empty(2, 32, 40, 48, 56, dtype=torch.float16, device="meta", memory_format=torch.channels_last_3d)
     (call,) = explained(model, x, device_capability=(9, 0)).calls
-    assert [one.operator for one in call.backward] == ["backward"]
     arguments = (x, model.weight, model.bias)
     expected = convt3d.explain(*arguments, stride=2, operator="backward", device_capability=(9, 0))
-    assert call.backward == (expected,)
+    assert call.backward == expected
+    assert expected.engine == "mma"
 
 
 def test_another_gpu_s_times_are_said_to_be_a_model_s() -> None:
     model = nn.ConvTranspose3d(64, 64, 3, bias=False, device="meta")
     x = torch.empty(2, 64, 32, 32, 32, device="meta")
-    said = "expected by a model, not measured on this GPU: forward (mma), input_grad (mma), weight_grad (mma)"
+    said = "expected by a model, not measured on this GPU: forward (mma), backward (mma)"
     assert said in str(explained(model, x, device_capability=(8, 0))).splitlines()
-    unmeasured = "expected by a model, not measured on this GPU: input_grad (halo_wgmma), weight_grad (mma)"
+    unmeasured = "expected by a model, not measured on this GPU: backward (halo_wgmma + mma)"
     assert unmeasured in str(explained(model, x)).splitlines()
 
 

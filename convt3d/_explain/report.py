@@ -82,7 +82,7 @@ class ModelExplanation:
         lines = _aligned(rows, left=len(header))
         lines += [f"device: {device}" for device in dict.fromkeys(one.device for one in explained)]
         of_a_model = [
-            f"{one.operator} ({one.engine})"
+            f"{one.operator} ({_engines(one)})"
             for call in self.calls
             for one in (call.explanation, call.backward)
             if one is not None and not one.measured
@@ -132,9 +132,9 @@ def _row(call: ExplainedCall) -> tuple[str, ...]:
     )
 
 
-def _engines(backward: Explanation) -> str:
-    """Who computes the gradients."""
-    return " + ".join(dict.fromkeys(re.findall(r"_grad=(\S+)", backward.plan))) or backward.engine
+def _engines(explained: Explanation) -> str:
+    """Who computes it: of gradients that are computed one by one, each engine once."""
+    return " + ".join(dict.fromkeys(re.findall(r"_grad=(\S+)", explained.plan))) or explained.engine
 
 
 def _tile(plan: str) -> str:

@@ -1,0 +1,201 @@
+"""A backward whose gradients are computed one by one, in every way: from copies, and beside each other."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import LAYOUTS, Problem, gradients, norm_error, poison
+from torch import Tensor
+
+from convt3d._explain.asking import only_engine
+from convt3d._explain.plan import Operand, Operands, OperatorPlan, candidate_costs, cuda_device, operator_plan
+from convt3d._layer import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.cuda
+
+ops = torch.ops.convt3d
+Tensors = tuple[Tensor, Tensor, Tensor]  # grad_output, input and weight
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FLOORS = {"fp32": 1e-6, "tf32": 3.5e-4, "fp16": 6e-4, "bf16": 5e-3}
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("small", 2, 64, 48, (6, 7, 5), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 0, 1)),
+        Problem("channels", 1, 128, 96, (5, 6, 7), (2, 2, 2), (2, 2, 2)),
+        Problem("anisotropic", 2, 40, 24, (4, 9, 11), (1, 3, 4), (1, 2, 2), (0, 1, 1)),
+        Problem("groups", 3, 48, 32, (5, 4, 9), (3, 2, 3), (2, 2, 1), (1, 0, 1), groups=2),
+        Problem("padded_channels", 2, 20, 12, (7, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1)),
+        Problem("dilated", 2, 32, 40, (6, 7, 8), (3, 2, 3), (2, 1, 2), (2, 0, 1), dilation=(2, 1, 2)),
+        Problem("many", 2, 64, 64, (12, 17, 31), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1)),
+    )
+}
+
+
+def _operand(tensor: Tensor) -> Operand:
+    return Operand(tuple(tensor.stride()), tensor.data_ptr() % 16)
+
+
+def _ways(problem: Problem, precision: str, tensors: Tensors, mask: Tensor | None, *, bias: bool) -> list[OperatorPlan]:
+    grad_output, input, _ = tensors
+    layer = Layer(
+        "",
+        batch=problem.batch,
+        in_channels=problem.in_channels,
+        out_channels=problem.out_channels,
+        input_size=problem.input_size,
+        kernel_size=problem.kernel_size,
+        stride=problem.stride,
+        padding=problem.padding,
+        output_padding=problem.output_padding,
+        dilation=problem.dilation,
+        groups=problem.groups,
+        bias=bias,
+    )
+    operands = Operands(
+        _operand(grad_output), _operand(input), mask if mask is None else _operand(mask), _operand(input)
+    )
+    operator = "backward_and_bias" if bias else "backward"
+    device = cuda_device(grad_output.device)
+    count = len(candidate_costs(layer, operator, precision, operands, device, None))
+    return [operator_plan(layer, operator, precision, operands, device, None, number) for number in range(count)]
+
+
+@contextlib.contextmanager
+def _precision(precision: str) -> Iterator[None]:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
+        yield
+
+
+def _tensors(problem: Problem, precision: str, layout: str, *, integers: bool) -> tuple[Tensors, Tensor]:
+    """And what may be the ReLU's output."""
+    dtype = DTYPES[precision]
+    input, weight, _ = problem.tensors(dtype, "cuda", layout, integers=integers)
+    grad_output = problem.grad_output(dtype, "cuda", layout, integers=integers)
+    return (grad_output, input, weight), problem.grad_output(dtype, "cuda", layout).relu()
+
+
+def _backward(
+    problem: Problem, number: int, tensors: Tensors, mask: Tensor | None, *, bias: bool
+) -> tuple[Tensor | None, ...]:
+    poison(problem.input_shape, problem.weight_shape, (problem.out_channels,))
+    with only_engine(None, number):
+        results: tuple[Tensor | None, ...] = ops.conv_transpose3d_backward(
+            *tensors, mask, **problem.parameters, output_mask=(True, True, bias)
+        )
+    return results
+
+
+@pytest.mark.parametrize("has_relu", [False, True], ids=["linear", "relu"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_integers_are_exact_in_every_way(name: str, precision: str, layout: str, has_relu: bool) -> None:
+    problem = PROBLEMS[name]
+    tensors, relu_output = _tensors(problem, precision, layout, integers=True)
+    mask = relu_output if has_relu else None
+    expected = gradients(problem, *tensors, mask)
+    with _precision(precision):
+        for bias in (True, False):
+            for number, way in enumerate(_ways(problem, precision, tensors, mask, bias=bias)):
+                results = _backward(problem, number, tensors, mask, bias=bias)
+                for result, right in zip(results[: 2 + bias], expected, strict=False):
+                    assert result is not None
+                    assert torch.equal(result, right.to(result.dtype)), way.plan
+
+
+def test_all_ways_are_there() -> None:
+    """The problems above have copies of either kind, and gradients beside each other where the device can."""
+    words = ""
+    for problem in PROBLEMS.values():
+        tensors, _ = _tensors(problem, "fp16", "NCDHW", integers=True)
+        words += "\n".join(way.plan for way in _ways(problem, "fp16", tensors, None, bias=True))
+    assert "copied=grad_output" in words
+    assert "copied=both" in words
+    device = cuda_device(torch.device("cuda"))
+    assert ("beside=" in words) == (device.has("halo_wgmma") or device.traits[0] > 9)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["small", "channels", "many"])
+def test_what_comes_before_and_after_in_the_stream(name: str, layout: str) -> None:
+    """Kernels that begin early read nothing that is not there, and what follows overwrites nothing that they read."""
+    problem = PROBLEMS[name]
+    tensors, _ = _tensors(problem, "fp16", layout, integers=True)
+    kept = [tensor.clone() for tensor in tensors]
+    expected = [one.to(torch.float16) for one in gradients(problem, *tensors, None)]
+    busy = torch.randn(2048, 2048, device="cuda")
+    for number, way in enumerate(_ways(problem, "fp16", tensors, None, bias=True)):
+        for _ in range(10):
+            for tensor in tensors:
+                tensor.fill_(float("nan"))
+            torch.mm(busy, busy)
+            for tensor, values in zip(tensors, kept, strict=True):
+                tensor.copy_(values)
+            results = _backward(problem, number, tensors, None, bias=True)
+            for tensor in tensors:
+                tensor.fill_(float("nan"))
+            poison(problem.input_shape, problem.weight_shape)
+            for result, right in zip(results, expected, strict=True):
+                assert result is not None
+                assert torch.equal(result, right), way.plan
+    for tensor, values in zip(tensors, kept, strict=True):
+        tensor.copy_(values)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bits_repeat(layout: str) -> None:
+    problem = PROBLEMS["many"]
+    for precision in ("fp16", "tf32"):
+        tensors, _ = _tensors(problem, precision, layout, integers=False)
+        with _precision(precision):
+            for number, way in enumerate(_ways(problem, precision, tensors, None, bias=True)):
+                first, *others = (_backward(problem, number, tensors, None, bias=True) for _ in range(4))
+                for other in others:
+                    for a, b in zip(first, other, strict=True):
+                        assert a is not None
+                        assert b is not None
+                        assert torch.equal(a, b), way.plan
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    channels=st.tuples(st.integers(1, 48), st.integers(1, 48)),
+    size=st.tuples(*(st.integers(1, 14) for _ in range(3))),
+    kernel=st.tuples(*(st.integers(1, 4) for _ in range(3))),
+    stride=st.tuples(*(st.integers(1, 3) for _ in range(3))),
+    batch=st.integers(1, 3),
+    groups=st.integers(1, 2),
+    precision=st.sampled_from(sorted(DTYPES)),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    has_relu=st.booleans(),
+    drawn=st.integers(0, 20),
+)
+def test_random_problem_in_any_way(
+    channels: tuple[int, int],
+    size: tuple[int, int, int],
+    kernel: tuple[int, int, int],
+    stride: tuple[int, int, int],
+    batch: int,
+    groups: int,
+    precision: str,
+    layout: str,
+    has_relu: bool,
+    drawn: int,
+) -> None:
+    problem = Problem("random", batch, groups * channels[0], groups * channels[1], size, kernel, stride, groups=groups)
+    tensors, relu_output = _tensors(problem, precision, layout, integers=False)
+    mask = relu_output if has_relu else None
+    with _precision(precision):
+        ways = _ways(problem, precision, tensors, mask, bias=True)
+        results = _backward(problem, drawn % len(ways), tensors, mask, bias=True)
+    for result, expected in zip(results, gradients(problem, *tensors, mask), strict=True):
+        assert result is not None
+        assert norm_error(result, expected) < FLOORS[precision], ways[drawn % len(ways)].plan
