@@ -45,6 +45,7 @@ struct OperandCopy {
   int64_t images;    // of a portion, at most
   int64_t depths;    // ...
   int32_t element_bytes;
+  bool beside;  // made beside the kernel before, and is there after that one's end
 
   int64_t image_positions() const { return depths * size[1] * size[2]; }
   int64_t bytes() const { return exists ? images * image_positions() * groups * padded * element_bytes : 0; }

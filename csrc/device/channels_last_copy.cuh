@@ -37,6 +37,7 @@ struct ChannelsCopyParams {
   Divisor pieces_of_group;  // of a position
   bool padded;              // a group's channels are no whole pieces
   bool transposes;
+  bool beside;  // OperandCopy
   // Of strips.
   bool vectors;           // they are aligned, and those of the mask
   int32_t run;            // positions that are neighbours in memory
@@ -369,8 +370,8 @@ template <typename T>
 __global__ void __launch_bounds__(kCopyThreads, 8)
     convt3d_channels_last_copy(const __grid_constant__ ChannelsCopyParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which no plan chooses
+  if (!params.beside) wait_for_kernel_before();      // which may still read what was copied before
   begin_dependents();                                // who reads the copy waits for it
-  wait_for_kernel_before();                          // which may still read what was copied before
   const ChannelsCopy<T> copy(params);
   const bool masked = params.source.mask != nullptr;
   if (params.transposes) {
@@ -382,6 +383,7 @@ __global__ void __launch_bounds__(kCopyThreads, 8)
   } else {
     masked ? copy.template gather<true>() : copy.template gather<false>();
   }
+  if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
 #endif
 }
 

@@ -122,6 +122,7 @@ struct OrderedSumParams {
 template <typename T, typename Partial, int kLanes, int kUnroll>
 __global__ void __launch_bounds__(kOrderedSumThreads)
     convt3d_ordered_sum(const __grid_constant__ OrderedSumParams<T, Partial> params) {
+  begin_dependents();
   constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
   static_assert(kSums * kLanes == kOrderedSumThreads, "lanes share a block evenly");
   constexpr int kTileBits = exact_log2(kSums * kUnroll);  // rows and columns of a tile are powers of two

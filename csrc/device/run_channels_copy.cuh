@@ -31,6 +31,7 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
   params.pieces_of_group = make_divisor(copy.padded / kInPiece);
   params.padded = copy.padded != copy.channels;
   params.transposes = copy.transposes;
+  params.beside = copy.beside;
   if (copy.transposes) {
     const int64_t rows = copy.run_axes == 1 ? size[1] : 1;
     const int64_t depths = copy.run_axes == 3 ? 1 : size[0];

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <variant>
 
 #include "core/build.h"
@@ -166,48 +167,80 @@ void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype,
 
 namespace {
 
-// The tensors of a backward, as its gradients read them.
-struct BackwardOperands {
+// The tensors of a backward.
+struct BackwardTensors {
   ConstTensor grad_output;
   ConstTensor relu_output;
   ConstTensor input;
+  MutableTensor grad_input;
 };
 
-// Copies what the plan says, and returns what there is to read then.
-BackwardOperands copied(const Problem& problem, const SeparatePlan& plan, DataType dtype, BackwardOperands operands,
-                        unsigned char* workspace, Stream stream) {
+// From an image on.
+template <typename Tensor>
+Tensor from_image(const Tensor& tensor, int64_t image, DataType dtype) {
+  if (tensor.data == nullptr) return tensor;
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(tensor.data)>>, const char, char>;
+  return {static_cast<Byte*>(tensor.data) + image * tensor.stride[0] * element_size(dtype), tensor.stride};
+}
+
+// Some images: what the plan says is copied, and what is read instead.
+BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const BackwardTensors& all, int64_t first,
+                         unsigned char* workspace, Stream stream) {
+  BackwardTensors round{from_image(all.grad_output, first, dtype), from_image(all.relu_output, first, dtype),
+                        from_image(all.input, first, dtype), from_image(all.grad_input, first, dtype)};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
       const auto copy = [&](const OperandCopy& of, ConstTensor& tensor, ConstTensor mask, unsigned char* to) {
         if (!of.exists) return;
-        copy_channels_last<T>(of, {0, problem.batch, {0, of.size[0]}}, tensor, mask, to, stream);
+        copy_channels_last<T>(of, {0, plan.images, {0, of.size[0]}}, tensor, mask, to, stream);
         tensor = {to, copied_operand(of).stride};
       };
-      copy(plan.grad_copy, operands.grad_output, operands.relu_output, workspace);
-      if (plan.grad_copy.exists) operands.relu_output = {};
-      copy(plan.input_copy, operands.input, {}, workspace + plan.input_copy_offset());
+      copy(plan.grad_copy, round.grad_output, round.relu_output, workspace);
+      if (plan.grad_copy.exists) round.relu_output = {};
+      copy(plan.input_copy, round.input, {}, workspace + plan.input_copy_offset());
     }
   });
-  return operands;
+  return round;
+}
+
+void weight_grad_round(const Problem& problem, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
+                       MutableTensor grad_weight, void* workspace, Stream stream, const mma::GradRound& of_all) {
+  const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
+  if (of_mma == nullptr) {  // which has one round
+    return weight_grad(problem, plan, dtype, round.grad_output, round.relu_output, round.input, grad_weight, workspace,
+                       stream);
+  }
+  with_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (!std::is_same_v<T, double>) {
+      mma::weight_grad<T>(problem, *of_mma, round.grad_output, round.relu_output, round.input, grad_weight, workspace,
+                          stream, of_all);
+    }
+  });
 }
 
 // The gradient of the bias comes first: the weight is packed meanwhile. What is beside another gradient is launched
 // right after it.
-void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataType dtype,
-                        const BackwardOperands& operands, ConstTensor weight, MutableTensor grad_input,
-                        MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataType dtype, const BackwardTensors& all,
+                        ConstTensor weight, MutableTensor grad_weight, void* grad_bias, void* workspace,
+                        Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
-  const auto [grad_output, relu_output, input] = copied(problem, plan, dtype, operands, bytes, stream);
-  if (plan.bias_grad) {
-    const Int3 size = problem.output_size();
-    bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad,
-              dtype, grad_output, relu_output, grad_bias, bytes + plan.bias_grad_offset(), stream);
+  Problem of_round = problem;
+  of_round.batch = plan.images;
+  for (int64_t first = 0; first < problem.batch; first += plan.images) {
+    const BackwardTensors round = round_of(plan, dtype, all, first, bytes, stream);
+    if (first == 0 && plan.bias_grad) {
+      const BackwardTensors& read = plan.rounds == 1 ? round : all;
+      const Int3 size = problem.output_size();
+      bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad,
+                dtype, read.grad_output, read.relu_output, grad_bias, bytes + plan.bias_grad_offset(), stream);
+    }
+    input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
+               bytes + plan.input_grad_offset(), stream);
+    weight_grad_round(of_round, *plan.weight_grad, dtype, round, grad_weight, bytes + plan.weight_grad_offset(), stream,
+                      {first > 0, first + plan.images == problem.batch});
   }
-  input_grad(problem, *plan.input_grad, dtype, grad_output, relu_output, weight, grad_input,
-             bytes + plan.input_grad_offset(), stream);
-  weight_grad(problem, *plan.weight_grad, dtype, grad_output, relu_output, input, grad_weight,
-              bytes + plan.weight_grad_offset(), stream);
 }
 
 }  // namespace
@@ -216,7 +249,7 @@ void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, 
               ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
               MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
   if (const auto* const separate = std::get_if<SeparatePlan>(&plan.plan)) {
-    return separate_gradients(problem, *separate, dtype, {grad_output, relu_output, input}, weight, grad_input,
+    return separate_gradients(problem, *separate, dtype, {grad_output, relu_output, input, grad_input}, weight,
                               grad_weight, grad_bias, workspace, stream);
   }
   with_type(dtype, [&](auto tag) {

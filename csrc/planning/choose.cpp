@@ -17,7 +17,7 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -43,7 +43,7 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
   if (is_backward(op)) return std::nullopt;
   if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
     return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
@@ -138,7 +138,7 @@ mma::Correlation correlation_of(Operator op) {
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
     return offer_of(
@@ -154,7 +154,7 @@ Offer mma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
   if (!is_for_mma(query)) return {};
   if (is_backward(op)) {
     return all_of(

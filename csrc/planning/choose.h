@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/call.h"
+#include "core/channels_copy.h"
 #include "core/device_traits.h"
 #include "core/operands.h"
 #include "core/operator.h"
@@ -22,8 +23,9 @@ struct PlanQuery {
   Float32Mode mode;
   Operands operands;
   DeviceTraits device;
-  std::optional<Engine> engine;  // the only one that is asked; none: all are
-  int32_t candidate = 0;         // of candidates()
+  std::optional<Engine> engine;            // the only one that is asked; none: all are
+  int32_t candidate = 0;                   // of candidates()
+  int64_t most_copied = kMostCopiedBytes;  // by what serves several gradients
 };
 
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked

@@ -34,6 +34,7 @@ std::string to_string(const SeparatePlan& plan) {
                      " weight_grad=" + engine_name(*plan.weight_grad->engine());
   if (plan.bias_grad) text += std::string(" bias_grad=") + engine_name(*plan.bias_grad->engine());
   if (plan.grad_copy.exists) text += plan.input_copy.exists ? " copied=both" : " copied=grad_output";
+  if (plan.grad_copy.exists) text += " rounds=" + std::to_string(plan.rounds);
   return text + (plan.beside > 0 ? " beside=" + std::to_string(plan.beside) : "");
 }
 
@@ -47,7 +48,8 @@ int64_t SeparatePlan::input_grad_offset() const {
   return bias_grad_offset() + (bias_grad ? round_up(bias_grad->workspace_bytes, kWorkspaceAlignment) : 0);
 }
 int64_t SeparatePlan::weight_grad_offset() const {
-  return input_grad_offset() + (beside > 0 ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
+  return input_grad_offset() +
+         (beside > 0 || rounds > 1 ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
 }
 int64_t SeparatePlan::workspace_bytes() const {
   return std::max(input_grad_offset() + input_grad->workspace_bytes,

@@ -30,10 +30,12 @@ struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // ... of the input
+  int64_t images;  // of a round: that are copied at a time; all but the bias's gradient is computed round by round
+  int64_t rounds;
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
-  // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which shares
-  // the input gradient's where it is not beside that.
+  // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which has
+  // the input gradient's where that is over when it begins.
   int64_t input_copy_offset() const;
   int64_t bias_grad_offset() const;
   int64_t input_grad_offset() const;

@@ -41,6 +41,7 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   *next++ = bits_of(device.rates.l2_bytes);
   *next++ = bits_of(device.rates.shared_bytes);
   *next++ = int64_t{device.kernel_blocks} << 32 | device.engines;
+  *next++ = query.most_copied;
   return key;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/multiprocessor.h"
+#include "core/operands.h"
 
 namespace convt3d {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 // Gradients that take longer are computed one after another: each of them fills the device, and what neither does while
 // it begins and ends is little of its time. Set by reasoning.
 constexpr double kMostBesideMs = 0.2;
+// Costs of operands that are read in different ways are off by about as much from each other; seen on an H100.
+constexpr double kCopied = 1.05;
 constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
 constexpr int32_t kParts = 8;     // of the multiprocessors, that gradients beside each other share
 
@@ -49,10 +52,15 @@ class Separate {
   }
 
  private:
+  // Copies of some images at a time, or none of all of them.
+  struct Copies {
+    OperandCopy grad;
+    OperandCopy input;
+    int64_t images;
+  };
   struct Way {
-    OperandCopy grad_copy;
-    OperandCopy input_copy;
-    OperatorPlan input_grad;
+    Copies copies;
+    OperatorPlan input_grad;  // of the images of a round
     OperatorPlan weight_grad;
     std::optional<OperatorPlan> bias_grad;
     double ms;
@@ -63,65 +71,105 @@ class Separate {
     return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
   }
 
-  // What tensor cores read only after somebody has transposed it, as an operand like any other; none of what is too
-  // large, and of slices: autograd hands over slices of the largest tensors of a network, which nobody shall copy.
+  // What tensor cores read only after somebody has transposed it, as an operand like any other; none of slices:
+  // autograd hands over slices of the largest tensors of a network, which nobody shall copy.
   OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
     const int64_t groups = query_.problem.groups;
     const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
     const bool is_slice = tensor.stride[0] != channels * size[0] * size[1] * size[2];
     if (!transposed || is_slice || query_.dtype == DataType::kFloat64) return {};
     OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
-    copy_whole(copy, query_.problem.batch);
+    copy_whole(copy, 1);
     // Groups that are filled up are not at equal strides.
-    const bool is_operand = groups == 1 || copy.padded == copy.channels;
-    return is_operand && copy.bytes() <= kMostCopiedBytes ? copy : OperandCopy{};
+    return groups == 1 || copy.padded == copy.channels ? copy : OperandCopy{};
   }
 
-  PlanQuery gradient(Operator op, const OperandCopy& grad, const OperandCopy& input, const DeviceTraits& device) const {
+  // Of as many images as there is room for, in equal rounds.
+  std::optional<Copies> copies_of(const OperandCopy& grad, const OperandCopy& input) const {
+    const int64_t batch = query_.problem.batch;
+    int64_t images = std::min(batch, query_.most_copied / (grad.bytes() + input.bytes()));
+    while (images > 0 && batch % images != 0) --images;
+    if (images == 0) return std::nullopt;
+    const auto begins_alike = [&](const OperandTraits& tensor) {
+      return tensor.stride[0] * images * element_size(query_.dtype) % kAddressModulus == 0;
+    };
+    const Operands& operands = query_.operands;
+    const bool in_rounds = images < batch;
+    if (in_rounds && !(begins_alike(operands.result) && (input.exists || begins_alike(operands.second)))) {
+      return std::nullopt;
+    }
+    Copies copies{grad, input, images};
+    copy_whole(copies.grad, images);
+    if (input.exists) copy_whole(copies.input, images);
+    copies.input.beside = true;  // the other copy's
+    return copies;
+  }
+
+  std::vector<Way> one_by_one() const {
+    const Problem& problem = query_.problem;
+    const Operands& operands = query_.operands;
+    std::vector<Way> ways{*way_with({{}, {}, problem.batch})};
+    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
+    if (!grad.exists) return ways;
+    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
+    const auto add = [&](const OperandCopy& other) {
+      const std::optional<Copies> copies = copies_of(grad, other);
+      std::optional<Way> way = copies ? way_with(*copies) : std::nullopt;
+      if (way) ways.push_back(std::move(*way));
+    };
+    add({});
+    if (input.exists) add(input);
+    return ways;
+  }
+
+  int64_t rounds_of(const Copies& copies) const { return query_.problem.batch / copies.images; }
+
+  PlanQuery gradient(Operator op, const Copies& copies, const DeviceTraits& device) const {
     PlanQuery query = query_;
     query.op = op;
     query.candidate = 0;
     query.device = device;
+    query.problem.batch = copies.images;
     Operands& operands = query.operands;
-    if (grad.exists) {
-      operands.first = copied_operand(grad);
+    if (copies.grad.exists) {
+      operands.first = copied_operand(copies.grad);
       operands.mask = {};
     }
-    if (input.exists) operands.second = copied_operand(input);
+    if (copies.input.exists) operands.second = copied_operand(copies.input);
     const Problem& problem = query_.problem;
     const OperandTraits weight = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
     (op == Operator::kInputGrad ? operands.second : operands.result) = weight;
-    if (op == Operator::kBiasGrad) {
-      const Int3 size = problem.output_size();
-      query.problem = bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]});
-      query.mode = Float32Mode::kIeee;
-      operands = {operands.first, {}, operands.mask, {}};
-    }
+    return query;
+  }
+  // Of all images at once, from a copy that has all of them.
+  PlanQuery bias_gradient(const Copies& copies) const {
+    PlanQuery query = gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : Copies{}, query_.device);
+    const Int3 size = query_.problem.output_size();
+    query.problem = bias_grad_problem({query_.problem.batch, query_.problem.out_channels, size[0], size[1], size[2]});
+    query.mode = Float32Mode::kIeee;
+    query.operands = {query.operands.first, {}, query.operands.mask, {}};
     return query;
   }
 
-  std::vector<Way> one_by_one() const {
-    std::vector<Way> ways{with_copies({}, {})};
-    const Problem& problem = query_.problem;
-    const Operands& operands = query_.operands;
-    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
-    if (!grad.exists) return ways;
-    ways.push_back(with_copies(grad, {}));
-    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
-    if (input.exists && grad.bytes() + input.bytes() <= kMostCopiedBytes) ways.push_back(with_copies(grad, input));
-    return ways;
-  }
-
-  Way with_copies(const OperandCopy& grad, const OperandCopy& input) const {
-    const auto chosen = [&](Operator op) { return choose(gradient(op, grad, input, query_.device)); };
-    Way way{grad, input, chosen(Operator::kInputGrad), chosen(Operator::kWeightGrad), std::nullopt, 0, 0};
-    way.ms = way.input_grad.cost.ms + way.weight_grad.cost.ms;
-    if (query_.op == Operator::kBackwardAndBias) {
-      way.bias_grad = chosen(Operator::kBiasGrad);
-      way.ms += way.bias_grad->cost.ms;
+  // None where a gradient cannot be computed round by round.
+  std::optional<Way> way_with(const Copies& copies) const {
+    const auto rounds = static_cast<double>(rounds_of(copies));
+    Way way{copies,
+            choose(gradient(Operator::kInputGrad, copies, query_.device)),
+            choose(gradient(Operator::kWeightGrad, copies, query_.device)),
+            std::nullopt,
+            0,
+            0};
+    if (rounds > 1 && !std::holds_alternative<mma::WeightGradPlan>(way.weight_grad.plan)) return std::nullopt;
+    way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
+    for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
+      if (!copy->exists) continue;
+      way.ms += rounds * kNextLaunchMs + copy_ms(*copy, query_.problem.batch, query_.device);
     }
-    for (const OperandCopy* const copy : {&grad, &input}) {
-      if (copy->exists) way.ms += kNextLaunchMs + copy_ms(*copy, query_.problem.batch, query_.device);
+    if (copies.grad.exists) way.ms *= kCopied;
+    if (query_.op == Operator::kBackwardAndBias) {
+      way.bias_grad = choose(bias_gradient(copies));
+      way.ms += way.bias_grad->cost.ms;
     }
     return way;
   }
@@ -130,8 +178,8 @@ class Separate {
   bool may_be_beside(const Way& way) const {
     const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
-    return query_.device.begins_early() && input != nullptr && weight != nullptr && !input->copy.exists &&
-           !weight->copies() && way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
+    return query_.device.begins_early() && rounds_of(way.copies) == 1 && input != nullptr && weight != nullptr &&
+           !input->copy.exists && !weight->copies() && way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
   }
 
   // With the multiprocessors shared out by what the gradients take, and once more by what they took then.
@@ -146,9 +194,8 @@ class Separate {
       before = first;
       Way beside = way;
       beside.beside = first;
-      beside.input_grad = choose(gradient(Operator::kInputGrad, way.grad_copy, way.input_copy, part_of_device(first)));
-      beside.weight_grad =
-          choose(gradient(Operator::kWeightGrad, way.grad_copy, way.input_copy, part_of_device(all - first)));
+      beside.input_grad = choose(gradient(Operator::kInputGrad, way.copies, part_of_device(first)));
+      beside.weight_grad = choose(gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first)));
       const double input = beside.input_grad.cost.ms;
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
@@ -173,15 +220,19 @@ class Separate {
 
   OperatorPlan plan_of(const Way& way) const {
     OperatorPlan input_grad = way.input_grad;
+    // Behind a bias's gradient that has waited for all that was before: copies, too.
+    const bool packs_beside = way.bias_grad.has_value() && rounds_of(way.copies) == 1;
     auto* const correlation = std::get_if<mma::CorrelationPlan>(&input_grad.plan);
-    if (correlation != nullptr) correlation->packs_beside = way.bias_grad.has_value();
+    if (correlation != nullptr) correlation->packs_beside = packs_beside;
     OperatorPlan weight_grad = way.weight_grad;
     if (way.beside > 0) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
     SeparatePlan plan{std::make_shared<const OperatorPlan>(std::move(input_grad)),
                       std::make_shared<const OperatorPlan>(std::move(weight_grad)),
                       nullptr,
-                      way.grad_copy,
-                      way.input_copy,
+                      way.copies.grad,
+                      way.copies.input,
+                      way.copies.images,
+                      rounds_of(way.copies),
                       way.beside};
     Cost cost{way.ms, way.input_grad.cost.fitted && way.weight_grad.cost.fitted};
     if (way.bias_grad) {

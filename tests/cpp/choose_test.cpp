@@ -86,6 +86,8 @@ void test_every_part_of_a_query_counts() {
     add([=](PlanQuery& query) { (query.operands.*operand).address = 8; });
     add([=](PlanQuery& query) { (query.operands.*operand).present ^= true; });
   }
+  add([](PlanQuery& query) { query.most_copied /= 2; });
+  add([](PlanQuery& query) { query.device.kernel_blocks = 1; });
   add([](PlanQuery& query) { ++query.device.multiprocessors; });
   add([](PlanQuery& query) { query.device.shared_bytes -= 1024; });
   add([](PlanQuery& query) { query.device.l2_bytes /= 2; });

@@ -118,13 +118,15 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
 
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
+                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream, const GradRound& round) {
   if constexpr (sizeof(T) == 2) {
     if (plan.pairs.exist) {
-      const WeightGradParams<WidthPair<T>> params =
+      WeightGradParams<WidthPair<T>> params =
           weight_grad_params<WidthPair<T>>(problem, plan, grad_output, relu_output, input, workspace);
+      params.joins = round.joins;
       run_weight_grad<WidthPair<T>, 1>(plan, params, stream);
-      return add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+      if (round.adds) add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+      return;
     }
   }
   WeightGradParams<T> params = weight_grad_params<T>(problem, plan, grad_output, relu_output, input, workspace);
@@ -143,14 +145,14 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
     }
     params.first_box = static_cast<int32_t>(portion.first_box);
     params.end_box = static_cast<int32_t>(portion.end_box);
-    params.joins = number > 0;
+    params.joins = round.joins || number > 0;
     if (plan.terms == 1) {
       run_weight_grad<T, 1>(plan, params, stream);
     } else if constexpr (sizeof(T) == 4) {
       run_weight_grad<T, 2>(plan, params, stream);
     }
   }
-  add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+  if (round.adds) add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
 }
 
 }  // namespace convt3d::mma

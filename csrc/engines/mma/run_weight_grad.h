@@ -8,8 +8,16 @@
 
 namespace convt3d::mma {
 
+// Of a gradient that several calls sum, some images each: whether sums of a call before are joined, and whether all of
+// them are added up in the end.
+struct GradRound {
+  bool joins = false;
+  bool adds = true;
+};
+
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream);
+                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream,
+                 const GradRound& round = {});
 
 }  // namespace convt3d::mma

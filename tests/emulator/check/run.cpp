@@ -38,6 +38,12 @@ convt3d::Engine engine_of(Engine engine) {
   }
 }
 
+// Of a copy with its channels last.
+int64_t image_bytes(const Case& item, const Size5& size) {
+  const auto channels = (size[1] * convt3d::element_size(item.data_type()) + 15) / 16 * 16;
+  return channels * size[2] * size[3] * size[4];
+}
+
 convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
   convt3d::PlanQuery query{};
   query.op = item.op == Operator::kBackward && item.bias ? convt3d::Operator::kBackwardAndBias
@@ -50,6 +56,10 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   const bool asks =
       item.op == Operator::kForward || (item.op == Operator::kInputGrad && item.engine == Engine::kHalo) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
+  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
+    query.most_copied =
+        2 * (image_bytes(item, item.output_size()) + image_bytes(item, item.input_size()));  // some rounds
+  }
   if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
   return query;
 }
