@@ -112,9 +112,27 @@ def test_random_gradients_on_tiles(emulate: Path, operator: str) -> None:
     run(emulate, "--engine", "depthwise", "--operator", operator, "--seconds", str(SECONDS))
 
 
-@pytest.mark.parametrize("operator", ["input_grad", "weight_grad", "bias_grad"])
+@pytest.mark.parametrize("operator", ["input_grad", "weight_grad", "bias_grad", "backward"])
 def test_random_gradients(emulate: Path, operator: str) -> None:
     run(emulate, "--operator", operator, "--seconds", str(SECONDS))
+
+
+@pytest.mark.parametrize("type", ["fp32", "tf32", "fp16", "bf16"])
+def test_ways_of_a_backward(emulate: Path, type: str, tmp_path: Path) -> None:
+    """With copies of all images or of some at a time, and gradients beside each other."""
+    problem = "op=backward type={} layout=NCDHW n=4 cin=16 cout=24 size=3,5,8 kernel=3,2,3 stride=2,1,2 padding=1,0,1 "
+    other = "output_padding=1,0,1 bias={} relu={} engine=auto plan={} seed={}"
+    lines = [
+        problem.format(type) + other.format(bias, relu, plan, seed)
+        for bias, relu in [(0, 1), (1, 0)]
+        for plan in range(8)
+        for seed in [1, 2]
+    ]
+    (tmp_path / "problems.txt").write_text("\n".join(lines), encoding="utf-8")
+    output = run(emulate, "--verbose", "--problems", str(tmp_path / "problems.txt"))
+    ways = set(re.findall(r"(?:copied=\w+ rounds=\d+|beside=)", output))
+    copied = {f"copied={what} rounds={rounds}" for what in ("grad_output", "both") for rounds in (1, 2)}
+    assert ways == copied | {"beside="}
 
 
 def test_random_norms(emulate: Path) -> None:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from bugs import depthwise, mma, mma_backward, mma_copy, mma_splits, mma_weight_grad, moments, norm, shared, simt, wgmma
+from bugs import (
+    depthwise,
+    mma,
+    mma_backward,
+    mma_copy,
+    mma_splits,
+    mma_weight_grad,
+    moments,
+    norm,
+    separate,
+    shared,
+    simt,
+    wgmma,
+)
 
 BUGS = [
     bug
@@ -16,6 +29,7 @@ BUGS = [
         mma_weight_grad,
         mma_copy,
         mma_backward,
+        separate,
         norm,
         moments,
     )

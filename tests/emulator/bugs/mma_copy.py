@@ -86,7 +86,7 @@ BUGS = [
     ),
     Bug(
         "copy: where a portion's images are",
-        "device/run_channels_copy.cuh",
+        "device/copied_source.cuh",
         "range.first_image * source.stride.n",
         "(BUG ? 0 : range.first_image) * source.stride.n",
         MMA,

@@ -357,6 +357,11 @@ Case Draw::next_of_any_plan() {
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     }
     if (gradient_in_cores) without_strides(drawing);
+    const bool in_rounds = item.op == Operator::kBackward && !mma && drawing.coin(50);
+    if (in_rounds) {
+      item.problem.batch = drawing.draw(2, 4);
+      item.layout = Layout::kNcdhw;
+    }
     if (!is_affordable(item.problem)) continue;
     item.bias = drawing.coin(60);
     item.relu = drawing.coin(40) && !gradient_in_cores;
@@ -367,6 +372,7 @@ Case Draw::next_of_any_plan() {
     item.first = arrangement(50);
     item.second = arrangement(75);
     item.mask = arrangement(50);
+    if (in_rounds) item.first = item.second = &arrangements()[0];
     if (rows_of_positions) {  // 16 bits and a contiguous width
       if (!wanted_.type) item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
       item.layout = Layout::kNcdhw;

@@ -1,0 +1,59 @@
+"""Bugs in a backward whose gradients are computed one by one."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+API = "kernels/api.cu"
+SEPARATE = "--operator backward"
+BUGS = [
+    Bug(
+        "separate: another round's input",
+        API,
+        "from_image(all.input, first, dtype)",
+        "from_image(all.input, BUG ? 0 : first, dtype)",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: another round's grad_output",
+        API,
+        "round{from_image(all.grad_output, first, dtype)",
+        "round{from_image(all.grad_output, BUG ? 0 : first, dtype)",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: another round's grad_input",
+        API,
+        "from_image(all.grad_input, first, dtype)",
+        "from_image(all.grad_input, BUG ? 0 : first, dtype)",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: rounds that do not join",
+        API,
+        "{first > 0, first + plan.images",
+        "{first > 0 && !BUG, first + plan.images",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: a mask of the copy's operand",
+        API,
+        "copy(plan.grad_copy, round.grad_output, round.relu_output, workspace);",
+        "copy(plan.grad_copy, round.grad_output, BUG ? ConstTensor{} : round.relu_output, workspace);",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: the bias of one round",
+        API,
+        "plan.rounds == 1 ? round : all",
+        "BUG || plan.rounds == 1 ? round : all",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: one copy in the other's place",
+        API,
+        "workspace + plan.input_copy_offset()",
+        "workspace + (BUG ? 0 : plan.input_copy_offset())",
+        SEPARATE,
+    ),
+]
