@@ -21,7 +21,9 @@ constexpr double kLaunchMs = 0.005;
 constexpr double kStepInstructions = 12;       // of sixteen positions: where they are in both tiles
 constexpr double kFragmentInstructions = 4.2;  // beside products: a read of sixteen rows and what it takes
 constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by word, of eight positions
-constexpr double kLoadedInRows = 2.5;          // times the instructions of a copy
+// From an instruction of a warp to its next, in clocks, where products of two warps hide some of it.
+constexpr double kBetweenProducts = 2;
+constexpr double kLoadedInRows = 2.5;  // times the instructions of a copy
 constexpr double kLoadedInElements = 4;
 
 // Reads of shared memory that wait for each other, of words of four positions of eight channels.
@@ -69,7 +71,7 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
                  warps * (256.0 * conflicts.input * plan.input_accesses * columns + 256)) /
                 device.rates.shared_bytes;
   step.issued = (products + others(fragments, warps)) / (kSchedulers * kIssued);
-  step.alone = step.products + others(warp_fragments, 1) * kAloneClocks;
+  step.alone = step.products + others(warp_fragments, 1) * kBetweenProducts;
   return step;
 }
 
