@@ -30,7 +30,12 @@ PLANS = [
     for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))
 ]
 
-CHOICE = ["csrc/planning/choose.cpp", "csrc/planning/operator_plan.cpp", "csrc/planning/plan_cache.cpp"]
+CHOICE = [
+    "csrc/planning/choose.cpp",
+    "csrc/planning/operator_plan.cpp",
+    "csrc/planning/plan_cache.cpp",
+    "csrc/planning/separate_plan.cpp",
+]
 
 
 @pytest.mark.torch_free

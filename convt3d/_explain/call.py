@@ -43,7 +43,8 @@ class Explanation:
         device: the GPU that the engine is chosen for, and whether this build has no kernels for it.
         engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"mma"`` (tensor cores of any GPU),
             ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch;
-            ``"separate"`` for a backward whose gradients are computed one after another, of which `plan` says by whom.
+            ``"separate"`` for a backward whose gradients have a plan each, of which `plan` says by whom they are
+            computed, what is copied for all of them, and in how many rounds, and whether two run beside each other.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).
         bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's;
