@@ -49,5 +49,10 @@ inline Problem bias_grad_problem(const std::array<int64_t, 5>& size) {
   problem.kernel_size = {1, 1, 1};
   return problem;
 }
+// ... of a problem's output.
+inline Problem bias_grad_problem(const Problem& problem) {
+  const Int3 size = problem.output_size();
+  return bias_grad_problem(std::array<int64_t, 5>{problem.batch, problem.out_channels, size[0], size[1], size[2]});
+}
 
 }  // namespace convt3d

@@ -5,11 +5,11 @@
 
 namespace convt3d {
 
-#define CONVT3D_COPY(T) \
-  template void copy_channels_last<T>(const OperandCopy&, const CopiedRange&, ConstTensor, ConstTensor, void*, Stream);
-
-CONVT3D_COPY(float)
-CONVT3D_COPY(__half)
-CONVT3D_COPY(__nv_bfloat16)
+template void copy_channels_last<float>(const OperandCopy&, const CopiedRange&, ConstTensor, ConstTensor, void*,
+                                        Stream);
+template void copy_channels_last<__half>(const OperandCopy&, const CopiedRange&, ConstTensor, ConstTensor, void*,
+                                         Stream);
+template void copy_channels_last<__nv_bfloat16>(const OperandCopy&, const CopiedRange&, ConstTensor, ConstTensor, void*,
+                                                Stream);
 
 }  // namespace convt3d

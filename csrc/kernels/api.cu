@@ -193,7 +193,7 @@ BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const Backwar
     if constexpr (!std::is_same_v<T, double>) {
       const auto copy = [&](const OperandCopy& of, ConstTensor& tensor, ConstTensor mask, unsigned char* to) {
         if (!of.exists) return;
-        copy_channels_last<T>(of, {0, plan.images, {0, of.size[0]}}, tensor, mask, to, stream);
+        copy_channels_last<T>(of, {0, of.images, {0, of.size[0]}}, tensor, mask, to, stream);
         tensor = {to, copied_operand(of).stride};
       };
       copy(plan.grad_copy, round.grad_output, round.relu_output, workspace);
@@ -227,19 +227,18 @@ void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataTy
                         Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
   Problem of_round = problem;
-  of_round.batch = plan.images;
-  for (int64_t first = 0; first < problem.batch; first += plan.images) {
+  of_round.batch = problem.batch / plan.rounds;
+  for (int64_t first = 0; first < problem.batch; first += of_round.batch) {
     const BackwardTensors round = round_of(plan, dtype, all, first, bytes, stream);
     if (first == 0 && plan.bias_grad) {
       const BackwardTensors& read = plan.rounds == 1 ? round : all;
-      const Int3 size = problem.output_size();
-      bias_grad(bias_grad_problem({problem.batch, problem.out_channels, size[0], size[1], size[2]}), *plan.bias_grad,
-                dtype, read.grad_output, read.relu_output, grad_bias, bytes + plan.bias_grad_offset(), stream);
+      bias_grad(bias_grad_problem(problem), *plan.bias_grad, dtype, read.grad_output, read.relu_output, grad_bias,
+                bytes + plan.bias_grad_offset(), stream);
     }
     input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
                bytes + plan.input_grad_offset(), stream);
     weight_grad_round(of_round, *plan.weight_grad, dtype, round, grad_weight, bytes + plan.weight_grad_offset(), stream,
-                      {first > 0, first + plan.images == problem.batch});
+                      {first > 0, first + of_round.batch == problem.batch});
   }
 }
 

@@ -30,8 +30,7 @@ struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // ... of the input
-  int64_t images;  // of a round: that are copied at a time; all but the bias's gradient is computed round by round
-  int64_t rounds;
+  int64_t rounds;  // of equally many images, that are copied at a time: of all but the bias's gradient
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
   // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which has

@@ -146,8 +146,7 @@ class Separate {
   // Of all images at once, from a copy that has all of them.
   PlanQuery bias_gradient(const Copies& copies) const {
     PlanQuery query = gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : Copies{}, query_.device);
-    const Int3 size = query_.problem.output_size();
-    query.problem = bias_grad_problem({query_.problem.batch, query_.problem.out_channels, size[0], size[1], size[2]});
+    query.problem = bias_grad_problem(query_.problem);
     query.mode = Float32Mode::kIeee;
     query.operands = {query.operands.first, {}, query.operands.mask, {}};
     return query;
@@ -234,7 +233,6 @@ class Separate {
                       nullptr,
                       way.copies.grad,
                       way.copies.input,
-                      way.copies.images,
                       rounds_of(way.copies),
                       way.beside};
     Cost cost{way.ms, way.input_grad.cost.fitted && way.weight_grad.cost.fitted};

@@ -31,8 +31,8 @@ BUGS = [
     Bug(
         "separate: rounds that do not join",
         API,
-        "{first > 0, first + plan.images",
-        "{first > 0 && !BUG, first + plan.images",
+        "{first > 0, first + of_round.batch",
+        "{first > 0 && !BUG, first + of_round.batch",
         SEPARATE,
     ),
     Bug(
