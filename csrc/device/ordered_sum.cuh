@@ -61,6 +61,15 @@ struct OrderedSumAxis {
   int64_t stride = 0;  // of the destination, in elements
 };
 
+// A dense vector, [split][element], that the same launch adds.
+template <typename T, typename Partial>
+struct OrderedVector {
+  const Partial* partial = nullptr;
+  int64_t splits = 0;
+  int64_t elements = 0;
+  T* destination = nullptr;
+};
+
 template <typename T, typename Partial>
 struct OrderedSum {
   const Partial* partial;  // [split][element]
@@ -68,6 +77,7 @@ struct OrderedSum {
   int64_t elements;
   OrderedSumAxis axis[kOrderedSumAxes];  // the fastest first; the last one takes what is left of an element's number
   T* destination;
+  OrderedVector<T, Partial> beside;
 };
 
 // Numbers of rows are taken apart along the axes of an OrderedSum but the first, in the order of the destination.
@@ -116,7 +126,27 @@ struct OrderedSumParams {
   bool along_columns;   // the destination's neighbours are columns
   OrderedSumRows rows;
   T* destination;
+  OrderedVector<T, Partial> beside;
 };
+
+// Blocks past the tiles add so many of the vector's elements each, and as many threads as are left share the splits.
+constexpr int kVectorColumns = 32;
+
+template <typename T, typename Partial>
+__device__ __forceinline__ void add_vector(const OrderedVector<T, Partial>& vector, int64_t tile,
+                                           double (&shared)[kOrderedSumThreads]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t element = tile * kVectorColumns + thread % kVectorColumns;
+  const Partial* const from = vector.partial + (element < vector.elements ? element : 0);
+  double sum = 0;
+  wait_for_kernel_before();  // which leaves the partial sums
+#pragma unroll 8
+  for (int64_t split = thread / kVectorColumns; split < vector.splits; split += kOrderedSumThreads / kVectorColumns) {
+    sum += from[split * vector.elements];
+  }
+  sum = sum_over_threads(sum, kVectorColumns, shared);
+  if (thread < kVectorColumns && element < vector.elements) vector.destination[element] = from_accumulator<T>(sum);
+}
 
 // Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added. kUnroll: rows of a tile that a thread has.
 template <typename T, typename Partial, int kLanes, int kUnroll>
@@ -131,6 +161,7 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
     double lanes[kFewLanes ? kOrderedSumThreads * kUnroll : kLanes > 1 ? kOrderedSumThreads : 1];
     OrderedSumRow rows[kSums * kUnroll];
     T sums[2 * kSums * kUnroll];  // a row's end with a pad
+    double vector[kOrderedSumThreads];
   };
   auto& shared = static_shared_memory<Shared>();
   const int thread = static_cast<int>(threadIdx.x);
@@ -141,7 +172,12 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   const int pitch = columns + 1;
   const int column = thread % kSums & (columns - 1);
   const int first_row = thread % kSums >> params.column_bits;
-  for (int64_t tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) {
+  const int64_t tiles = params.tiles + (params.beside.elements + kVectorColumns - 1) / kVectorColumns;
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    if (tile >= params.tiles) {
+      add_vector(params.beside, tile - params.tiles, shared.vector);
+      continue;
+    }
     const int64_t row_tile =
         tile <= INT32_MAX ? params.column_tiles.quotient(static_cast<int32_t>(tile)) : tile / params.column_tiles.value;
     const int64_t tile_column = (tile - row_tile * params.column_tiles.value) * columns;
@@ -202,6 +238,7 @@ void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Str
   params.splits = sum.splits;
   params.elements = sum.elements;
   params.destination = sum.destination;
+  params.beside = sum.beside;
   const OrderedSumAxis& columns = sum.axis[0];
   params.columns = columns.size;
   params.column_stride = columns.stride;
@@ -230,8 +267,8 @@ void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Str
   params.column_tiles = make_divisor(ceil_div(columns.size, int64_t{1} << params.column_bits));
   params.tiles = params.column_tiles.value * ceil_div(rows, int64_t{kSums >> params.column_bits} * kUnroll);
   void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes, kUnroll>;
-  launch(name, kernel, params.tiles, kOrderedSumThreads, stream, params, 0,
-         overlapping_order(name, reinterpret_cast<const void*>(kernel)));
+  launch(name, kernel, params.tiles + ceil_div(sum.beside.elements, int64_t{kVectorColumns}), kOrderedSumThreads,
+         stream, params, 0, overlapping_order(name, reinterpret_cast<const void*>(kernel)));
 }
 
 constexpr int kOrderedSumRows = 4;  // of a thread, where there are many elements

@@ -149,7 +149,7 @@ void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtyp
         return depthwise::patch_weight_grad<T>(problem, *patches, grad_output, input, grad_weight, workspace, stream);
       }
       if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
-        return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, grad_weight, workspace, stream);
+        return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, {grad_weight}, workspace, stream);
       }
     }
     simt::weight_grad<T>(problem, std::get<WeightGradPlan>(plan.plan), grad_output, relu_output, input, grad_weight,
@@ -205,17 +205,17 @@ BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const Backwar
 }
 
 void weight_grad_round(const Problem& problem, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
-                       MutableTensor grad_weight, void* workspace, Stream stream, const mma::GradRound& of_all) {
+                       const mma::SummedGrads& grads, void* workspace, Stream stream, const mma::GradRound& of_all) {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
   if (of_mma == nullptr) {  // which has one round
-    return weight_grad(problem, plan, dtype, round.grad_output, round.relu_output, round.input, grad_weight, workspace,
+    return weight_grad(problem, plan, dtype, round.grad_output, round.relu_output, round.input, grads.weight, workspace,
                        stream);
   }
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
-      mma::weight_grad<T>(problem, *of_mma, round.grad_output, round.relu_output, round.input, grad_weight, workspace,
-                          stream, of_all);
+      mma::weight_grad<T>(problem, *of_mma, round.grad_output, round.relu_output, round.input, grads, workspace, stream,
+                          of_all);
     }
   });
 }
@@ -237,8 +237,8 @@ void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataTy
     }
     input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
                bytes + plan.input_grad_offset(), stream);
-    weight_grad_round(of_round, *plan.weight_grad, dtype, round, grad_weight, bytes + plan.weight_grad_offset(), stream,
-                      {first > 0, first + of_round.batch == problem.batch});
+    weight_grad_round(of_round, *plan.weight_grad, dtype, round, {grad_weight, grad_bias},
+                      bytes + plan.weight_grad_offset(), stream, {first > 0, first + of_round.batch == problem.batch});
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -43,7 +43,7 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
   if (is_backward(op)) return std::nullopt;
   if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
     return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
@@ -138,7 +138,7 @@ mma::Correlation correlation_of(Operator op) {
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
     return offer_of(
@@ -146,7 +146,7 @@ Offer mma_offer(const PlanQuery& query) {
         device);
   }
   if (op == Operator::kWeightGrad) {
-    return offer_of(mma::plan_weight_grad(problem, dtype, terms_of(query), operands, device), device);
+    return offer_of(mma::plan_weight_grad(problem, dtype, terms_of(query), operands, sums_bias, device), device);
   }
   return offer_of(mma::plan_correlation(problem, correlation_of(op), dtype, terms_of(query),
                                         {operands.first, operands.mask, operands.result}, device),
@@ -154,7 +154,7 @@ Offer mma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
   if (!is_for_mma(query)) return {};
   if (is_backward(op)) {
     return all_of(
@@ -233,7 +233,7 @@ std::vector<OperatorPlan> candidates(const PlanQuery& query) {
   return found;
 }
 
-OperatorPlan choose(const PlanQuery& query) {
+std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
   if (query.candidate > 0) {
     std::vector<OperatorPlan> all = candidates(query);
     if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
@@ -245,14 +245,21 @@ OperatorPlan choose(const PlanQuery& query) {
   std::vector<OperatorPlan> offers;
   for (const auto& [engine, offer, plans] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
+    if (query.sums_bias && engine != Engine::kMma) continue;
     if (is_settled(query.op, offers, engine)) continue;
     if (Offer offered = offer(query)) offers.push_back(std::move(*offered));
   }
   // An engine that is asked alone computes all gradients at once where it can.
   if (is_backward(query.op) && (offers.empty() || !query.engine)) offers.push_back(separate_plan(query));
-  if (offers.empty()) throw_no_plan(query);
+  if (offers.empty()) return std::nullopt;
   return *std::min_element(offers.begin(), offers.end(),
                            [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
+}
+
+OperatorPlan choose(const PlanQuery& query) {
+  std::optional<OperatorPlan> plan = choose_if_any(query);
+  if (!plan) throw_no_plan(query);
+  return *std::move(plan);
 }
 
 }  // namespace convt3d

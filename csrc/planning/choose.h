@@ -26,11 +26,14 @@ struct PlanQuery {
   std::optional<Engine> engine;            // the only one that is asked; none: all are
   int32_t candidate = 0;                   // of candidates()
   int64_t most_copied = kMostCopiedBytes;  // by what serves several gradients
+  bool sums_bias = false;                  // of the weight gradient: by a plan that has the bias's, too
 };
 
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
 // for. Throws std::invalid_argument where that engine has none.
 OperatorPlan choose(const PlanQuery& query);
+// ... or none where no engine has a plan.
+std::optional<OperatorPlan> choose_if_any(const PlanQuery& query);
 // Every plan that the only engine that is asked has for a call: first the one that it offers, then the others in the
 // order of their costs. Where all are asked, of a backward alone: first the one that is chosen, then the ways to
 // compute its gradients one by one. For tests and measurements: a call searches less.

@@ -33,6 +33,7 @@ std::string to_string(const SeparatePlan& plan) {
   std::string text = std::string("input_grad=") + engine_name(*plan.input_grad->engine()) +
                      " weight_grad=" + engine_name(*plan.weight_grad->engine());
   if (plan.bias_grad) text += std::string(" bias_grad=") + engine_name(*plan.bias_grad->engine());
+  if (plan.sums_bias()) text += " with_bias_grad";
   if (plan.grad_copy.exists) text += plan.input_copy.exists ? " copied=both" : " copied=grad_output";
   if (plan.grad_copy.exists) text += " rounds=" + std::to_string(plan.rounds);
   return text + (plan.beside > 0 ? " beside=" + std::to_string(plan.beside) : "");
@@ -40,6 +41,10 @@ std::string to_string(const SeparatePlan& plan) {
 
 }  // namespace
 
+bool SeparatePlan::sums_bias() const {
+  const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad->plan);
+  return of_mma != nullptr && of_mma->bias.has_value();
+}
 int64_t SeparatePlan::input_copy_offset() const { return round_up(grad_copy.bytes(), kWorkspaceAlignment); }
 int64_t SeparatePlan::bias_grad_offset() const {
   return round_up(input_copy_offset() + input_copy.bytes(), kWorkspaceAlignment);

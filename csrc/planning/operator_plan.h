@@ -27,11 +27,14 @@ struct OperatorPlan;
 struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> input_grad;
   std::shared_ptr<const OperatorPlan> weight_grad;
-  std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted
+  std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted and the weight gradient does not have it
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // ... of the input
   int64_t rounds;  // of equally many images, that are copied at a time: of all but the bias's gradient
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
+
+  // The weight gradient's plan has the bias's, too.
+  bool sums_bias() const;
 
   // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which has
   // the input gradient's where that is over when it begins.

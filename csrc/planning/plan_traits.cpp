@@ -38,7 +38,7 @@ struct TraitsOf {
   }
   Traits operator()(const SeparatePlan& plan) const {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
-    traits.push_back({"bias", yes_no(plan.bias_grad != nullptr)});
+    traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in rows" : "no"});
     traits.push_back({"copied", plan.input_copy.exists ? "both" : plan.grad_copy.exists ? "grad_output" : "none"});
     traits.push_back({"beside", yes_no(plan.beside > 0)});
     return traits;

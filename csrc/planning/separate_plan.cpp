@@ -29,7 +29,7 @@ class Separate {
   explicit Separate(const PlanQuery& query) : query_(query) {}
 
   OperatorPlan best() const {
-    const std::vector<Way> ways = one_by_one();
+    const std::vector<Way> ways = cheaper_bias();
     const Way* best = cheapest(ways);
     std::vector<Way> beside;
     for (const Way& way : ways) {
@@ -42,7 +42,10 @@ class Separate {
   }
 
   std::vector<OperatorPlan> all() const {
-    std::vector<Way> ways = one_by_one();
+    std::vector<Way> ways = one_by_one(*whole(false));
+    if (const std::optional<Way> first = whole(true)) {
+      for (Way& way : one_by_one(*first)) ways.push_back(std::move(way));
+    }
     std::vector<Way> beside;
     for (const Way& way : ways) {
       if (may_be_beside(way)) add_beside(way, beside);
@@ -67,6 +70,12 @@ class Separate {
     std::optional<OperatorPlan> bias_grad;
     double ms;
     int32_t beside;  // SeparatePlan
+
+    // The weight gradient has the bias's, too.
+    bool sums_bias() const {
+      const auto* const weight = std::get_if<mma::WeightGradPlan>(&weight_grad.plan);
+      return weight != nullptr && weight->bias.has_value();
+    }
   };
 
   static const Way* cheapest(const std::vector<Way>& ways) {
@@ -107,16 +116,29 @@ class Separate {
     return copies;
   }
 
-  std::vector<Way> one_by_one() const {
+  // Of all images at once, with operands as they lie. `sums_bias`: the weight gradient has the bias's, if it can.
+  std::optional<Way> whole(bool sums_bias) const {
+    if (sums_bias && query_.op != Operator::kBackwardAndBias) return std::nullopt;
+    return way_with({{}, {}, query_.problem.batch}, sums_bias);
+  }
+
+  // The bias's gradient by itself or with the weight's, whichever is cheaper where nothing is copied.
+  std::vector<Way> cheaper_bias() const {
+    const std::optional<Way> alone = whole(false);
+    const std::optional<Way> summed = whole(true);
+    return one_by_one(summed && summed->ms < alone->ms ? *summed : *alone);
+  }
+
+  std::vector<Way> one_by_one(const Way& first) const {
     const Problem& problem = query_.problem;
     const Operands& operands = query_.operands;
-    std::vector<Way> ways{*way_with({{}, {}, problem.batch})};
+    std::vector<Way> ways{first};
     const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
     if (!grad.exists) return ways;
     const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
-      std::optional<Way> way = copies ? way_with(*copies) : std::nullopt;
+      std::optional<Way> way = copies ? way_with(*copies, first.sums_bias()) : std::nullopt;
       if (way) ways.push_back(std::move(*way));
     };
     add({});
@@ -152,15 +174,16 @@ class Separate {
     return query;
   }
 
-  // None where a gradient cannot be computed round by round.
-  std::optional<Way> way_with(const Copies& copies) const {
+  // None where a gradient cannot be computed round by round, or with the bias's.
+  std::optional<Way> way_with(const Copies& copies, bool sums_bias) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
-    Way way{copies,
-            choose(gradient(Operator::kInputGrad, copies, query_.device)),
-            choose(gradient(Operator::kWeightGrad, copies, query_.device)),
-            std::nullopt,
-            0,
-            0};
+    PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
+    weight.sums_bias = sums_bias;
+    std::optional<OperatorPlan> weight_grad = choose_if_any(weight);
+    if (!weight_grad) return std::nullopt;
+    Way way{
+        copies, choose(gradient(Operator::kInputGrad, copies, query_.device)), *std::move(weight_grad), std::nullopt, 0,
+        0};
     if (rounds > 1 && !std::holds_alternative<mma::WeightGradPlan>(way.weight_grad.plan)) return std::nullopt;
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
@@ -169,7 +192,7 @@ class Separate {
                 copy_ms(*copy, query_.problem.batch, query_.device);
     }
     if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
-    if (query_.op == Operator::kBackwardAndBias) {
+    if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
       way.bias_grad = choose(bias_gradient(copies));
       way.ms += way.bias_grad->cost.ms;
     }
@@ -197,7 +220,9 @@ class Separate {
       Way beside = way;
       beside.beside = first;
       beside.input_grad = choose(gradient(Operator::kInputGrad, way.copies, part_of_device(first)));
-      beside.weight_grad = choose(gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first)));
+      PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
+      weight_query.sums_bias = way.sums_bias();
+      beside.weight_grad = choose(weight_query);
       const double input = beside.input_grad.cost.ms;
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);

@@ -9,6 +9,7 @@
 #include "engines/mma/correlation_memory.h"
 #include "engines/mma/load_cost.h"
 #include "engines/mma/multiprocessor_cost.h"
+#include "engines/mma/weight_grad_cost.h"
 
 namespace convt3d::mma {
 namespace {
@@ -59,16 +60,13 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   double issued = products * terms + kGradWarps * k_steps * of_step;
   const double alone_grad = k_steps * of_step * kAloneClocks;
   double shared = kGradWarps * k_steps * words * (512 * fragments + 256.0 * grad.columns + 256);
-  // the input gradient and the sums beside it,
+  // the input gradient,
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
-  const double bias = plan.sums_bias && plan.result_bytes == 4 ? 8 : 0;
   products += of_input;
-  if (plan.sums_bias && plan.result_bytes == 2) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
-  // Of one warp: what it reads, and its share of the sums.
+  // Of one warp: what it reads.
   const double reads = grad.pairs.exist ? 4 : 1;
-  const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6 +
-                                           rows * bias / extent.warps_n);
+  const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);
   issued += of_input * terms + extent.warps() * of_warp;
   shared += plan.k_steps() * extent.warps() * kStepBytes *
             (extent.warp_m * (1 + grad.grad.conflicts / 64.0) + extent.warp_n * grad.terms);
@@ -77,6 +75,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const LoadedTile of_x{grad.input, grad.input_shape, grad.layouts.input, false, grad.element_bytes};
   const LoadingCost load_grad = loading_cost(of_grad, device);
   const LoadingCost load_x = loading_cost(of_x, device);
+  const LoadingCost of_bias = bias_rows_cost(grad);
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
   const double written = positions * grad.n_channels * grad.halves();
@@ -84,7 +83,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
                               (plan.input.stores_channels   ? kStoredInPieces
                                : plan.input.stages_matrices ? kStoredInMatrices
                                                             : kStoredInRows);
-  issued += (load_grad.instructions + load_x.instructions) * kLoadingWarps + storing_rows;
+  issued += (load_grad.instructions + load_x.instructions + of_bias.instructions) * kLoadingWarps + storing_rows;
   shared += staging_bytes(of_grad) + staging_bytes(of_x) +
             (plan.input.stores_channels ? 0 : written * ((plan.input.stages_matrices ? 2 : 4) + plan.result_bytes));
   const double l2 = (source_bytes(of_grad) + source_bytes(of_x)) / kL2Share / device.rates.l2_bytes;
@@ -100,7 +99,9 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   shared /= device.rates.shared_bytes;
   issued /= kSchedulers * kIssued;
   const double arriving = (loading + kMemoryLatency + std::max(l2, memory)) / grad.ahead;
-  const double box = at_once({products, shared, issued, loading, l2, memory, arriving, alone_grad, alone_input}) + kBox;
+  const double box =
+      at_once({products, shared, issued, loading + of_bias.clocks, l2, memory, arriving, alone_grad, alone_input}) +
+      kBox;
 
   const double sums = static_cast<double>(grad.most_fragments()) * 16 * grad.n_chunk;
   const double segments = static_cast<double>(ceil_div(grad.split_boxes, grad.segment_boxes));

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/overlap.cuh"
-#include "engines/mma/bias_sums.cuh"
+#include "engines/mma/backward_params.cuh"
 #include "engines/mma/pack_weight.cuh"
 #include "engines/mma/store.cuh"
 #include "engines/mma/weight_grad_kernel.cuh"
@@ -56,7 +56,6 @@ class InputMultiplier {
     const int32_t lane = thread_ % 32;
     const int32_t warp_m = warp_m_here();
     uint32_t rows[Product::kNamed];
-    uint32_t exist = 0;  // of the rows whose words this lane has, two of a fragment
     const int32_t positions = params_.store.box_rows.count * static_cast<int32_t>(params_.store.box_width.value);
     const auto channel_bytes = static_cast<uint32_t>(grad.source[0].tile.channel_step(sizeof(T)));
 #pragma unroll
@@ -64,12 +63,6 @@ class InputMultiplier {
       const typename Product::Named named = Product::name_row(i, lane, channel_bytes);
       const int32_t m = warp_m * kExtent.warp_m + named.position;
       rows[i] = (m < positions ? place_of(m) : 0) + named.bytes;
-    }
-#pragma unroll
-    for (int i = 0; i < Product::kRows; ++i) {
-      const int32_t first = warp_m * kExtent.warp_m + i * 16;
-      if (first + lane / 4 < positions) exist |= 1u << (2 * i);
-      if (first + lane / 4 + 8 < positions) exist |= 2u << (2 * i);
     }
     Product product(
         rows,
@@ -90,18 +83,9 @@ class InputMultiplier {
       const uint32_t staged = address(grad.layout.stages + turn.index * grad.layout.stage_bytes);
       product.clear();
       for (int32_t c = 0; c < params_.channel_steps; ++c) {
-        // Warps beside each other read the same: each sums some of it.
-        const LaneBiasSums<T> bias_sums(params_, shared_);
-        const bool sums = bias_sums.wanted() && c % kExtent.warps_n == warp_n_here();
-        LaneBias bias;
-        bias.clear();
         const int32_t step = c * params_.taps;
         product.add(address(params_.layout.steps + 4 * step), params_.taps, staged,
-                    address(params_.layout.weights + step * static_cast<int32_t>(kStep)),
-                    [&](int i, const uint32_t (&words)[4]) {
-                      if (sums) bias.add(words, exist >> (2 * i));
-                    });
-        if (sums) bias_sums.add(warp_m_here(), c, hopper::lane_here(), bias);
+                    address(params_.layout.weights + step * static_cast<int32_t>(kStep)));
       }
       arrive_warp(&barriers.empty[turn.index]);
       turn.advance(grad.stages);
@@ -110,10 +94,6 @@ class InputMultiplier {
           reinterpret_cast<int64_t*>(shared_ + hopper::computed_here(params_.layout.offsets)),
           shared_ + hopper::computed_here(params_.layout.staging))(box, true, Residue{}, product.sum);
     }
-    const LaneBiasSums<T> bias_sums(params_, shared_);
-    if (!bias_sums.wanted()) return;
-    sync_threads(kMultipliers, kInputThreads);
-    bias_sums.store(kExtent.warps_m, thread_, kInputThreads);
   }
 
  private:
@@ -166,13 +146,15 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
+  const bool sums_bias = BiasRows<T>::wanted(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
     share.channels = grad.n_channels;
     share.first_box = static_cast<int32_t>(tile.split) * grad.split_boxes;
     reinterpret_cast<StageBarriers*>(shared + grad.layout.barriers)
-        ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps, grad.only_copies);
+        ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps + (sums_bias ? kLoadingWarps : 0),
+                grad.only_copies);
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
@@ -180,19 +162,10 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);
-  const RowBiasSums<T> row_sums(params, shared);
-  if (row_sums.wanted()) row_sums.clear(fillers);
-  if (const LaneBiasSums<T> sums(params, shared); sums.wanted()) {
-    sums.clear(shape_extent(kShape, kTerms).warps_m, fillers);
-  }
   sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
-    if constexpr (RowBiasSums<T>::kExist) {
-      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
-      if (row_sums.wanted()) row_sums.store();
-    } else {
-      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
-    }
+    if (sums_bias) arrive_threads(kBiasTables, kBiasTablesThreads);
+    GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
   } else {
     InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   }

@@ -16,7 +16,6 @@ struct BackwardParams {
   int32_t channel_steps;
   int32_t taps;
   const unsigned char* weight;  // packed: pack_weight.cuh
-  float* bias;                  // [split][output channel]; nullptr: not wanted
 };
 
 // What older drivers take.

@@ -50,10 +50,6 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
   layout.share = take(kShareBytes);
   layout.offsets = take(8 * extent.warps() * extent.warp_m);
   layout.steps = take(4 * (plan.k_steps() + 1));
-  // Of 16 bits a sum of each row, else two of each lane.
-  const int64_t sums = plan.result_bytes == 2 ? int64_t{16} * plan.grad.most_fragments() * plan.grad.warps_k
-                                              : int64_t{32} * 2 * extent.warps_m * plan.channel_steps;
-  layout.bias = take(plan.sums_bias ? 4 * sums : 0);
   layout.staging = take(plan.input.staging_bytes);
   layout.weights = take(int64_t{plan.k_steps()} * step_bytes(extent, plan.grad.terms));
   layout.bytes = end;
@@ -231,12 +227,12 @@ std::vector<Reading> readings(const Problem& problem, DataType dtype, int terms,
 }
 
 std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, const OperandTraits& grad_input,
-                                 bool sums_bias, const DeviceTraits& device) {
+                                 const std::optional<BiasTaps>& bias, const DeviceTraits& device) {
   BackwardPlan plan{};
-  plan.sums_bias = sums_bias;
   plan.result_bytes = result_bytes;
   WeightGradPlan& grad = plan.grad;
   grad = reading.grad;
+  grad.bias = bias;
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));
   grad.row_chunks = grad.n_chunks = 1;
   grad.group_blocks = static_cast<int32_t>(grad.groups);
@@ -265,10 +261,11 @@ std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, c
 std::vector<BackwardPlan> backward_candidates(const Problem& problem, DataType dtype, int terms,
                                               const Operands& operands, bool sums_bias, const DeviceTraits& device) {
   if (dtype == DataType::kFloat64 || !parts_output(problem)) return {};
+  const std::optional<BiasTaps> bias = sums_bias ? bias_taps(problem) : std::nullopt;
   std::vector<BackwardPlan> plans;
   for (const Reading& reading : readings(problem, dtype, terms, operands)) {
     const std::vector<BackwardPlan> more =
-        search(reading, static_cast<int32_t>(element_size(dtype)), operands.result, sums_bias, device);
+        search(reading, static_cast<int32_t>(element_size(dtype)), operands.result, bias, device);
     plans.insert(plans.end(), more.begin(), more.end());
   }
   std::stable_sort(plans.begin(), plans.end(),
@@ -294,7 +291,7 @@ std::string to_string(const BackwardPlan& plan) {
       << " ahead=" << grad.ahead << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad)
       << ',' << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
       << (plan.input.stores_channels ? " store=channels" : " store=rows") << (grad.layouts.masked ? " masked" : "")
-      << (plan.sums_bias ? " bias" : "");
+      << (grad.bias ? " bias" : "");
   return out.str();
 }
 

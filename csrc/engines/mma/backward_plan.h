@@ -39,7 +39,6 @@ struct BackwardLayout {
   int32_t share;    // the block's, of the input gradient
   int32_t offsets;  // int64: where grad_input has each position of each warp, or each row
   int32_t steps;    // int32: where each step of K reads, from a position's row on; one more follows
-  int32_t bias;     // float32: sums of grad_output; bias_sums.cuh
   int32_t staging;  // of rows of grad_input
   int32_t weights;  // packed
   int64_t bytes;
@@ -51,17 +50,13 @@ struct BackwardPlan {
   int32_t channel_steps;  // steps of K of a tap
   int32_t result_bytes;   // of an element of grad_input
   BackwardLayout layout;
-  bool sums_bias;  // the gradient of the bias is wanted, too
   double cost_ms;  // expected
 
   int32_t k_steps() const { return input.taps() * channel_steps; }
   int64_t blocks() const { return grad.tiles() * grad.splits; }
-  // The workspace: packed weight, sums of the weight gradient, [split][output channel] of the bias gradient.
-  int64_t partial_offset() const { return (input.packed_bytes + 255) / 256 * 256; }
-  int64_t bias_offset() const { return partial_offset() + (grad.workspace_bytes() + 255) / 256 * 256; }
-  int64_t workspace_bytes() const {
-    return bias_offset() + (sums_bias ? 4 * grad.splits * grad.groups * grad.row_channels : 0);
-  }
+  // The workspace: packed weight, sums of the gradients of weight and bias.
+  int64_t partial_offset() const { return round_up(input.packed_bytes, kWorkspaceAlignment); }
+  int64_t workspace_bytes() const { return partial_offset() + grad.workspace_bytes(); }
 };
 
 // The plans of all tiles, the best one first; none where the problem is not for this engine. Of the operands the second

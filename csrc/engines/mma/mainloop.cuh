@@ -12,11 +12,6 @@
 
 namespace convt3d::mma {
 
-// Who looks at nothing of what is multiplied.
-struct SeesNothing {
-  __device__ __forceinline__ void operator()(int, const uint32_t (&)[4]) const {}
-};
-
 // kChannelRows: the tile has them (tile.h), and is read word by word.
 template <typename T, int kTerms, int kWarpM, int kWarpN, bool kChannelRows = false>
 class WarpProduct {
@@ -63,10 +58,7 @@ class WarpProduct {
 
   // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
   // tile at `tile`. Their weights lie one after another from `weight` on. Reads the number past the last one, too.
-  // `seen`(i, words) is called with what the tile has for fragment i of a step.
-  template <typename Seen = SeesNothing>
-  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight,
-                                      const Seen& seen = {}) {
+  __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight) {
     weight += lane_weight_;
     if constexpr (kTerms == 1 && !kReadsAhead) {
 #pragma unroll 1
@@ -80,7 +72,7 @@ class WarpProduct {
         for (int i = 0; i < kRows; ++i) {
           uint32_t a[4];
           read_positions(a, i, at);
-          round(i, a, seen);
+          round(a);
 #pragma unroll
           for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
         }
@@ -106,7 +98,7 @@ class WarpProduct {
         for (int p = 0; p < kPieces; ++p) {
 #pragma unroll
           for (int i = 0; i < kRows; ++i) {
-            if (p == 0) round(i, a[i], seen);
+            if (p == 0) round(a[i]);
             multiply(sum[i], p, a[i], b[p]);
             if (p == kPieces - 1) read_positions(a[i], i, at);
           }
@@ -118,7 +110,7 @@ class WarpProduct {
         }
       }
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) round(i, a[i], seen);
+      for (int i = 0; i < kRows; ++i) round(a[i]);
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
 #pragma unroll
@@ -129,7 +121,7 @@ class WarpProduct {
       for (int32_t s = 0; s < count; ++s) {
         float part[kRows][kColumns][4];
         clear(part);
-        multiply_terms(part, tile + entry(table, s), weight, seen);
+        multiply_terms(part, tile + entry(table, s), weight);
         weight += step_bytes_;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
@@ -190,9 +182,7 @@ class WarpProduct {
   }
 
   // Fragment i of a step, of one term, as the tensor cores take it. Packed weights are rounded already.
-  template <typename Seen>
-  __device__ __forceinline__ static void round(int i, uint32_t (&words)[4], const Seen& seen) {
-    seen(i, words);
+  __device__ __forceinline__ static void round(uint32_t (&words)[4]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<ElementOf<T>>(words[k]);
   }
@@ -205,9 +195,7 @@ class WarpProduct {
     }
   }
 
-  template <typename Seen>
-  __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight,
-                                                 const Seen& seen) const {
+  __device__ __forceinline__ void multiply_terms(float (&c)[kRows][kColumns][4], uint32_t tile, uint32_t weight) const {
     uint32_t b[2][kPieces][4];
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
@@ -219,7 +207,6 @@ class WarpProduct {
       uint32_t high[4];
       uint32_t low[4];
       read_positions(high, i, tile);
-      seen(i, high);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const TwoTerms terms = two_terms(__uint_as_float(high[k]));

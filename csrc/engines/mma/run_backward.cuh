@@ -38,7 +38,6 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
               void* grad_bias, void* workspace, Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
   pack_weight<T>(problem, plan.input, weight, WeightOrder::kOutputIsK, bytes, stream);
-  auto* const bias = plan.sums_bias ? reinterpret_cast<float*>(bytes + plan.bias_offset()) : nullptr;
   const auto run = [&](auto operand, auto terms) {
     using Operand = decltype(operand);
     BackwardParams<Operand> params{};
@@ -49,7 +48,6 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
     params.channel_steps = plan.channel_steps;
     params.taps = plan.input.taps();
     params.weight = bytes;
-    params.bias = bias;
     run_backward<Operand, decltype(terms)::value>(plan, params, stream);
   };
   using One = std::integral_constant<int, 1>;
@@ -64,17 +62,7 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
   } else {
     run(T{}, One{});
   }
-  add_weight_grad<T>(problem, plan.grad, reinterpret_cast<const float*>(bytes + plan.partial_offset()), grad_weight,
-                     stream);
-  if (!plan.sums_bias) return;
-  OrderedSum<T, float> sums{};
-  sums.partial = bias;
-  sums.splits = plan.grad.splits;
-  sums.elements = plan.grad.groups * plan.grad.row_channels;
-  for (OrderedSumAxis& axis : sums.axis) axis = {1, 1, 0};
-  sums.axis[0] = {sums.elements, sums.elements, 1};
-  sums.destination = static_cast<T*>(grad_bias);
-  add_in_order<kSumLanes>("bias gradient sum", sums, stream);
+  add_sums<T>(problem, plan.grad, bytes + plan.partial_offset(), {grad_weight, grad_bias}, stream);
 }
 
 }  // namespace convt3d::mma

@@ -44,10 +44,10 @@ void run_weight_grad(const WeightGradPlan& plan, const WeightGradParams<T>& para
   }
 }
 
-// T: of the operands, as the kernel reads them. `partial`: sums that are added in the end.
+// T: of the operands, as the kernel reads them. `workspace`: sums that are added in the end.
 template <typename T>
 WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output,
-                                       ConstTensor relu_output, ConstTensor input, void* partial) {
+                                       ConstTensor relu_output, ConstTensor input, void* workspace) {
   WeightGradParams<T> params{};
   const auto read = [](const auto& of) { return kIsPaired<T> ? width_pairs_of(of) : of; };
   params.source[0] = load_params<T>(plan, plan.grad, plan.grad_shape, plan.layouts.grad, read(grad_output),
@@ -87,16 +87,22 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.tiles = make_divisor(plan.tiles());
   params.split_boxes = static_cast<int32_t>(plan.split_boxes);
   params.segment_boxes = plan.segment_boxes;
-  params.partial = static_cast<float*>(partial);
+  params.partial = static_cast<float*>(workspace);
   params.n_pitch = plan.n_pitch();
   params.slot_elements = plan.slot_elements();
+  if (plan.bias) {
+    params.bias_taps = *plan.bias;
+    params.bias = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + plan.bias_offset());
+  }
   return params;
 }
 
+// The gradients of the weight and, where the plan has it, of the bias.
 template <typename T>
-void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const float* partial,
-                     MutableTensor grad_weight, Stream stream) {
-  const auto& stride = grad_weight.stride;
+void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* workspace, const SummedGrads& grads,
+              Stream stream) {
+  const auto* const partial = static_cast<const float*>(workspace);
+  const auto& stride = grads.weight.stride;
   const Int3& kernel = problem.kernel_size;
   OrderedSum<T, float> sums{};
   sums.partial = partial;
@@ -106,7 +112,11 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
   sums.axis[1] = {plan.row_channels, plan.row_channels, stride[1]};
   for (std::size_t i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
-  sums.destination = static_cast<T*>(grad_weight.data);
+  sums.destination = static_cast<T*>(grads.weight.data);
+  if (plan.bias) {
+    sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_slots(),
+                   plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
+  }
   if (sums.splits < kSumLanes) {
     add_in_order<1>("weight gradient sum", sums, stream);
   } else if (sums.elements >= kManyElements<kFewSumLanes>) {
@@ -118,14 +128,14 @@ void add_weight_grad(const Problem& problem, const WeightGradPlan& plan, const f
 
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-                 ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream, const GradRound& round) {
+                 ConstTensor input, const SummedGrads& grads, void* workspace, Stream stream, const GradRound& round) {
   if constexpr (sizeof(T) == 2) {
     if (plan.pairs.exist) {
       WeightGradParams<WidthPair<T>> params =
           weight_grad_params<WidthPair<T>>(problem, plan, grad_output, relu_output, input, workspace);
       params.joins = round.joins;
       run_weight_grad<WidthPair<T>, 1>(plan, params, stream);
-      if (round.adds) add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+      if (round.adds) add_sums<T>(problem, plan, workspace, grads, stream);
       return;
     }
   }
@@ -152,7 +162,7 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
       run_weight_grad<T, 2>(plan, params, stream);
     }
   }
-  if (round.adds) add_weight_grad<T>(problem, plan, params.partial, grad_weight, stream);
+  if (round.adds) add_sums<T>(problem, plan, workspace, grads, stream);
 }
 
 }  // namespace convt3d::mma

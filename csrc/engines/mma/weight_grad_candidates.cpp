@@ -11,27 +11,33 @@ bool is_cheaper(const WeightGradPlan& a, const WeightGradPlan& b) { return a.cos
 
 // Of operands that are words along the width.
 std::vector<WeightGradPlan> paired_candidates(const Problem& problem, DataType dtype, const Operands& operands,
-                                              const DeviceTraits& device) {
-  const std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
+                                              const DeviceTraits& device, const std::optional<BiasTaps>& bias) {
+  std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
   if (!paired) return {};
+  paired->base.bias = bias;
   return search_weight_grad(paired->words.problem, paired->base, device, kMostCopiedBytes);
 }
 
 }  // namespace
 
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const GradLayouts& layouts, const DeviceTraits& device) {
+                                                   const GradLayouts& layouts, const DeviceTraits& device,
+                                                   const std::optional<BiasTaps>& bias) {
   if (dtype == DataType::kFloat64) return {};
-  return search_weight_grad(problem, weight_grad_base(problem, dtype, terms, layouts), device, kMostCopiedBytes);
+  WeightGradPlan base = weight_grad_base(problem, dtype, terms, layouts);
+  base.bias = bias;
+  return search_weight_grad(problem, base, device, kMostCopiedBytes);
 }
 
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const Operands& operands, const DeviceTraits& device,
-                                                   int64_t most_copied) {
+                                                   int64_t most_copied, bool sums_bias) {
   const GradLayouts layouts = grad_layouts(problem, dtype, operands);
-  std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, layouts, device);
+  const std::optional<BiasTaps> bias = sums_bias ? bias_taps(problem) : std::nullopt;
+  if (sums_bias && !bias) return {};
+  std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, layouts, device, bias);
   if (dtype == DataType::kFloat64) return plans;
-  const std::vector<WeightGradPlan> paired = paired_candidates(problem, dtype, operands, device);
+  const std::vector<WeightGradPlan> paired = paired_candidates(problem, dtype, operands, device, bias);
   plans.insert(plans.end(), paired.begin(), paired.end());
   std::stable_sort(plans.begin(), plans.end(), is_cheaper);
   const bool copies_grad = layouts.grad != LoadWay::kCopy;
@@ -39,6 +45,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   if (!copies_grad && !copies_input) return plans;
   WeightGradPlan base = weight_grad_base(
       problem, dtype, terms, {LoadWay::kCopy, LoadWay::kCopy, false, layouts.grad_begin, layouts.input_begin});
+  base.bias = bias;
   const int64_t bytes = element_size(dtype);
   if (copies_grad) {
     base.grad_copy =
@@ -102,8 +109,9 @@ std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, co
 }
 
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
-                                               const Operands& operands, const DeviceTraits& device) {
-  const std::vector<WeightGradPlan> plans = weight_grad_candidates(problem, dtype, terms, operands, device);
+                                               const Operands& operands, bool sums_bias, const DeviceTraits& device) {
+  const std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(problem, dtype, terms, operands, device, kMostCopiedBytes, sums_bias);
   if (plans.empty()) return std::nullopt;
   return plans.front();
 }

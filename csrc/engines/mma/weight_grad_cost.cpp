@@ -23,6 +23,12 @@ constexpr double kFragmentInstructions = 4.2;  // beside products: a read of six
 constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by word, of eight positions
 // From an instruction of a warp to its next, in clocks, where products of two warps hide some of it.
 constexpr double kBetweenProducts = 2;
+// Instructions of a loading warp that sums rows for the bias's gradient; counted, not fitted.
+constexpr double kBiasBox = 40;
+constexpr double kBiasFragment = 60;
+constexpr double kMatrixSummed = 10;   // of sixteen positions, of 16 bits
+constexpr double kWordsSummed = 36;    // ... of 32 bits
+constexpr double kPairsSummed = 44;    // ... of sixteen words
 constexpr double kLoadedInRows = 2.5;  // times the instructions of a copy
 constexpr double kLoadedInElements = 4;
 
@@ -77,6 +83,31 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
 
 }  // namespace
 
+LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
+  if (!plan.bias) return {0, 0};
+  // Of the part that has most.
+  int64_t eights = int64_t{plan.row_chunk / 8} * plan.warps_groups * plan.halves();
+  for (std::size_t i = 0; i < 3; ++i) {
+    const TapParts& taps = plan.taps[i];
+    if (plan.pairs.exist && i == 2) {  // word taps, whose halves are taps
+      eights *= taps.most;
+      continue;
+    }
+    int32_t most = 0;
+    for (int32_t part = 0; part < taps.parts; ++part) {
+      int32_t of_part = 0;
+      for (int32_t j = 0; j < taps.count(part); ++j)
+        of_part += static_cast<int32_t>((*plan.bias)[i] >> (taps.first(part) + j * taps.stride) & 1);
+      most = std::max(most, of_part);
+    }
+    eights *= most;
+  }
+  const auto fragments = static_cast<double>(ceil_div(ceil_div(eights, 2), int64_t{kLoadingWarps}));
+  const double of_step = plan.pairs.exist ? kPairsSummed : plan.element_bytes == 4 ? kWordsSummed : kMatrixSummed;
+  const double instructions = kBiasBox + fragments * (kBiasFragment + plan.steps * of_step);
+  return {instructions, instructions * kAloneClocks};
+}
+
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device) {
   const StepClocks step = step_clocks(fragments, 0, kGradWarps, columns, plan, device);
@@ -105,8 +136,10 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
       k_steps * step.shared + (staging_bytes(grad) + staging_bytes(input)) / device.rates.shared_bytes;
   const LoadingCost of_grad = loading_cost(grad, device);
   const LoadingCost of_input = loading_cost(input, device);
+  const LoadingCost of_bias = bias_rows_cost(plan);
   const double issued =
-      k_steps * step.issued + kLoadingWarps * (of_grad.instructions + of_input.instructions) / (kSchedulers * kIssued);
+      k_steps * step.issued +
+      kLoadingWarps * (of_grad.instructions + of_input.instructions + of_bias.instructions) / (kSchedulers * kIssued);
   const double l2 = (source_bytes(grad) + source_bytes(input)) / kL2Share / device.rates.l2_bytes;
   // A box is awaited before the one after those that are on their way is begun.
   const double loads = of_grad.clocks + of_input.clocks;
@@ -135,7 +168,8 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double waves = static_cast<double>(portions * ceil_div(blocks, device.multiprocessors));
   const double boxes = waves * static_cast<double>(plan.split_boxes);
   const double memory = memory_ms * device.clocks_per_ms / boxes;
-  const double box = at_once({products, shared, loads, l2, arriving, issued, k_steps * step.alone, memory}) + kBox;
+  const double box =
+      at_once({products, shared, loads + of_bias.clocks, l2, arriving, issued, k_steps * step.alone, memory}) + kBox;
 
   const double sums = static_cast<double>(plan.warps_groups) * plan.most_fragments() * 16 * plan.n_chunk;
   const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));

@@ -1,6 +1,7 @@
 // What a plan of the weight gradient is expected to take.
 #pragma once
 
+#include "engines/mma/load_cost.h"
 #include "engines/mma/weight_grad_plan.h"
 
 namespace convt3d::mma {
@@ -9,6 +10,9 @@ namespace convt3d::mma {
 // warps, and channels of both tiles.
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device);
+
+// Of a loading warp that sums rows for the bias's gradient, for a box; nothing where that is not wanted.
+LoadingCost bias_rows_cost(const WeightGradPlan& plan);
 
 void set_cost(WeightGradPlan& plan, const DeviceTraits& device);
 

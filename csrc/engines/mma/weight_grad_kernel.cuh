@@ -5,6 +5,7 @@
 #include "device/overlap.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "device/ptx/threads.cuh"
+#include "engines/mma/bias_rows.cuh"
 #include "engines/mma/pipeline.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_product.cuh"
@@ -26,7 +27,8 @@ class GradLoader {
         shared_(shared),
         thread_(thread),
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
-        meet_(&barriers_.loaders) {}
+        meet_(&barriers_.loaders),
+        sums_bias_(BiasRows<T>::wanted(params, tile)) {}
 
   // `waits`: for the kernel before, which may make an operand, or still have the workspace.
   __device__ __forceinline__ void run(bool waits) {
@@ -35,12 +37,14 @@ class GradLoader {
     const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
     loader(operand()).make_fixed(fillers());
+    const BiasRows<T> bias_rows(params_, tile_, shared_, thread_);
+    if (sums_bias_) bias_rows.clear();
     if (waits) wait_for_kernel_before();
     meet_();
     int32_t begun = 0;
     for (int32_t done = 0; done < boxes;) {
       if (begun < boxes && begun - done < params_.ahead) {
-        begin(beginning);
+        begin(beginning, begun);
         if (params_.only_copies) {
           hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
           ++done;
@@ -53,7 +57,7 @@ class GradLoader {
       }
       wait(begun - done - 1);
       if (rows) meet_();
-      if (params_.only_rows) wait_until_empty(arriving.turn);
+      if (params_.only_rows) wait_until_empty(arriving.turn, done);
 #pragma unroll 1
       for (int o = 0; o < 2; ++o) {
         if (!loader(o).settles()) continue;
@@ -66,6 +70,10 @@ class GradLoader {
     }
     async_commit();
     async_wait<0>();  // of stages that nobody awaited here
+    if (!sums_bias_) return;
+    sum_bias(boxes);
+    meet_();
+    bias_rows.store();
   }
 
  private:
@@ -95,8 +103,22 @@ class GradLoader {
       async_wait<2>();
     }
   }
-  __device__ __forceinline__ void wait_until_empty(const StageTurn& turn) const {
+  // A stage, for the block's box with this number.
+  __device__ __forceinline__ void wait_until_empty(const StageTurn& turn, int32_t box) {
+    if (sums_bias_) sum_bias(box + 1 - params_.stages);
     hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
+  }
+  // So many boxes, all of which are on their way.
+  __device__ __forceinline__ void sum_bias(int32_t boxes) {
+    const BiasRows<T> bias_rows(params_, tile_, shared_, thread_);
+    for (; summed_ < boxes; ++summed_) {
+      if (summed_ == 0) sync_threads(kBiasTables, kBiasTablesThreads);
+      hopper::barrier_wait(&barriers_.full[summing_.index], summing_.parity);
+      bias_rows.add(hopper::shared_address(shared_) +
+                    static_cast<uint32_t>(params_.layout.stages + summing_.index * params_.layout.stage_bytes));
+      arrive_warp(&barriers_.empty[summing_.index]);
+      summing_.advance(params_.stages);
+    }
   }
 
   // Half of the warps make the tables of each operand.
@@ -137,10 +159,10 @@ class GradLoader {
 
   // All that reads the table, and the raw rows, that are written here is done: whoever meets has settled the box
   // before.
-  __device__ __forceinline__ void begin(const Boxes& at) {
+  __device__ __forceinline__ void begin(const Boxes& at, int32_t number) {
     loader(operand()).make_table(box_of(at, operand()), table_of(at, operand()), fillers());
     meet_();
-    if (!params_.only_rows) wait_until_empty(at.turn);
+    if (!params_.only_rows) wait_until_empty(at.turn, number);
 #pragma unroll 1
     for (int o = 0; o < 2; ++o) {
       const LoadBox box = box_of(at, o);
@@ -154,29 +176,22 @@ class GradLoader {
   int32_t thread_;
   StageBarriers& barriers_;
   LoaderMeetings meet_;
-};
-
-// Who sums no rows of grad_output.
-struct NoRowSums {
-  static constexpr bool kExist = false;
-
-  __device__ __forceinline__ bool wanted() const { return false; }
-  template <typename Product>
-  __device__ __forceinline__ void add(const GradShare&, const Product&) const {}
+  bool sums_bias_;
+  int32_t summed_ = 0;  // boxes
+  StageTurn summing_;   // the next one's
 };
 
 constexpr int kGradMultipliers = 2;  // the barrier of the warps that multiply
 
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
-template <typename T, int kTerms, int kRows, int kColumns, typename RowSums = NoRowSums>
+template <typename T, int kTerms, int kRows, int kColumns>
 class GradMultiplier {
-  using Product = GradProduct<T, kTerms, kRows, kColumns, RowSums::kExist>;
+  using Product = GradProduct<T, kTerms, kRows, kColumns>;
 
  public:
-  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared,
-                                            const RowSums& row_sums = {})
-      : params_(params), shared_(shared), row_sums_(row_sums) {}
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
+      : params_(params), shared_(shared) {}
 
   __device__ __forceinline__ void run() const {
     const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
@@ -205,12 +220,11 @@ class GradMultiplier {
                              Product::to_columns(here.group * params_.n_channels + here.n * kColumns * 8,
                                                  params_.source[1].tile.channel_step(sizeof(T)), hopper::lane_here());
       product.add(address(params_.layout.places) + static_cast<uint32_t>(here.k) * kPlacesBytes,
-                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input, summed_here());
+                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input);
       arrive_warp(&barriers().empty[turn.index]);
       turn.advance(params_.stages);
       if (left == share_here().joins_at) {
         store(product, left);
-        if (summed_here().step > 0) row_sums_.add(share_here(), product);
         product.clear();
         __syncwarp();  // all lanes have seen it
         if (hopper::lane_here() == 0) share_here().joins_at = joins_next(params_, left);
@@ -225,14 +239,6 @@ class GradMultiplier {
   // Nothing of it is kept while the warp multiplies.
   __device__ __forceinline__ GradShare& share_here() const {
     return share_of(hopper::computed_here(static_cast<int32_t>(threadIdx.x)));
-  }
-
-  // Of one box.
-  __device__ __forceinline__ Summed summed_here() const {
-    if (!row_sums_.wanted()) return {};
-    const GradShare& share = share_here();
-    if (share.n != 0) return {};  // warps beside each other have the same rows
-    return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
   // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
@@ -272,7 +278,6 @@ class GradMultiplier {
 
   const WeightGradParams<T>& params_;
   unsigned char* shared_;
-  RowSums row_sums_;
 };
 
 template <typename T, int kTerms, int kColumns>
@@ -282,18 +287,23 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   begin_dependents();                                // who adds the sums waits for them
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
-  if (tile.eights(params) == 0) return;
+  const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
+  const bool sums_bias = BiasRows<T>::wanted(params, tile);
+  if (tile.eights(params) == 0) {
+    if (sums_bias && thread >= 0) BiasRows<T>(params, tile, shared, thread).store();
+    return;
+  }
   if (threadIdx.x == 0) {
     reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
-        ->begin(params.stages, kLoadingWarps, kGradWarps, params.only_copies);
+        ->begin(params.stages, kLoadingWarps, kGradWarps + (sums_bias ? kLoadingWarps : 0), params.only_copies);
   }
   __syncthreads();
-  const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   if (thread >= 0) {
     GradLoader<T>(params, tile, shared, thread).run(!params.beside);
     if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
+    if (sums_bias) arrive_threads(kBiasTables, kBiasTablesThreads);
     sync_threads(kGradMultipliers, 32 * kGradWarps);
     GradMultiplier<T, kTerms, grad_rows(kColumns, kTerms), kColumns>(params, shared).run();
   }

@@ -1,6 +1,7 @@
 // What the kernels of the weight gradient are told.
 #pragma once
 
+#include "engines/mma/bias_taps.h"
 #include "engines/mma/tile_loader.cuh"
 #include "engines/mma/weight_grad_plan.h"
 
@@ -48,6 +49,8 @@ struct WeightGradParams {
   float* partial;   // [slot][group][tap][output channel][input channel]
   int32_t n_pitch;  // of them, from an output channel to the next
   int64_t slot_elements;
+  BiasTaps bias_taps;
+  float* bias;  // [split][part of the taps][output channel]; nullptr: not wanted
 };
 
 // What a block computes.
@@ -87,6 +90,9 @@ struct GradEight {
   uint32_t grad;     // bytes from a position's row in the tile of grad_output to the eight's channels there
   int32_t row;       // tap * channels of a group + channel of the block's
   int32_t channels;  // that exist
+  bool of_bias;      // a sum of its rows is one of the bias's gradient
 };
+
+static_assert(sizeof(GradEight) == kGradEightBytes);
 
 }  // namespace convt3d::mma

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "core/device_traits.h"
+#include "core/integer.h"
 #include "core/operands.h"
 #include "core/problem.h"
+#include "engines/mma/bias_taps.h"
 #include "engines/mma/layouts.h"
 #include "engines/mma/load_shape.h"
 #include "engines/mma/portions.h"
@@ -30,6 +32,8 @@ constexpr int kMostGradStages = 4;
 constexpr int kLoadingThreads = 32 * kLoadingWarps;
 constexpr int kGradShareBytes = 48 * kGradWarps;  // in shared memory
 constexpr int kGradBarrierBytes = 144;            // ...
+constexpr int kGradEightBytes = 16;               // ... of an eight of rows
+constexpr int64_t kWorkspaceAlignment = 256;      // of what a workspace has several of
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
@@ -41,6 +45,7 @@ struct GradLayout {
   int32_t shares;      // of the warps
   int32_t places;      // of the positions of a box: rows of both tiles
   int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
+  int32_t bias;        // float32: sums of rows; bias_rows.cuh
   int32_t grad_fixed;  // of the loaders, the same for all boxes
   int32_t input_fixed;
   int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
@@ -104,8 +109,9 @@ struct WeightGradPlan {
   int64_t split_boxes;
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
   GradLayout layout;
-  bool beside;     // begins beside the kernel before it, and ends after that
-  double cost_ms;  // expected
+  std::optional<BiasTaps> bias;  // the bias's gradient is wanted, too
+  bool beside;                   // begins beside the kernel before it, and ends after that
+  double cost_ms;                // expected
 
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
@@ -135,11 +141,16 @@ struct WeightGradPlan {
   int64_t slot_elements() const {
     return groups * taps[0].taps * taps[1].taps * width_taps() * row_channels * n_pitch();
   }
+  // ... and of the bias's gradient: [split][part of the taps][output channel], float32.
+  int64_t bias_slots() const { return splits * part_count(); }
+  int64_t bias_bytes() const { return bias ? 4 * bias_slots() * groups * row_channels : 0; }
   // The workspace: these sums, then what is copied.
   int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }
-  int64_t grad_copy_offset() const { return (partial_bytes() + 255) / 256 * 256; }
-  int64_t input_copy_offset() const { return grad_copy_offset() + (grad_copy.bytes() + 255) / 256 * 256; }
-  int64_t workspace_bytes() const { return copies() ? input_copy_offset() + input_copy.bytes() : partial_bytes(); }
+  int64_t bias_offset() const { return round_up(partial_bytes(), kWorkspaceAlignment); }
+  int64_t sums_bytes() const { return bias ? bias_offset() + bias_bytes() : partial_bytes(); }
+  int64_t grad_copy_offset() const { return round_up(sums_bytes(), kWorkspaceAlignment); }
+  int64_t input_copy_offset() const { return grad_copy_offset() + round_up(grad_copy.bytes(), kWorkspaceAlignment); }
+  int64_t workspace_bytes() const { return copies() ? input_copy_offset() + input_copy.bytes() : sums_bytes(); }
 };
 
 // What follows from the problem and the operands alone.
@@ -153,14 +164,15 @@ std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, co
 // The plans of the least expected cost for each arrangement of the warps, the best one first; none where the problem is
 // not for this engine. They copy no operand.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
-                                                   const GradLayouts& layouts, const DeviceTraits& device);
+                                                   const GradLayouts& layouts, const DeviceTraits& device,
+                                                   const std::optional<BiasTaps>& bias = std::nullopt);
 // ... and those that copy operands. `most_copied`: bytes of a portion's copies.
 std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataType dtype, int terms,
                                                    const Operands& operands, const DeviceTraits& device,
-                                                   int64_t most_copied = kMostCopiedBytes);
-// The best of them for a device.
+                                                   int64_t most_copied = kMostCopiedBytes, bool sums_bias = false);
+// The best of them for a device. `sums_bias`: the bias's gradient is wanted, too; none where rows do not have it.
 std::optional<WeightGradPlan> plan_weight_grad(const Problem& problem, DataType dtype, int terms,
-                                               const Operands& operands, const DeviceTraits& device);
+                                               const Operands& operands, bool sums_bias, const DeviceTraits& device);
 // `channel_rows_of_grad`: the tile of grad_output may have them.
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands,
                          bool channel_rows_of_grad = true);

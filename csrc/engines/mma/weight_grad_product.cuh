@@ -2,61 +2,19 @@
 // grad_output at a shift of its own, and columns of input channels.
 #pragma once
 
-#include "device/matrix_element.cuh"
-#include "device/ptx/matrices.cuh"
 #include "device/ptx/mma.cuh"
-#include "device/ptx/shared_memory.cuh"
 #include "device/two_terms.cuh"
-#include "device/width_pair.cuh"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/weight_grad_rows.cuh"
 
 namespace convt3d::mma {
 
-// Bytes from the first position's row to a position's, in both tiles.
-struct GradPlace {
-  uint32_t grad;
-  uint32_t input;
-};
-
-// Bytes from a channel to the next, in both tiles.
-struct GradChannels {
-  int32_t grad;
-  int32_t input;
-};
-
-// Positions of a box, or words of them, that rows are summed of: from a step on, and of one of the warp's steps to the
-// next. Without a step they are not summed.
-struct Summed {
-  int32_t left = 0;
-  int32_t step = 0;
-};
-
-// How a word of each of two positions becomes one of each of two taps: the words that a lane reads first, and what is
-// taken of both. Where positions are an even number of words apart, lanes of every other channel read the second
-// position's first, so that all 32 have banks of their own.
-struct PairReads {
-  int32_t swapped;
-  uint32_t taps[2];
-
-  __device__ __forceinline__ static PairReads of_lane(int32_t step, int32_t lane) {
-    if (step % 2 != 0) return {0, {0x3210, 0x5432}};  // neighbours: a tap's positions are a word, or across two
-    if (lane / 4 % 2 != 0) return {1, {0x1054, 0x3276}};
-    return {0, {0x5410, 0x7632}};
-  }
-};
-
-// kRows, kColumns: fragments. kSumsRows: of 16 bits, rows are summed, too, as products with ones.
-template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
+// kRows, kColumns: fragments.
+template <typename T, int kTerms, int kRows, int kColumns>
 class GradProduct {
-  static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
-
  public:
-  static constexpr int kFragments = kRows;
-  static constexpr bool kWords = sizeof(T) == 4;   // a lane reads word by word, else whole matrices
-  static constexpr int kOffsets = kWords ? 2 : 1;  // of a fragment, in a lane
+  static constexpr bool kWords = FragmentOffsets<T>::kWords;
 
   float sum[kRows][kColumns][4];
-  float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
 
   // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
   // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
@@ -67,14 +25,7 @@ class GradProduct {
     if constexpr (kIsPaired<T>) pairs_ = PairReads::of_lane(step, lane);
 #pragma unroll
     for (int m = 0; m < kRows; ++m) {
-      if constexpr (kWords) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          offset_[m][i] = offset_of(2 * m + (kIsPaired<T> ? i ^ pairs_.swapped : i)) +
-                          static_cast<uint32_t>(lane / 4 * channels.grad);
-      } else {
-        offset_[m][0] = offset_of(2 * m + lane / 8 % 2);
-      }
+      offset_[m].set(lane, channels.grad, pairs_, [&](int32_t i) { return offset_of(2 * m + i); });
     }
     clear();
   }
@@ -84,7 +35,6 @@ class GradProduct {
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) zero(sum[m][n]);
-      if constexpr (kSumsRows) row_sum[m][0] = row_sum[m][1] = 0;
     }
   }
 
@@ -94,12 +44,10 @@ class GradProduct {
   }
 
   // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
-  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
-  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
-  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
-                                      const Summed& summed = {}) {
+  // `grad`, `input`: of the staged tiles, from the lane's columns on.
+  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input) {
     if constexpr (kTerms == 1) {
-      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input, summed); });
+      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input); });
     } else {
 #pragma unroll 1
       for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
@@ -132,50 +80,20 @@ class GradProduct {
             hopper::load_shared<uint32_t>(places + of_lane.input)};
   }
 
-  // As a column of an operand, of the lane's positions of a step or, of words, of half of it: those of the first
-  // `left` that exist. None: rows are not summed.
-  struct Ones {
-    uint32_t words[kSumsRows ? 2 : 1];
-
-    __device__ __forceinline__ explicit Ones([[maybe_unused]] int32_t left) {
-      if constexpr (kSumsRows) {
-        constexpr uint32_t kOne = std::is_same_v<ElementOf<T>, __half> ? 0x3C00 : 0x3F80;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int32_t first = kWords ? lane() % 4 + 4 * i : lane() % 4 * 2 + 8 * i;
-          const int32_t second = kWords ? first : first + 1;
-          words[i] = (first < left ? kOne : 0) | (second < left ? kOne << 16 : 0);
-        }
-      }
-    }
-  };
-  __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
-    if constexpr (kSumsRows) {
-      if (!wanted) return;
-      float sums[4];  // of all columns alike
-      zero(sums);
-      multiply_add<ElementOf<T>>(sums, a, ones.words);
-      row_sum[m][0] += sums[0];
-      row_sum[m][1] += sums[2];
-    }
-  }
-
   // Of one term.
   template <int kCount>
   __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
-                                            uint32_t input, Summed summed) {
+                                            uint32_t input) {
     if constexpr (!kWords) {
-      // Bytes from a step's first place to what the lane reads of its own; kept, not computed anew for each step.
-      const GradPlace of_lane = {
-          hopper::computed_here(static_cast<uint32_t>(lane() / 16 * 8 + lane() % 8) * uint32_t{sizeof(GradPlace)}),
-          hopper::computed_here(static_cast<uint32_t>(lane() % 16) * uint32_t{sizeof(GradPlace)} + 4)};
+      // Kept, not computed anew for each step.
+      const GradPlace computed = matrix_places(lane());
+      const GradPlace of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
       GradPlace next = matrix_rows(places, of_lane);
 #pragma unroll 1
       for (; steps > 0; --steps) {
         const GradPlace now = next;
         next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
-        add_matrices<kCount>(grad + now.grad, input + now.input, summed);
-        summed.left -= summed.step;
+        add_matrices<kCount>(grad + now.grad, input + now.input);
       }
     } else {
 #pragma unroll 1
@@ -183,17 +101,15 @@ class GradProduct {
         // One after the other: there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
-          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
-                            {summed.left - static_cast<int32_t>(half), summed.step});
+          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input);
         }
-        summed.left -= summed.step;
       }
     }
   }
 
   // 16 bits: matrices of eight positions and eight channels, transposed on their way.
   template <int kCount>
-  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row) {
     uint32_t b[kColumns][2];
     if constexpr (kColumns == 1) {
       load_matrices_transposed<2>(b[0], b_row);
@@ -208,12 +124,10 @@ class GradProduct {
         b[n + 1][1] = two[3];
       }
     }
-    const Ones ones(summed.left);
-    const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m][0]); };
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m].of[0]); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
-      add_row(m, a, ones, summed.step > 0);
     });
   }
 
@@ -229,62 +143,31 @@ class GradProduct {
     }
   }
 
-  // Eight positions of 32-bit channels; a lane has those of two entries beside each other: of rows of channels two
-  // neighbours, so that those of four lanes are an even number of rows apart, in banks of their own; of channel rows
-  // two that are four apart, so that four lanes have neighbours.
-  struct Words {
-    uint32_t grad[2];
-    uint32_t input[2];
-
-    __device__ __forceinline__ Words(uint32_t places, uint32_t to_grad, uint32_t to_input) {
-      const uint4 two = hopper::load_shared<uint4>(places + static_cast<uint32_t>(lane() % 4) * 2 * sizeof(GradPlace));
-      grad[0] = to_grad + two.x;
-      input[0] = to_input + two.y;
-      grad[1] = to_grad + two.z;
-      input[1] = to_input + two.w;
-    }
-  };
-  __device__ __forceinline__ void load_rows(const Words& at, int m, uint32_t (&a)[4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = hopper::load_shared<uint32_t>(at.grad[i / 2] + offset_[m][i % 2]);
-  }
-  __device__ __forceinline__ void load_columns(const Words& at, int n, uint32_t (&b)[2]) const {
+  __device__ __forceinline__ void load_columns(const PlacedWords& at, int n, uint32_t (&b)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
       b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
   }
 
   template <int kCount>
-  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input, const Summed& summed) {
-    const Words at(places, grad, input);
+  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
+    const PlacedWords at(places, grad, input, lane());
     uint32_t b[kColumns][2];
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) {
       load_columns(at, n, b[n]);
       round(b[n]);
     }
-    const Ones ones(summed.left);
-    const auto load = [&](int m, uint32_t (&a)[4]) { load_rows(at, m, a); };
+    const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
       if constexpr (kIsPaired<T>) {
-        part_taps(a);
+        pairs_.part_taps(a);
       } else {
         round(a);
       }
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
-      add_row(m, a, ones, summed.step > 0);
     });
-  }
-
-  // Words of two positions each -> words of two taps.
-  __device__ __forceinline__ void part_taps(uint32_t (&words)[4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const uint32_t first = words[i];
-      words[i] = __byte_perm(first, words[i + 1], pairs_.taps[0]);
-      words[i + 1] = __byte_perm(first, words[i + 1], pairs_.taps[1]);
-    }
   }
 
   template <int kCount>
@@ -306,7 +189,8 @@ class GradProduct {
 
   // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
   __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
-    const Words at[2] = {Words(places, grad, input), Words(places + 8 * sizeof(GradPlace), grad, input)};
+    const PlacedWords at[2] = {PlacedWords(places, grad, input, lane()),
+                               PlacedWords(places + 8 * sizeof(GradPlace), grad, input, lane())};
     uint32_t high_b[2][kColumns][2];
     uint32_t low_b[2][kColumns][2];
 #pragma unroll
@@ -327,7 +211,7 @@ class GradProduct {
       for (int k = 0; k < 2; ++k) {
         uint32_t high[4];
         uint32_t low[4];
-        load_rows(at[k], m, high);
+        at[k].load_rows(offset_[m].of, high);
         part(high, low);
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], low, high_b[k][n]);
@@ -346,7 +230,7 @@ class GradProduct {
 
   int32_t rows_;
   PairReads pairs_{};
-  uint32_t offset_[kRows][kOffsets];
+  FragmentOffsets<T> offset_[kRows];
   uint32_t eight_columns_;  // of words: from eight columns to the next
 };
 

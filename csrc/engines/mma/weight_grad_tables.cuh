@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engines/mma/weight_grad_params.cuh"
-#include "engines/mma/weight_grad_product.cuh"
+#include "engines/mma/weight_grad_rows.cuh"
 
 namespace convt3d::mma {
 
@@ -162,6 +162,7 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
                     of_grad.channel_rows.before(tile.offset[2] + of_grad.axis[2].delta[0]) * of_grad.pitch;
     int32_t number = 0;
     bool exists = true;
+    bool of_bias = true;
     for (int a = 0; a < 3; ++a) {
       const TapParts& taps = params.taps[a];
       const bool coordinates = a == 2 && of_grad.has_channel_rows();
@@ -172,11 +173,12 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
         of_kernel = 2 * of_kernel + params.pairs.first_tap + half;
         exists = of_kernel >= 0 && of_kernel < params.width_taps;
       }
+      of_bias &= exists && (params.bias_taps[static_cast<size_t>(a)] >> of_kernel & 1) != 0;
       number = number * (a == 2 ? params.width_taps : taps.taps) + of_kernel;
     }
     if constexpr (kIsPaired<T>) bytes += half * params.pairs_apart * of_grad.pitch;
     eights[i] = {static_cast<uint32_t>(bytes), number * params.row_channels + channel,
-                 exists ? params.row_channels - tile.row_first - channel : 0};
+                 exists ? params.row_channels - tile.row_first - channel : 0, of_bias};
   }
 }
 

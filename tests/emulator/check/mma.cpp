@@ -148,7 +148,7 @@ void mma_weight_grad(const Case& item, const convt3d::mma::WeightGradPlan& plan,
                      convt3d::ConstTensor relu_output, convt3d::ConstTensor input, convt3d::MutableTensor grad_weight,
                      void* workspace) {
   with_type(item, [&](auto type) {
-    convt3d::mma::weight_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, input, grad_weight,
+    convt3d::mma::weight_grad<decltype(type)>(item.problem, plan, grad_output, relu_output, input, {grad_weight},
                                               workspace, nullptr);
   });
 }

@@ -1,0 +1,23 @@
+// Where the bias's gradient is a sum of rows (tap, output channel) of a weight gradient. As data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "core/problem.h"
+
+namespace convt3d::mma {
+
+// Bit k of an axis: tap k is of those that reach each position of the output once, taken together: of each residue of
+// the output by the stride one tap, which reaches all of them.
+//
+//     stride 2, kernel 3, padding 1       output    0  1  2  3  4  5
+//                                         tap 1     x     x     x        bits 1 and 2: tap 0 reaches the same as tap 2,
+//                                         tap 2        x     x     x     but for the last one
+using BiasTaps = std::array<uint32_t, 3>;
+
+// None where no taps do, such as those of a kernel of 1 at stride 2: some positions are nobody's.
+std::optional<BiasTaps> bias_taps(const Problem& problem);
+
+}  // namespace convt3d::mma
