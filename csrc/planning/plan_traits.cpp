@@ -39,6 +39,14 @@ struct TraitsOf {
   Traits operator()(const SeparatePlan& plan) const {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
     traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in rows" : "no"});
+    if (plan.sums_bias()) {
+      const auto& weight = std::get<mma::WeightGradPlan>(plan.weight_grad->plan);
+      traits.push_back({"bias_rows", to_string(weight.layouts.grad)});
+      traits.push_back({"bias_pairs", yes_no(weight.pairs.exist)});
+      traits.push_back({"bias_groups", one_or_many(weight.warps_groups)});
+      traits.push_back({"bias_parts", one_or_many(weight.part_count())});
+      traits.push_back({"bias_n_chunks", one_or_many(weight.n_chunks)});
+    }
     traits.push_back({"copied", plan.input_copy.exists ? "both" : plan.grad_copy.exists ? "grad_output" : "none"});
     traits.push_back({"beside", yes_no(plan.beside > 0)});
     return traits;

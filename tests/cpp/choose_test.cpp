@@ -211,17 +211,19 @@ void test_a_backward_is_one_plan_or_several() {
     PlanQuery query = some_backward(op);
     const OperatorPlan together = choose(query);
     const auto* const plan = std::get_if<mma::BackwardPlan>(&together.plan);
-    expect(together.engine() == Engine::kMma && plan != nullptr && plan->sums_bias == bias,
+    expect(together.engine() == Engine::kMma && plan != nullptr && plan->grad.bias.has_value() == bias,
            "one read of grad_output is cheaper than several");
     query.problem.kernel_size[1] = 3;
     query.operands.first = dense_operand(query.problem.out_channels, query.problem.output_size(), true);
     const OperatorPlan apart = choose(query);
     const auto* const separate = std::get_if<SeparatePlan>(&apart.plan);
-    expect(!apart.engine() && separate != nullptr && (separate->bias_grad != nullptr) == bias,
+    expect(!apart.engine() && separate != nullptr && (separate->bias_grad != nullptr || separate->sums_bias()) == bias,
            "taps that meet have a plan for each gradient");
-    expect(
-        to_string(apart) == std::string("separate: input_grad=mma weight_grad=mma") + (bias ? " bias_grad=simt" : ""),
-        "the plan says who computes what");
+    expect(to_string(apart) == std::string("separate: input_grad=mma weight_grad=mma") +
+                                   (!bias                    ? ""
+                                    : separate->sums_bias() ? " with_bias_grad"
+                                                            : " bias_grad=simt"),
+           "the plan says who computes what");
     expect(apart.workspace_bytes == separate->workspace_bytes() && apart.workspace_bytes > 0, "... in one workspace");
     PlanQuery one = query;
     one.operands.second = dense_operand(query.problem.out_channels, query.problem.kernel_size, false);
@@ -261,10 +263,13 @@ void test_ways_of_separate_gradients() {
   const PlanQuery query = some_separate_backward({16, 17, 31});
   const std::vector<OperatorPlan> all = candidates(query);
   std::set<std::string> copied;
+  std::set<bool> sums_bias;
   bool beside = false;
   for (const OperatorPlan& plan : all) {
     const SeparatePlan* const way = separate_of(plan);
     if (way == nullptr) continue;
+    sums_bias.insert(way->sums_bias());
+    expect(way->sums_bias() == (way->bias_grad == nullptr), "the bias's gradient is computed once");
     copied.insert(way->input_copy.exists ? "both" : way->grad_copy.exists ? "grad_output" : "none");
     const auto* const input = std::get_if<mma::CorrelationPlan>(&way->input_grad->plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way->weight_grad->plan);
@@ -279,13 +284,15 @@ void test_ways_of_separate_gradients() {
              "... and each gradient memory of its own");
     }
     expect(plan.workspace_bytes >= way->weight_grad_offset() + way->weight_grad->workspace_bytes &&
-               plan.workspace_bytes >= way->input_grad_offset() + way->bias_grad->workspace_bytes &&
+               plan.workspace_bytes >=
+                   way->bias_grad_offset() + (way->bias_grad ? way->bias_grad->workspace_bytes : 0) &&
                way->input_grad_offset() >= way->input_copy_offset() + way->input_copy.bytes() &&
                way->input_copy_offset() >= way->grad_copy.bytes(),
            "the workspace has all parts");
     expect(plan.cost.ms >= all[0].cost.ms, "the cheapest is chosen");
   }
-  expect(copied == std::set<std::string>{"none", "grad_output", "both"} && beside, "all ways are there");
+  expect(copied == std::set<std::string>{"none", "grad_output", "both"} && beside && sums_bias.size() == 2,
+         "all ways are there");
   expect(to_string(choose(query)) == to_string(all[0]), "the first is the choice");
 
   PlanQuery slice = query;

@@ -43,17 +43,12 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
          "rows are whole steps", problem);
 
   const BackwardLayout& layout = plan.layout;
-  for (const int32_t place : {layout.offsets, layout.steps, layout.bias, layout.staging, layout.weights}) {
+  for (const int32_t place : {layout.offsets, layout.steps, layout.staging, layout.weights}) {
     expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
   }
-  // float32: of 16 bits one of each row of the weight gradient and warp along K, else two of each lane and step of
-  // channels.
-  const int64_t sums =
-      plan.result_bytes == 2 ? 8 * grad.most_eights() * grad.warps_k : 64 * extent.warps_m * plan.channel_steps;
-  const int64_t bias_bytes = plan.sums_bias ? 4 * sums : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&
-             layout.bias - layout.steps >= 4 * (plan.k_steps() + 1) && layout.staging - layout.bias >= bias_bytes &&
+             layout.staging - layout.steps >= 4 * (plan.k_steps() + 1) &&
              layout.weights - layout.staging >= plan.input.staging_bytes &&
              layout.bytes - layout.weights >= plan.k_steps() * step_bytes(extent, grad.terms) &&
              grad.layout.barriers >= layout.bytes,
@@ -61,7 +56,7 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
   expect(plan.input.packed_bytes == grad.groups * plan.k_steps() * step_bytes(extent, grad.terms),
          "the packed weight is that of all groups", problem);
   expect(plan.partial_offset() >= plan.input.packed_bytes &&
-             plan.bias_offset() >= plan.partial_offset() + grad.workspace_bytes() && plan.bias_offset() % 256 == 0 &&
+             plan.workspace_bytes() >= plan.partial_offset() + grad.workspace_bytes() &&
              plan.workspace_bytes() <= int64_t{96} << 20,
          "the workspace", problem);
 }

@@ -6,6 +6,7 @@
 #include "weight_grad_checks.h"
 
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -47,6 +48,47 @@ int check_problem(const Problem& problem) {
     }
   }
   return plans;
+}
+
+// The taps whose rows are the bias's gradient reach each output once, also from positions of boxes past the input's end.
+bool check_bias_taps(const Problem& problem) {
+  const std::optional<BiasTaps> taps = bias_taps(problem);
+  if (!taps) return false;
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    std::vector<int> readers(static_cast<std::size_t>(problem.output_size(axis)), 0);
+    for (int64_t tap = 0; tap < 32; ++tap) {
+      if (((*taps)[a] >> tap & 1) == 0) continue;
+      expect(tap < problem.kernel_size[a], "a tap of the kernel", problem);
+      for (int64_t i = 0; i < problem.input_size[a] + 40; ++i) {
+        const int64_t output = i * problem.stride[a] - problem.padding[a] + tap * problem.dilation[a];
+        if (output < 0 || output >= problem.output_size(axis)) continue;
+        ++readers[static_cast<std::size_t>(output)];
+        expect(i < problem.input_size[a], "none of a position past the end", problem);
+      }
+    }
+    for (const int count : readers) expect(count == 1, "each output is summed once", problem);
+  }
+  return true;
+}
+
+// Those of a weight gradient that has the bias's.
+int check_bias(const Problem& problem) {
+  const DeviceTraits& device = device_of_capability(8, 6).traits;
+  Operands operands = dense_operands(problem, true);
+  std::swap(operands.first, operands.result);
+  operands.second = operands.result;
+  const std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(problem, DataType::kFloat16, 1, operands, device, kMostCopiedBytes, true);
+  for (const WeightGradPlan& plan : plans) {
+    check_plan(problem, plan, device, grad_rows(plan.columns, plan.terms));
+    expect(plan.bias.has_value() && plan.bias_bytes() >= 4 * plan.splits * problem.out_channels &&
+               plan.workspace_bytes() >= plan.bias_offset() + plan.bias_bytes() &&
+               plan.bias_offset() >= plan.partial_bytes() &&
+               plan.layout.grad_fixed - plan.layout.bias >= 32 * plan.warps_groups * plan.most_eights(),
+           "sums of the bias have room", problem);
+  }
+  return static_cast<int>(plans.size());
 }
 
 // Plans that copy one operand or both.
@@ -129,6 +171,18 @@ int main() {
   far.stride = {5000, 1, 40000};
   far.dilation = {20000, 30000, 9};
   plans += check_problem(far);
-  std::printf("%d plans, %d failures\n", plans, failures);
+  int with_bias = 0;
+  int summed = 0;
+  for (int i = 0; i < 4000; ++i) with_bias += check_bias_taps(random_problem(random)) ? 1 : 0;
+  for (int i = 0; i < 60; ++i) summed += check_bias(random_problem(random));
+  expect(with_bias > 400 && with_bias < 3600 && summed > 0, "some problems have the bias in rows, others not", {});
+  Problem usual = far;
+  usual.input_size = {4, 5, 6};
+  usual.kernel_size = {3, 3, 4};
+  usual.stride = {2, 2, 2};
+  usual.padding = usual.dilation = {1, 1, 1};
+  usual.output_padding = {1, 0, 0};
+  expect(bias_taps(usual) == BiasTaps{6, 6, 6}, "kernels of 3 and 4 at stride 2 have taps 1 and 2", usual);
+  std::printf("%d plans, %d failures\n", plans + summed, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -319,14 +319,14 @@ BUGS = [
     ),
     Bug(
         "mma weight gradient: width pairs: taps of other channels' words",
-        M + "weight_grad_product.cuh",
+        M + "weight_grad_rows.cuh",
         "{0x1054, 0x3276}",
         "{BUG ? 0x5410u : 0x1054u, 0x3276}",
         PAIRS,
     ),
     Bug(
         "mma weight gradient: width pairs: a tap across words",
-        M + "weight_grad_product.cuh",
+        M + "weight_grad_rows.cuh",
         "{0x3210, 0x5432}",
         "{0x3210, BUG ? 0x7632u : 0x5432u}",
         PAIRS,
