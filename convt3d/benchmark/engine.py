@@ -128,8 +128,10 @@ def _plans(
         elif together is None or part == "forward":
             found.append(plan(_OPERATORS[part]))
         elif together.gradients:
-            one = next(one for one in together.gradients if one.operator == _OPERATORS[part])
-            found.append(replace(together, engine=one.engine, plan=f"{together.plan} {one.plan}"))
+            # The weight gradient's plan may have the bias's, too.
+            for one in together.gradients:
+                if one.operator == _OPERATORS[part]:
+                    found.append(replace(together, engine=one.engine, plan=f"{together.plan} {one.plan}"))
         elif part == "backward_input":
             found.append(replace(together, engine=together.engine + _TOGETHER))
     return found

@@ -140,7 +140,7 @@ __device__ __forceinline__ void add_vector(const OrderedVector<T, Partial>& vect
   const Partial* const from = vector.partial + (element < vector.elements ? element : 0);
   double sum = 0;
   wait_for_kernel_before();  // which leaves the partial sums
-#pragma unroll 8
+#pragma unroll 2
   for (int64_t split = thread / kVectorColumns; split < vector.splits; split += kOrderedSumThreads / kVectorColumns) {
     sum += from[split * vector.elements];
   }

@@ -18,14 +18,14 @@ constexpr int kBiasTablesThreads = 32 * (kGradWarps + kLoadingWarps);
 
 // A fragment's rows are one warp's, box after box. Of 16 bits the tensor cores sum a box, as products with ones; these
 // sums and float32 itself are added in float32, and in the end in float64: over taps here, over splits by who adds the
-// weight's. In shared memory, float32: [group][eight][row].
+// weight's. In shared memory: float32 [group][eight][row], and the fragments that each warp has.
 template <typename T>
 class BiasRows {
  public:
   // `thread`: of the loading ones.
   __device__ __forceinline__ BiasRows(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
                                       int32_t thread)
-      : params_(params), tile_(tile), shared_(shared), thread_(thread) {}
+      : params_(params), tile_(tile), shared_(shared), thread_(thread), eights_(tile.eights(params)) {}
 
   // Blocks beside each other along the input channels have the same rows: the first one sums them.
   __device__ __forceinline__ static bool wanted(const WeightGradParams<T>& params, const GradTile& tile) {
@@ -34,30 +34,40 @@ class BiasRows {
 
   // Before the loading threads meet.
   __device__ __forceinline__ void clear() const {
-    const int32_t count = params_.warps_groups * eights() * 8;
+    const int32_t count = params_.warps_groups * eights_ * 8;
     for (int32_t i = thread_; i < count; i += kLoadingThreads) sums()[i] = 0;
   }
 
-  // A box that has arrived, whose tile of grad_output is at `grad`. Two fragments at a time.
-  __device__ __forceinline__ void add(uint32_t grad) const {
-    const int32_t fragments = (eights() + 1) / 2;
-    int32_t before = -1;
-    for (int32_t f = thread_ / 32; f < params_.warps_groups * fragments; f += kLoadingWarps) {
-      const Fragment fragment = fragment_of(f);
-      if (!fragment.eight[0].of_bias && !fragment.eight[fragment.last].of_bias) continue;
-      if (before < 0) {
-        before = f;
-        continue;
+  // When the tables are there, before the first box. Fragments that count are dealt out to the warps.
+  __device__ __forceinline__ void begin() {
+    const int32_t fragments = params_.warps_groups * ((eights_ + 1) / 2);
+    const int32_t lane = thread_ % 32;
+    const int32_t warp = thread_ / 32;
+    int32_t before = 0;
+    for (int32_t first = 0; first < fragments; first += 32) {
+      const FragmentPlace place = place_of(first + lane);
+      bool counts = false;
+      if (first + lane < fragments) {
+        const Fragment fragment = fragment_at(place);
+        counts = fragment.eight[0].bias_channel >= 0 || fragment.eight[fragment.last].bias_channel >= 0;
       }
-      add_two(grad, before, f);
-      before = -1;
+      const uint32_t all = __ballot_sync(0xFFFFFFFF, counts);
+      const int32_t number = before + __popc(all & ((1u << lane) - 1));
+      if (counts && number % kLoadingWarps == warp) mine()[number / kLoadingWarps] = place;
+      before += __popc(all);
     }
-    if (before >= 0) add_two(grad, before, before);
+    count_ = (before - warp + kLoadingWarps - 1) / kLoadingWarps;
+    __syncwarp();
+  }
+
+  // A box that has arrived, whose tile of grad_output is at `grad`.
+  __device__ __forceinline__ void add(uint32_t grad) const {
+    for (int32_t i = 0; i < count_; i += kAtOnce) add_some(grad, i);
   }
 
   // Of the block's split and part of the taps, when all have added theirs.
   __device__ __forceinline__ void store() const {
-    const int32_t count = eights();
+    const int32_t count = eights_;
     const int32_t channels = min(params_.row_chunk, params_.row_channels - tile_.row_first);
     const int32_t part = (tile_.part[0] * static_cast<int32_t>(params_.parts[1].value) + tile_.part[1]) *
                              static_cast<int32_t>(params_.parts[2].value) +
@@ -70,10 +80,13 @@ class BiasRows {
       for (int32_t channel = thread_; channel < channels; channel += kLoadingThreads) {
         const int32_t row = channel % 8;
         double sum = params_.joins ? to[channel] : 0;
-        for (int32_t i = 0; i < count; ++i) {
-          const GradEight& eight = eights_at()[i];
-          if (eight.of_bias && eight.row % params_.row_channels == channel - row)
-            sum += sums()[(g * count + i) * 8 + row];
+        // Its eights of all taps, and of both halves of words.
+        const int32_t of_tap = params_.row_chunk / 8 * kHalves;
+        for (int32_t i = channel / 8 * kHalves; i < count; i += of_tap) {
+#pragma unroll
+          for (int32_t half = 0; half < kHalves; ++half) {
+            if (eights_at()[i + half].bias_channel == channel - row) sum += sums()[(g * count + i + half) * 8 + row];
+          }
         }
         to[channel] = static_cast<float>(sum);
       }
@@ -81,11 +94,31 @@ class BiasRows {
   }
 
  private:
-  __device__ __forceinline__ int32_t eights() const { return tile_.eights(params_); }
+  static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
+  static constexpr int kAtOnce = 4;                            // fragments
+  static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
+
   __device__ __forceinline__ const GradEight* eights_at() const {
     return reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights);
   }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
+  // A fragment's group, of the block's, and its first eight.
+  struct FragmentPlace {
+    int16_t group;
+    int16_t first;
+  };
+  static_assert(sizeof(FragmentPlace) == kBiasFragmentBytes);
+  __device__ __forceinline__ FragmentPlace place_of(int32_t number) const {
+    const int32_t fragments = (eights_ + 1) / 2;
+    const int32_t group = number / fragments;
+    return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
+  }
+  // Those of the warp: every fourth of those that count.
+  __device__ __forceinline__ FragmentPlace* mine() const {
+    const int32_t all = params_.warps_groups * ((eights_ + 1) / 2);
+    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) +
+           thread_ / 32 * ((all + kLoadingWarps - 1) / kLoadingWarps);
+  }
 
   struct Fragment {
     const GradEight* eight;
@@ -93,29 +126,26 @@ class BiasRows {
     uint32_t group;  // bytes to its channels
     float* sums;
   };
-  __device__ __forceinline__ Fragment fragment_of(int32_t number) const {
-    const int32_t count = eights();
-    const int32_t fragments = (count + 1) / 2;
-    const int32_t group = params_.warps_groups == 1 ? 0 : number / fragments;
-    const int32_t first = 2 * (number - group * fragments);
-    return {eights_at() + first, min(1, count - 1 - first),
-            static_cast<uint32_t>(group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
-            sums() + (group * count + first) * 8};
+  __device__ __forceinline__ Fragment fragment_at(const FragmentPlace& place) const {
+    const int32_t count = eights_;
+    return {eights_at() + place.first, min(1, count - 1 - place.first),
+            static_cast<uint32_t>(place.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
+            sums() + (place.group * count + place.first) * 8};
   }
 
-  // Of two fragments, or of one that is both.
-  __device__ __forceinline__ void add_two(uint32_t grad, int32_t first, int32_t second) const {
+  // The warp's fragments from number `first` on, of which the last one may stand for those that it does not have.
+  __device__ __forceinline__ void add_some(uint32_t grad, int32_t first) const {
     const int32_t lane = thread_ % 32;
     PairReads pairs{};
     if constexpr (kIsPaired<T>) pairs = PairReads::of_lane(params_.source[0].tile.column_step, lane);
-    FragmentOffsets<T> offset[2];
+    FragmentOffsets<T> offset[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Fragment fragment = fragment_of(i == 0 ? first : second);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Fragment fragment = fragment_at(mine()[min(first + i, count_ - 1)]);
       offset[i].set(lane, params_.source[0].tile.channel_step(sizeof(T)), pairs,
                     [&](int32_t e) { return fragment.eight[min(e, fragment.last)].grad + fragment.group; });
     }
-    float sum[2][4] = {};
+    float sum[kAtOnce][4] = {};
     uint32_t places = hopper::shared_address(shared_ + params_.layout.places);
     int32_t left = positions_of_box(params_);
 #pragma unroll 1
@@ -125,9 +155,9 @@ class BiasRows {
       left -= kGradStep;
     }
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (i == 1 && second == first) continue;
-      const Fragment fragment = fragment_of(i == 0 ? first : second);
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= count_) break;
+      const Fragment fragment = fragment_at(mine()[first + i]);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float of_row = sum[i][2 * e];
@@ -142,38 +172,61 @@ class BiasRows {
 
   // Sixteen positions, or words of two of them, of which the first `left` exist. What fills up a box's last step reads
   // a position that is there.
-  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad, const FragmentOffsets<T> (&offset)[2],
-                                           const PairReads& pairs, int32_t left, float (&sum)[2][4]) const {
+  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad, const FragmentOffsets<T> (&offset)[kAtOnce],
+                                           const PairReads& pairs, int32_t left, float (&sum)[kAtOnce][4]) const {
     const int32_t lane = thread_ % 32;
     if constexpr (FragmentOffsets<T>::kWords) {
-#pragma unroll
+#pragma unroll 1
       for (int32_t half = 0; half < kGradStep; half += 8) {
         const PlacedWords at(places + static_cast<uint32_t>(half) * uint32_t{sizeof(GradPlace)}, grad, 0, lane);
+        const Kept kept = kept_of(left - half);
+        uint32_t a[kAtOnce][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          uint32_t a[4];
-          at.load_rows(offset[i].of, a);
-          if constexpr (kIsPaired<T>) pairs.part_taps(a);
-          add_words(a, left - half, sum[i]);
+        for (int i = 0; i < kAtOnce; ++i) at.load_rows(offset[i].of, a[i]);
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if constexpr (kIsPaired<T>) pairs.part_taps(a[i]);
+          add_words(a[i], kept, sum[i]);
         }
       }
     } else {
       const uint32_t row = grad + hopper::load_shared<uint32_t>(places + matrix_places(lane).grad);
+      const Kept kept = kept_of(left);
+      uint32_t a[kAtOnce][4];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        uint32_t a[4];
-        load_matrices_transposed<4>(a, row + offset[i].of[0]);
-        add_words(a, left, sum[i]);
-      }
+      for (int i = 0; i < kAtOnce; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) add_words(a[i], kept, sum[i]);
     }
   }
 
-  static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
+  // Bits of the lane's two words of a row that are of the first `left` positions.
+  struct Kept {
+    uint32_t bits[2];
+  };
+  __device__ __forceinline__ Kept kept_of(int32_t left) const {
+    const int32_t lane = thread_ % 32;
+    Kept kept;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (FragmentOffsets<T>::kWords) {
+        // Of rows of channels neighbours, of channel rows four apart.
+        const bool rows = !kIsPaired<T> && !params_.source[0].tile.has_channel_rows();
+        const int32_t position = rows ? lane % 4 * 2 + i : lane % 4 + i * 4;
+        kept.bits[i] = position < left ? 0xFFFFFFFF : 0;
+      } else {
+        const int32_t position = lane % 4 * 2 + i * 8;
+        kept.bits[i] = (position < left ? 0xFFFF : 0) | (position + 1 < left ? 0xFFFF0000 : 0);
+      }
+    }
+    return kept;
+  }
 
   // Words i and i + 2 of `a` are of eight i, the first of them of the lane's first position, or pair of positions.
   // Element 2 * i of the sums is that eight's.
-  __device__ __forceinline__ void add_words(uint32_t (&a)[4], int32_t left, float (&sum)[4]) const {
-    if (left < kGradStep) keep(a, left);
+  __device__ __forceinline__ void add_words(uint32_t (&a)[4], const Kept& kept, float (&sum)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] &= kept.bits[i / 2];
     if constexpr (kInLanes) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sum[i % 2 * 2] += __uint_as_float(a[i]);
@@ -183,29 +236,13 @@ class BiasRows {
       multiply_add<ElementOf<T>>(sum, a, ones);  // all columns alike
     }
   }
-  // Zeros for positions that do not exist.
-  __device__ __forceinline__ void keep(uint32_t (&a)[4], int32_t left) const {
-    const int32_t lane = thread_ % 32;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      uint32_t kept = 0;
-      if constexpr (FragmentOffsets<T>::kWords) {
-        // Of rows of channels neighbours, of channel rows four apart.
-        const bool rows = !kIsPaired<T> && !params_.source[0].tile.has_channel_rows();
-        const int32_t position = rows ? lane % 4 * 2 + i / 2 : lane % 4 + i / 2 * 4;
-        kept = position < left ? 0xFFFFFFFF : 0;
-      } else {
-        const int32_t position = lane % 4 * 2 + i / 2 * 8;
-        kept = (position < left ? 0xFFFF : 0) | (position + 1 < left ? 0xFFFF0000 : 0);
-      }
-      a[i] &= kept;
-    }
-  }
 
   const WeightGradParams<T>& params_;
   const GradTile& tile_;
   unsigned char* shared_;
   int32_t thread_;
+  int32_t eights_;     // of a group
+  int32_t count_ = 0;  // of the warp's fragments
 };
 
 }  // namespace convt3d::mma

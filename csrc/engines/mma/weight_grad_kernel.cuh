@@ -28,7 +28,8 @@ class GradLoader {
         thread_(thread),
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
         meet_(&barriers_.loaders),
-        sums_bias_(BiasRows<T>::wanted(params, tile)) {}
+        sums_bias_(BiasRows<T>::wanted(params, tile)),
+        bias_rows_(params, tile, shared, thread) {}
 
   // `waits`: for the kernel before, which may make an operand, or still have the workspace.
   __device__ __forceinline__ void run(bool waits) {
@@ -37,14 +38,17 @@ class GradLoader {
     const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
     loader(operand()).make_fixed(fillers());
-    const BiasRows<T> bias_rows(params_, tile_, shared_, thread_);
-    if (sums_bias_) bias_rows.clear();
+    if (sums_bias_) bias_rows_.clear();
     if (waits) wait_for_kernel_before();
     meet_();
     int32_t begun = 0;
-    for (int32_t done = 0; done < boxes;) {
-      if (begun < boxes && begun - done < params_.ahead) {
-        begin(beginning, begun);
+    int32_t done = 0;
+    while (true) {
+      const bool begins = begun < boxes && begun - done < params_.ahead;
+      if (sums_bias_) sum_bias(done == boxes ? boxes : boxes_before(begins, begun, done));
+      if (done == boxes) break;
+      if (begins) {
+        begin(beginning);
         if (params_.only_copies) {
           hopper::barrier_arrive_copied(&barriers_.full[beginning.turn.index]);
           ++done;
@@ -57,7 +61,7 @@ class GradLoader {
       }
       wait(begun - done - 1);
       if (rows) meet_();
-      if (params_.only_rows) wait_until_empty(arriving.turn, done);
+      if (params_.only_rows) wait_until_empty(arriving.turn);
 #pragma unroll 1
       for (int o = 0; o < 2; ++o) {
         if (!loader(o).settles()) continue;
@@ -71,9 +75,8 @@ class GradLoader {
     async_commit();
     async_wait<0>();  // of stages that nobody awaited here
     if (!sums_bias_) return;
-    sum_bias(boxes);
     meet_();
-    bias_rows.store();
+    bias_rows_.store();
   }
 
  private:
@@ -103,19 +106,24 @@ class GradLoader {
       async_wait<2>();
     }
   }
-  // A stage, for the block's box with this number.
-  __device__ __forceinline__ void wait_until_empty(const StageTurn& turn, int32_t box) {
-    if (sums_bias_) sum_bias(box + 1 - params_.stages);
+  __device__ __forceinline__ void wait_until_empty(const StageTurn& turn) const {
     hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
+  }
+  // Boxes whose stage is empty before that of the next one to begin or to settle is waited for.
+  __device__ __forceinline__ int32_t boxes_before(bool begins, int32_t begun, int32_t done) const {
+    if (begins == params_.only_rows) return 0;  // nothing waits
+    return (begins ? begun : done) + 1 - params_.stages;
   }
   // So many boxes, all of which are on their way.
   __device__ __forceinline__ void sum_bias(int32_t boxes) {
-    const BiasRows<T> bias_rows(params_, tile_, shared_, thread_);
     for (; summed_ < boxes; ++summed_) {
-      if (summed_ == 0) sync_threads(kBiasTables, kBiasTablesThreads);
+      if (summed_ == 0) {
+        sync_threads(kBiasTables, kBiasTablesThreads);
+        bias_rows_.begin();
+      }
       hopper::barrier_wait(&barriers_.full[summing_.index], summing_.parity);
-      bias_rows.add(hopper::shared_address(shared_) +
-                    static_cast<uint32_t>(params_.layout.stages + summing_.index * params_.layout.stage_bytes));
+      bias_rows_.add(hopper::shared_address(shared_) +
+                     static_cast<uint32_t>(params_.layout.stages + summing_.index * params_.layout.stage_bytes));
       arrive_warp(&barriers_.empty[summing_.index]);
       summing_.advance(params_.stages);
     }
@@ -159,10 +167,10 @@ class GradLoader {
 
   // All that reads the table, and the raw rows, that are written here is done: whoever meets has settled the box
   // before.
-  __device__ __forceinline__ void begin(const Boxes& at, int32_t number) {
+  __device__ __forceinline__ void begin(const Boxes& at) {
     loader(operand()).make_table(box_of(at, operand()), table_of(at, operand()), fillers());
     meet_();
-    if (!params_.only_rows) wait_until_empty(at.turn, number);
+    if (!params_.only_rows) wait_until_empty(at.turn);
 #pragma unroll 1
     for (int o = 0; o < 2; ++o) {
       const LoadBox box = box_of(at, o);
@@ -177,6 +185,7 @@ class GradLoader {
   StageBarriers& barriers_;
   LoaderMeetings meet_;
   bool sums_bias_;
+  BiasRows<T> bias_rows_;
   int32_t summed_ = 0;  // boxes
   StageTurn summing_;   // the next one's
 };

@@ -21,7 +21,9 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   // Warps read the places of their first step before they see that there is none.
   layout.places = take(int64_t{8} * kGradStep * std::max(plan.steps, plan.warps_k));
   layout.eights = take(int64_t{kGradEightBytes} * plan.most_eights());
-  layout.bias = take(plan.bias ? int64_t{4} * 8 * plan.warps_groups * plan.most_eights() : 0);
+  const int64_t bias_eights = plan.bias ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
+  layout.bias = take(4 * 8 * bias_eights);
+  layout.bias_fragments = take(plan.bias ? kBiasFragmentBytes * (bias_eights + 2 * kLoadingWarps) : 0);
   layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
   layout.input_fixed = take(plan.input_shape.fixed_bytes());
   layout.tables = take(0);

@@ -87,10 +87,10 @@ struct GradTile {
 
 // An eight of rows (tap, output channel).
 struct GradEight {
-  uint32_t grad;     // bytes from a position's row in the tile of grad_output to the eight's channels there
-  int32_t row;       // tap * channels of a group + channel of the block's
-  int32_t channels;  // that exist
-  bool of_bias;      // a sum of its rows is one of the bias's gradient
+  uint32_t grad;         // bytes from a position's row in the tile of grad_output to the eight's channels there
+  int32_t row;           // tap * channels of a group + channel of the block's
+  int32_t channels;      // that exist
+  int32_t bias_channel;  // of the block, where sums of its rows are of the bias's gradient, else below zero
 };
 
 static_assert(sizeof(GradEight) == kGradEightBytes);

@@ -32,6 +32,7 @@ constexpr int kMostGradStages = 4;
 constexpr int kLoadingThreads = 32 * kLoadingWarps;
 constexpr int kGradShareBytes = 48 * kGradWarps;  // in shared memory
 constexpr int kGradBarrierBytes = 144;            // ...
+constexpr int kBiasFragmentBytes = 4;             // ... of one that a loading warp sums
 constexpr int kGradEightBytes = 16;               // ... of an eight of rows
 constexpr int64_t kWorkspaceAlignment = 256;      // of what a workspace has several of
 
@@ -42,11 +43,12 @@ CONVT3D_HOST_DEVICE constexpr int grad_rows(int columns, int terms) { return ter
 // A block's shared memory, in bytes.
 struct GradLayout {
   int32_t barriers;
-  int32_t shares;      // of the warps
-  int32_t places;      // of the positions of a box: rows of both tiles
-  int32_t eights;      // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
-  int32_t bias;        // float32: sums of rows; bias_rows.cuh
-  int32_t grad_fixed;  // of the loaders, the same for all boxes
+  int32_t shares;          // of the warps
+  int32_t places;          // of the positions of a box: rows of both tiles
+  int32_t eights;          // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
+  int32_t bias;            // float32: sums of rows; bias_rows.cuh
+  int32_t bias_fragments;  // which of the rows' fragments each loading warp sums
+  int32_t grad_fixed;      // of the loaders, the same for all boxes
   int32_t input_fixed;
   int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
   int32_t input_table;  // in them, behind that of grad_output

@@ -178,7 +178,7 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
     }
     if constexpr (kIsPaired<T>) bytes += half * params.pairs_apart * of_grad.pitch;
     eights[i] = {static_cast<uint32_t>(bytes), number * params.row_channels + channel,
-                 exists ? params.row_channels - tile.row_first - channel : 0, of_bias};
+                 exists ? params.row_channels - tile.row_first - channel : 0, of_bias ? channel : -1};
   }
 }
 
