@@ -146,25 +146,25 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  const bool sums_bias = BiasRows<T>::wanted(grad, tile);
+  constexpr int kBiasRows = 2;  // no registers are left for more
+  const bool sums = sums_bias(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
     share.channels = grad.n_channels;
     share.first_box = static_cast<int32_t>(tile.split) * grad.split_boxes;
     reinterpret_cast<StageBarriers*>(shared + grad.layout.barriers)
-        ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps + (sums_bias ? kLoadingWarps : 0),
-                grad.only_copies);
+        ->begin(grad.stages, kLoadingWarps, kGradWarps + kInputWarps + (sums ? kLoadingWarps : 0), grad.only_copies);
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
-  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run(false);
+  if (thread >= kInputThreads) return GradLoader<T, kBiasRows>(grad, tile, shared, thread - kInputThreads).run(false);
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);
   sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
-    if (sums_bias) arrive_threads(kBiasTables, kBiasTablesThreads);
+    if (sums) arrive_threads(kBiasTables, kBiasTablesThreads);
     GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
   } else {
     InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();

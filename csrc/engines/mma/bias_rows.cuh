@@ -16,31 +16,35 @@ namespace convt3d::mma {
 constexpr int kBiasTables = 4;
 constexpr int kBiasTablesThreads = 32 * (kGradWarps + kLoadingWarps);
 
+// Blocks beside each other along the input channels have the same rows: the first one sums them.
+template <typename T>
+__device__ __forceinline__ bool sums_bias(const WeightGradParams<T>& params, const GradTile& tile) {
+  return params.bias != nullptr && tile.n_first == 0;
+}
+
 // A fragment's rows are one warp's, box after box. Of 16 bits the tensor cores sum a box, as products with ones; these
 // sums and float32 itself are added in float32, and in the end in float64: over taps here, over splits by who adds the
 // weight's. In shared memory: float32 [group][eight][row], and the fragments that each warp has.
-template <typename T>
+// kAtOnce: fragments, as registers allow.
+template <typename T, int kAtOnce>
 class BiasRows {
  public:
   // `thread`: of the loading ones.
   __device__ __forceinline__ BiasRows(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
                                       int32_t thread)
-      : params_(params), tile_(tile), shared_(shared), thread_(thread), eights_(tile.eights(params)) {}
-
-  // Blocks beside each other along the input channels have the same rows: the first one sums them.
-  __device__ __forceinline__ static bool wanted(const WeightGradParams<T>& params, const GradTile& tile) {
-    return params.bias != nullptr && tile.n_first == 0;
-  }
+      : params_(params), tile_(tile), shared_(shared), thread_(thread) {}
 
   // Before the loading threads meet.
   __device__ __forceinline__ void clear() const {
-    const int32_t count = params_.warps_groups * eights_ * 8;
+    const int32_t eights = tile_.eights(params_);
+    if (thread_ == 0) *reinterpret_cast<int32_t*>(shared_ + params_.layout.bias_fragments) = eights;
+    const int32_t count = params_.warps_groups * eights * 8;
     for (int32_t i = thread_; i < count; i += kLoadingThreads) sums()[i] = 0;
   }
 
   // When the tables are there, before the first box. Fragments that count are dealt out to the warps.
   __device__ __forceinline__ void begin() {
-    const int32_t fragments = params_.warps_groups * ((eights_ + 1) / 2);
+    const int32_t fragments = params_.warps_groups * ((eights() + 1) / 2);
     const int32_t lane = thread_ % 32;
     const int32_t warp = thread_ / 32;
     int32_t before = 0;
@@ -67,16 +71,17 @@ class BiasRows {
 
   // Of the block's split and part of the taps, when all have added theirs.
   __device__ __forceinline__ void store() const {
-    const int32_t count = eights_;
-    const int32_t channels = min(params_.row_chunk, params_.row_channels - tile_.row_first);
-    const int32_t part = (tile_.part[0] * static_cast<int32_t>(params_.parts[1].value) + tile_.part[1]) *
+    const GradTile tile = tile_here();
+    const int32_t count = tile.eights(params_);
+    const int32_t channels = min(params_.row_chunk, params_.row_channels - tile.row_first);
+    const int32_t part = (tile.part[0] * static_cast<int32_t>(params_.parts[1].value) + tile.part[1]) *
                              static_cast<int32_t>(params_.parts[2].value) +
-                         tile_.part[2];
+                         tile.part[2];
     const int64_t parts = int64_t{params_.parts[0].value} * params_.parts[1].value * params_.parts[2].value;
     for (int32_t g = 0; g < params_.warps_groups; ++g) {
       float* const to = params_.bias +
-                        ((tile_.split * parts + part) * params_.groups + tile_.group + g) * params_.row_channels +
-                        tile_.row_first;
+                        ((tile.split * parts + part) * params_.groups + tile.group + g) * params_.row_channels +
+                        tile.row_first;
       for (int32_t channel = thread_; channel < channels; channel += kLoadingThreads) {
         const int32_t row = channel % 8;
         double sum = params_.joins ? to[channel] : 0;
@@ -95,9 +100,16 @@ class BiasRows {
 
  private:
   static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
-  static constexpr int kAtOnce = 4;                            // fragments
   static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
 
+  // Nothing of it is kept while boxes are loaded: no registers are left in the kernel of all gradients.
+  __device__ __forceinline__ GradTile tile_here() const {
+    return {params_, static_cast<uint32_t>(hopper::computed_here(static_cast<int>(blockIdx.x)))};
+  }
+  // Of a group.
+  __device__ __forceinline__ int32_t eights() const {
+    return *reinterpret_cast<const int32_t*>(shared_ + params_.layout.bias_fragments);
+  }
   __device__ __forceinline__ const GradEight* eights_at() const {
     return reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights);
   }
@@ -109,14 +121,14 @@ class BiasRows {
   };
   static_assert(sizeof(FragmentPlace) == kBiasFragmentBytes);
   __device__ __forceinline__ FragmentPlace place_of(int32_t number) const {
-    const int32_t fragments = (eights_ + 1) / 2;
+    const int32_t fragments = (eights() + 1) / 2;
     const int32_t group = number / fragments;
     return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
   }
   // Those of the warp: every fourth of those that count.
   __device__ __forceinline__ FragmentPlace* mine() const {
-    const int32_t all = params_.warps_groups * ((eights_ + 1) / 2);
-    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) +
+    const int32_t all = params_.warps_groups * ((eights() + 1) / 2);
+    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1 +
            thread_ / 32 * ((all + kLoadingWarps - 1) / kLoadingWarps);
   }
 
@@ -127,7 +139,7 @@ class BiasRows {
     float* sums;
   };
   __device__ __forceinline__ Fragment fragment_at(const FragmentPlace& place) const {
-    const int32_t count = eights_;
+    const int32_t count = eights();
     return {eights_at() + place.first, min(1, count - 1 - place.first),
             static_cast<uint32_t>(place.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
             sums() + (place.group * count + place.first) * 8};
@@ -241,7 +253,6 @@ class BiasRows {
   const GradTile& tile_;
   unsigned char* shared_;
   int32_t thread_;
-  int32_t eights_;     // of a group
   int32_t count_ = 0;  // of the warp's fragments
 };
 

@@ -15,8 +15,9 @@ namespace convt3d::mma {
 
 static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= kMostPipelineStages);
 
-// What the loading warps do. Both operands go through the same code, one after the other.
-template <typename T>
+// What the loading warps do. Both operands go through the same code, one after the other. kBiasRows: fragments that are
+// summed at once for the bias's gradient.
+template <typename T, int kBiasRows>
 class GradLoader {
  public:
   // `thread`: of the loading threads.
@@ -28,7 +29,7 @@ class GradLoader {
         thread_(thread),
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
         meet_(&barriers_.loaders),
-        sums_bias_(BiasRows<T>::wanted(params, tile)),
+        sums_bias_(sums_bias(params, tile)),
         bias_rows_(params, tile, shared, thread) {}
 
   // `waits`: for the kernel before, which may make an operand, or still have the workspace.
@@ -185,7 +186,7 @@ class GradLoader {
   StageBarriers& barriers_;
   LoaderMeetings meet_;
   bool sums_bias_;
-  BiasRows<T> bias_rows_;
+  BiasRows<T, kBiasRows> bias_rows_;
   int32_t summed_ = 0;  // boxes
   StageTurn summing_;   // the next one's
 };
@@ -296,23 +297,24 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   begin_dependents();                                // who adds the sums waits for them
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
+  constexpr int kBiasRows = 4;
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
-  const bool sums_bias = BiasRows<T>::wanted(params, tile);
+  const bool sums = sums_bias(params, tile);
   if (tile.eights(params) == 0) {
-    if (sums_bias && thread >= 0) BiasRows<T>(params, tile, shared, thread).store();
+    if (sums && thread >= 0) BiasRows<T, kBiasRows>(params, tile, shared, thread).store();
     return;
   }
   if (threadIdx.x == 0) {
     reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)
-        ->begin(params.stages, kLoadingWarps, kGradWarps + (sums_bias ? kLoadingWarps : 0), params.only_copies);
+        ->begin(params.stages, kLoadingWarps, kGradWarps + (sums ? kLoadingWarps : 0), params.only_copies);
   }
   __syncthreads();
   if (thread >= 0) {
-    GradLoader<T>(params, tile, shared, thread).run(!params.beside);
+    GradLoader<T, kBiasRows>(params, tile, shared, thread).run(!params.beside);
     if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
-    if (sums_bias) arrive_threads(kBiasTables, kBiasTablesThreads);
+    if (sums) arrive_threads(kBiasTables, kBiasTablesThreads);
     sync_threads(kGradMultipliers, 32 * kGradWarps);
     GradMultiplier<T, kTerms, grad_rows(kColumns, kTerms), kColumns>(params, shared).run();
   }

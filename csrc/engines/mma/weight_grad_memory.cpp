@@ -23,7 +23,7 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   layout.eights = take(int64_t{kGradEightBytes} * plan.most_eights());
   const int64_t bias_eights = plan.bias ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
   layout.bias = take(4 * 8 * bias_eights);
-  layout.bias_fragments = take(plan.bias ? kBiasFragmentBytes * (bias_eights + 2 * kLoadingWarps) : 0);
+  layout.bias_fragments = take(plan.bias ? kBiasFragmentBytes * (1 + bias_eights + kLoadingWarps) : 0);
   layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
   layout.input_fixed = take(plan.input_shape.fixed_bytes());
   layout.tables = take(0);

@@ -47,7 +47,7 @@ struct GradLayout {
   int32_t places;          // of the positions of a box: rows of both tiles
   int32_t eights;          // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
   int32_t bias;            // float32: sums of rows; bias_rows.cuh
-  int32_t bias_fragments;  // which of the rows' fragments each loading warp sums
+  int32_t bias_fragments;  // how many eights there are, and which of their fragments each loading warp sums
   int32_t grad_fixed;      // of the loaders, the same for all boxes
   int32_t input_fixed;
   int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
