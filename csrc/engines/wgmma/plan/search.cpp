@@ -19,9 +19,10 @@ constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {
  public:
-  Search(const Problem& problem, HaloElement element, bool channels_last, const OperandCopy& copy,
-         const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit)
+  Search(const Problem& problem, const HaloStrides& stride, HaloElement element, bool channels_last,
+         const OperandCopy& copy, const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit)
       : problem_(problem),
+        stride_(stride),
         element_(element),
         channels_last_(channels_last),
         copy_(copy),
@@ -45,7 +46,8 @@ class Search {
       for (const HaloSlabForm form : kForms) {
         for (const bool folds : {false, true}) {
           for (const bool phase_halos : {false, true}) {
-            const auto arrangement = arrange(problem_, channels_last_, product, {width_in_m, form, folds, phase_halos});
+            const auto arrangement =
+                arrange(problem_, stride_, channels_last_, product, {width_in_m, form, folds, phase_halos});
             if (arrangement) tiles(product, *arrangement);
           }
         }
@@ -55,7 +57,7 @@ class Search {
 
   void tiles(const HaloProduct& product, const HaloArrangement& arrangement) const {
     // One phase of a contiguous width alone is stored only where images share a tile, together with the next pass's.
-    const bool apart = !channels_last_ && problem_.stride[2] == 2 && !arrangement.both_widths();
+    const bool apart = !channels_last_ && stride_[2].is_two() && !arrangement.both_widths();
     const int64_t plane = int64_t{arrangement.axis[1].positions} * arrangement.axis[2].positions;
     for (const HaloInstruction& instruction : kHaloInstructions) {
       if (instruction.sets != arrangement.sets() || instruction.terms != product.terms) continue;
@@ -136,6 +138,7 @@ class Search {
   static int64_t whole_patterns(int64_t bytes) { return bytes / kSwizzleBytes * kSwizzleBytes; }
 
   const Problem& problem_;
+  const HaloStrides& stride_;
   HaloElement element_;
   bool channels_last_;
   const OperandCopy& copy_;
@@ -147,17 +150,16 @@ class Search {
 
 void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
                  const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit) {
-  for (int i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kHaloMaxStride) return;
-  }
+  const std::optional<HaloStrides> stride = halo_strides(problem);
+  if (!stride) return;
   // Larger channels are left to the engine that is tested with them.
   if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
   const OperandCopy none{};
-  Search(problem, element, channels_last, none, device, visit).products();
+  Search(problem, *stride, element, channels_last, none, device, visit).products();
   if (!copies || channels_last || !can_copy(problem, element)) return;
   const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, false);
   const OperandCopy copy = input_copy(problem, element.bytes, input);
-  Search(problem, element, channels_last, copy, device, visit).products();
+  Search(problem, *stride, element, channels_last, copy, device, visit).products();
 }
 
 }  // namespace convt3d
