@@ -11,6 +11,7 @@ struct OneOrTwo {
   int32_t value;
 
   CONVT3D_HOST_DEVICE constexpr operator int32_t() const { return value; }
+  CONVT3D_HOST_DEVICE constexpr bool is_two() const { return value == 2; }
   CONVT3D_HOST_DEVICE constexpr int32_t log() const { return value - 1; }
   // Rounded down, of negative numbers, too.
   CONVT3D_HOST_DEVICE constexpr int32_t quotient(int32_t n) const { return n >> log(); }

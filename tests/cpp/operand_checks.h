@@ -57,7 +57,7 @@ std::pair<HaloLoadWay, HaloStoreWay> ways_of(const Problem& problem, HaloElement
   expect(usual && plan && order_of(*usual) == order_of(*plan), "operands do not change the order of products", problem);
   if (!plan) return {};
   check_order_of_k(problem, *plan);
-  return {plan->load.way(), plan->store.way};
+  return {plan->load.way(), plan->store.way()};
 }
 
 inline void check_operands() {

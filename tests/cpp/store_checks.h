@@ -41,7 +41,7 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
   std::map<int, int> staged;    // segment -> columns
   int left = 0;
   for (int i = 0; i * store.strip < store.extent; ++i) {
-    const int begun = left + ((store.open[g] >> i & 1) != 0 ? 1 : 0);
+    const int begun = left + ((store.marks.open[g] >> i & 1) != 0 ? 1 : 0);
     for (int column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
       const HaloPosition position = tile.at(store.start[g] + column);
       if (!tile.is_output(position)) continue;
@@ -51,7 +51,7 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
       const int offset = store.segment_offset(tile, g, segment);
       expect_staging(offset + store.segment_bytes <= store.warp_bytes, "the segment is in the warp's staging");
       if (segment == store.part[g]) {
-        expect_staging(offset == store.halves * store.burst * store.box_bytes, "a part has staging of its own");
+        expect_staging(offset == store.halves * store.burst * store.box_bytes(), "a part has staging of its own");
         continue;
       }
       const int burst = store.in_bursts(g, segment) / store.burst;
@@ -62,12 +62,12 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
           "staging is free before it is used again");
       burst_at[offset] = burst;
     }
-    if ((store.end[g] >> i & 1) != 0) ++left;
+    if ((store.marks.end[g] >> i & 1) != 0) ++left;
   }
   expect_staging(rest <= 0 || left == (rest - 1) / store.burst, "all bursts but the last are marked");
-  for (int segment = 0; store.box_lines > 1 && segment < store.segments[g]; ++segment) {
+  for (int segment = 0; store.box_lines() > 1 && segment < store.segments[g]; ++segment) {
     const int row = segment / store.line_segments;
-    if (row % store.box_lines == 0) continue;
+    if (row % store.box_lines() == 0) continue;
     const int above = segment - store.line_segments;
     expect_staging(store.segment_offset(tile, g, segment) == store.segment_offset(tile, g, above) + store.segment_bytes,
                    "a box's lines follow one another");
@@ -94,12 +94,13 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
 inline void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes, int g) {
   const HaloStore& store = plan.store;
   const HaloTile& tile = plan.tile;
+  const HaloRuns& runs = store.as_runs();
   const auto expect_runs = [&](bool condition, const char* what) { expect(condition, what, problem); };
   const int phases = store.column_bytes / element_bytes;
   const int row_outputs = static_cast<int>(problem.output_size(2));
   const int first = store.first_segment[g];
   const int strips = (store.extent + store.strip - 1) / store.strip;
-  uint32_t end = store.end[g];
+  uint32_t end = store.marks.end[g];
   int staged = 0;
   int step = 0;
   for (int burst = 0; step <= strips; ++burst) {
@@ -116,13 +117,13 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
                         (after == store.segments[g] || store.burst_of(tile, g, after) == burst + 1),
                     "a burst ends where the next begins");
         ++staged;
-        for (int row = 0; row < store.lines; ++row) {
+        for (int row = 0; row < runs.lines; ++row) {
           for (int phase = 0; phase < phases; ++phase) {
             const int output = position.w * phases + phase;
             if (tile.count[2] == 1 && output >= row_outputs) continue;
             const int byte = store.segment_offset(tile, g, segment) + position.w % store.columns * store.column_bytes +
-                             row * store.line_step + phase * element_bytes;
-            const int64_t at = int64_t{position.h} * (store.lines == 2 ? 2 : plan.arrangement.axis[1].stride) + row;
+                             row * runs.line_step + phase * element_bytes;
+            const int64_t at = int64_t{position.h} * (runs.lines == 2 ? 2 : plan.arrangement.axis[1].stride) + row;
             expect_runs(staged_at.emplace(byte, at * row_outputs + output).second, "a byte holds one output");
           }
         }
@@ -131,7 +132,7 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
     }
     if (step == strips)
       ++step;  // the last burst
-    else if ((store.open[g] >> step & 1) == 0)
+    else if ((store.marks.open[g] >> step & 1) == 0)
       ++step;
     end &= end - 1;
     for (const auto& [byte, output] : staged_at) {
@@ -139,7 +140,7 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
       expect_runs(byte / element_bytes < 1 << kHaloRunOffsetBits, "the table of columns can name the byte");
       const auto& [first_byte, first_output] = *staged_at.begin();
       const int64_t apart = (output - first_output) * element_bytes - (byte - first_byte);
-      expect_runs(apart % 16 == 0 && (apart == 0 || !store.joined_lines), "an output is aligned as in memory");
+      expect_runs(apart % 16 == 0 && (apart == 0 || !runs.joined_lines), "an output is aligned as in memory");
     }
   }
   int outputs = 0;

@@ -98,8 +98,8 @@ BUGS = [
     Bug(
         "runs: rows",
         "engines/wgmma/store/run_store.cuh",
-        "* store_.line_step + end_of",
-        "* (store_.line_step - BUG * kBytes) + end_of",
+        "* runs.line_step + end_of",
+        "* (runs.line_step - BUG * kBytes) + end_of",
     ),
     Bug("segments: rows", "engines/wgmma/store/thread_store.cuh", "element < count;", "element < count - BUG;"),
     Bug(

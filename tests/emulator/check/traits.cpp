@@ -8,7 +8,7 @@ std::vector<uint64_t> traits_of(const Case& item, const convt3d::HaloPlan& plan)
   const convt3d::HaloTile& tile = plan.tile;
   const convt3d::HaloStore& store = plan.store;
   const auto load = static_cast<uint64_t>(plan.load.way());
-  const auto way = static_cast<uint64_t>(store.way);
+  const auto way = static_cast<uint64_t>(store.way());
   const int values[] = {static_cast<int>(item.type),
                         static_cast<int>(load),
                         static_cast<int>(way),

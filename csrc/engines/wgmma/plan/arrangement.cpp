@@ -79,8 +79,9 @@ Reach reach_of(const HaloAxis& axis, const HaloTaps& taps) {
   return reach;
 }
 
-bool is_possible(const Problem& problem, bool channels_last, const HaloProduct& product, HaloArrangementChoice choice) {
-  const bool two_widths = problem.stride[2] == 2;
+bool is_possible(const HaloStrides& stride, bool channels_last, const HaloProduct& product,
+                 HaloArrangementChoice choice) {
+  const bool two_widths = stride[2].is_two();
   if (!two_widths && !choice.width_in_m) return false;
   // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
   const int remainder = product.out_channels % kHaloSlabRows;
@@ -92,7 +93,7 @@ bool is_possible(const Problem& problem, bool channels_last, const HaloProduct& 
     case HaloSlabForm::kWidthPairs:
       return pairs;
     case HaloSlabForm::kWidthPairsHeightSets:
-      return !channels_last && pairs && problem.stride[1] == 2;
+      return !channels_last && pairs && stride[1].is_two();
     case HaloSlabForm::kWidthSets:
       return !channels_last && !choice.width_in_m;
     case HaloSlabForm::kChannelSets:
@@ -126,23 +127,32 @@ bool set_halos(bool phase_halos, HaloArrangement& arrangement) {
 
 }  // namespace
 
-std::optional<HaloArrangement> arrange(const Problem& problem, bool channels_last, const HaloProduct& product,
-                                       HaloArrangementChoice choice) {
-  if (!is_possible(problem, channels_last, product, choice)) return std::nullopt;
+std::optional<HaloStrides> halo_strides(const Problem& problem) {
+  HaloStrides strides;
+  for (size_t i = 0; i < 3; ++i) {
+    if (problem.stride[i] > kHaloMaxStride) return std::nullopt;
+    strides[i] = {static_cast<int32_t>(problem.stride[i])};
+  }
+  return strides;
+}
+
+std::optional<HaloArrangement> arrange(const Problem& problem, const HaloStrides& stride, bool channels_last,
+                                       const HaloProduct& product, HaloArrangementChoice choice) {
+  if (!is_possible(stride, channels_last, product, choice)) return std::nullopt;
   HaloArrangement result{};
   result.form = choice.form;
   result.channel_slabs = static_cast<int32_t>(ceil_div(product.out_channels, result.slab_channels()));
-  bool in_m[3] = {false, false, problem.stride[2] == 2 && choice.width_in_m};
+  bool in_m[3] = {false, false, stride[2].is_two() && choice.width_in_m};
   result.slabs = result.channel_slabs * (in_m[2] && !result.width_pairs() ? 2 : 1);
   for (const int i : {1, 0}) {
-    if (problem.stride[i] == 2 && result.slabs * 2 <= kHaloTileSlabs && !(i == 1 && result.height_sets())) {
+    if (stride[i].is_two() && result.slabs * 2 <= kHaloTileSlabs && !(i == 1 && result.height_sets())) {
       in_m[i] = true;
       result.slabs *= 2;
     }
   }
   int fold[3] = {1, 1, 1};
   for (const int i : {1, 0}) {
-    const bool possible = choice.folds && problem.stride[i] == 1 && problem.kernel_size[i] > 1;
+    const bool possible = choice.folds && !stride[i].is_two() && problem.kernel_size[i] > 1;
     if (!possible || result.slabs * 2 > kHaloTileSlabs) continue;
     in_m[i] = true;
     fold[i] = 2;

@@ -129,6 +129,11 @@ struct HaloArrangement {
   }
 };
 
+// Of the depth, the height and the width.
+using HaloStrides = std::array<OneOrTwo, 3>;
+// Nothing where a stride is larger than the engine knows.
+std::optional<HaloStrides> halo_strides(const Problem& problem);
+
 struct HaloArrangementChoice {
   bool width_in_m;  // the phases of the width join M
   HaloSlabForm form;
@@ -137,7 +142,7 @@ struct HaloArrangementChoice {
 };
 
 // Nothing where the engine cannot, or where another choice makes the same arrangement.
-std::optional<HaloArrangement> arrange(const Problem& problem, bool channels_last, const HaloProduct& product,
-                                       HaloArrangementChoice choice);
+std::optional<HaloArrangement> arrange(const Problem& problem, const HaloStrides& stride, bool channels_last,
+                                       const HaloProduct& product, HaloArrangementChoice choice);
 
 }  // namespace convt3d

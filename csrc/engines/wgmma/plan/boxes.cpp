@@ -8,7 +8,7 @@ namespace {
 
 const void* as_address(int32_t remainder) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(remainder)); }
 
-bool can_load(const Problem& problem, const HaloPlan& plan, const HaloLoad& load, int element_bytes,
+bool can_load(const Problem& problem, const HaloPlanParts& plan, const HaloLoad& load, int element_bytes,
               const OperandTraits& input) {
   TensorBox box = input_box(problem, plan, load, element_bytes, input.stride);
   box.data = as_address(input.address);
@@ -17,7 +17,7 @@ bool can_load(const Problem& problem, const HaloPlan& plan, const HaloLoad& load
 
 }  // namespace
 
-TensorBox input_box(const Problem& problem, const HaloPlan& plan, const HaloLoad& load, int element_bytes,
+TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const HaloLoad& load, int element_bytes,
                     const TensorStrides& stride) {
   const auto [n, c, d, h, w] = stride;
   const HaloTile& tile = plan.tile;
@@ -75,12 +75,12 @@ TensorBox input_box(const Problem& problem, const HaloPlan& plan, const HaloLoad
   return box;
 }
 
-int output_boxes(const HaloPlan& plan) {
+int output_boxes(const HaloPlanParts& plan) {
   const auto& axis = plan.arrangement.axis;
   return axis[0].stride * axis[1].stride * (plan.arrangement.both_widths() ? 1 : axis[2].stride);
 }
 
-TensorBox output_box(const Problem& problem, const HaloPlan& plan, int element_bytes, const TensorStrides& stride,
+TensorBox output_box(const Problem& problem, const HaloPlanParts& plan, int element_bytes, const TensorStrides& stride,
                      const void* address, int index) {
   const HaloStore& store = plan.store;
   const auto& axis = plan.arrangement.axis;
@@ -106,19 +106,20 @@ TensorBox output_box(const Problem& problem, const HaloPlan& plan, int element_b
     box.set(0, problem.out_channels, channel_step, slab_channels);
     box.set(1, problem.batch, image_step, plan.tile.images());
     box.set(2, size[2], step[2], columns);
-    box.set(3, size[1], step[1], store.box_lines);
+    box.set(3, size[1], step[1], store.box_lines());
     box.set(4, size[0], step[0], 1);
   } else {
     box.set(0, size[2], step[2], columns);
     box.set(1, problem.out_channels, channel_step, slab_channels);
-    box.set(2, size[1], step[1], store.box_lines);
+    box.set(2, size[1], step[1], store.box_lines());
     box.set(3, size[0], step[0], 1);
     box.set(4, problem.batch, image_step, 1);
   }
   return box;
 }
 
-HaloLoad load_of_operand(const Problem& problem, const HaloPlan& plan, int element_bytes, const OperandTraits& input) {
+HaloLoad load_of_operand(const Problem& problem, const HaloPlanParts& plan, int element_bytes,
+                         const OperandTraits& input) {
   const auto [n, c, d, h, w] = input.stride;
   const HaloLoad& planned = plan.load;
   const auto can = [&](const HaloLoad& load) { return can_load(problem, plan, load, element_bytes, input); };
@@ -135,14 +136,14 @@ HaloLoad load_of_operand(const Problem& problem, const HaloPlan& plan, int eleme
   return planned.transposes() && w == 1 && planes && can(planned) ? planned : by_threads;
 }
 
-HaloStoreWay store_of_operand(const Problem& problem, const HaloPlan& plan, int element_bytes,
-                              const OperandTraits& output) {
-  if (!plan.store.boxes()) return plan.store.way;
-  for (int index = 0; index < output_boxes(plan); ++index) {
+HaloStore store_of_operand(const Problem& problem, const HaloPlanParts& plan, int element_bytes,
+                           const OperandTraits& output) {
+  const HaloStore store = plan.store.with_marks(make_marks(plan.tile, plan.store));
+  for (int index = 0; store.boxes() && index < output_boxes(plan); ++index) {
     const TensorBox box = output_box(problem, plan, element_bytes, output.stride, as_address(output.address), index);
-    if (!describable(box)) return HaloStoreWay::kBoxesByThreads;
+    if (!describable(box)) return store.boxes_by_threads();
   }
-  return HaloStoreWay::kBoxes;
+  return store;
 }
 
 }  // namespace convt3d

@@ -85,29 +85,29 @@ double memory_share(const DeviceTraits& device) {
   return device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
 }
 
-double outputs_of_work_tile(const HaloPlan& plan) {
+double outputs_of_work_tile(const HaloPlanParts& plan) {
   return static_cast<double>(plan.arrangement.slabs) * kHaloSlabRows / plan.tile.splits * plan.arrangement.sets() *
          plan.arrangement.phases * std::min<double>(plan.tile.instruction.n, plan.tile.columns) * 2;
 }
 
 // Of the rows of boxes.
-double row_bytes(int element_bytes, const HaloPlan& plan) {
+double row_bytes(int element_bytes, const HaloPlanParts& plan) {
   return plan.store.channels_contiguous ? plan.arrangement.slab_channels() * element_bytes : plan.store.pitch;
 }
 
-double chunk_bytes(const HaloPlan& plan) {
+double chunk_bytes(const HaloPlanParts& plan) {
   const double positions = static_cast<double>(plan.tile.halo_positions()) * plan.tile.images();
   return positions * plan.arrangement.folds() * plan.panels.in_chunk * plan.panels.position_bytes;
 }
 
 // What TMA takes for the lines of positions of one chunk of N-major panels.
-double n_major_clocks(const HaloPlan& plan) {
+double n_major_clocks(const HaloPlanParts& plan) {
   constexpr int kElementBytes = 2;
   return chunk_bytes(plan) / (kElementBytes << plan.load.as_n_major().line_log) * kTmaRowClocks;
 }
 
 // Of one chunk, from memory to where it is multiplied.
-double chunk_clocks(int element_bytes, const HaloPlan& plan) {
+double chunk_clocks(int element_bytes, const HaloPlanParts& plan) {
   const double bytes = chunk_bytes(plan);
   const bool two_terms = plan.product.terms == 2;
   const int chunk_pieces = plan.panels.in_chunk * plan.panels.position_bytes / 16;
@@ -136,7 +136,7 @@ double chunk_clocks(int element_bytes, const HaloPlan& plan) {
 }
 
 // Of all outputs of a work tile, whose products take `products`.
-double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
+double store_clocks(int element_bytes, const HaloPlanParts& plan, double products) {
   const HaloStore& store = plan.store;
   const double passes = static_cast<double>(plan.arrangement.passes()) / plan.tile.splits;
   const double outputs = outputs_of_work_tile(plan);
@@ -150,9 +150,10 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   } else if (store.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double line_bytes = static_cast<double>(std::min(store.columns, plan.tile.size[2])) * store.column_bytes;
-    const double run_bytes = store.joined_lines ? line_bytes * store.lines * store.burst : line_bytes;
+    const HaloRuns& of_lines = store.as_runs();
+    const double run_bytes = of_lines.joined_lines ? line_bytes * of_lines.lines * store.burst : line_bytes;
     const double runs =
-        passes * (store.joined_lines ? bursts(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
+        passes * (of_lines.joined_lines ? bursts(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
     leave = runs * plan.arrangement.slab_channels() *
             (kRunClocks + kRunPieceClocks * std::ceil(run_bytes / kRunPieceBytes));
   } else {
@@ -162,7 +163,7 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
   const int further = bursts(plan.tile, store) - 1;
   if (store.boxes() && further == 0 && store.halves == 1) leave = std::max(leave - kHiddenProducts * products, 0.0);
   const int64_t segments =
-      ceil_div(std::max(store.segments[0], store.segments[1]), store.boxes() ? store.box_lines : 1);
+      ceil_div(std::max(store.segments[0], store.segments[1]), store.boxes() ? store.box_lines() : 1);
   return stage + leave +
          passes * (kPassClocks + static_cast<double>(segments) * kHandOverClocks +
                    further * (store.runs() ? kRunBurstClocks : kBurstClocks) + (store.part[0] >= 0 ? kPartClocks : 0));
@@ -170,7 +171,7 @@ double store_clocks(int element_bytes, const HaloPlan& plan, double products) {
 
 }  // namespace
 
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlan& plan,
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlanParts& plan,
                        bool stores) {
   const HaloPipelines& pipelines = plan.pipelines;
   const bool two_terms = plan.product.terms == 2;

@@ -6,11 +6,11 @@
 namespace convt3d {
 
 struct DeviceTraits;
-struct HaloPlan;
+struct HaloPlanParts;
 struct Problem;
 
 // `stores`: else its epilogue only gathers moments.
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlan& plan,
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlanParts& plan,
                        bool stores = true);
 
 }  // namespace convt3d

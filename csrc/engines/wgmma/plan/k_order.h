@@ -51,6 +51,12 @@ struct HaloLoops {
 std::optional<HaloLoops> make_loops(const HaloProduct& product, const HaloArrangement& arrangement,
                                     const HaloPanels& panels);
 
+// Of the packed weight, of all groups.
+inline int64_t packed_weight_bytes(const HaloProduct& product, const HaloArrangement& arrangement,
+                                   const HaloLoops& loops) {
+  return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes;
+}
+
 // The tap of a loop's K steps by its numbers among the offsets of each axis.
 struct HaloTapNumbers {
   int32_t depth;

@@ -12,6 +12,7 @@
 #include "engines/wgmma/plan/panels.h"
 #include "engines/wgmma/plan/product.h"
 #include "engines/wgmma/plan/store.h"
+#include "engines/wgmma/plan/store_shape.h"
 #include "engines/wgmma/plan/tile.h"
 
 namespace convt3d {
@@ -41,34 +42,34 @@ CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n 
 
 using HaloPartBytes = std::array<int64_t, kHaloParts>;
 // Of the parts whose sizes follow from the plan: all but tiles, staging and weights, of which there are none yet.
-HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load, const HaloStore& store);
+HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load,
+                          const HaloSegments& segments);
 // What they all take at most, aligned.
 int64_t most_bytes(const HaloPartBytes& parts);
 // Of all warps' staging, which begins and ends at a multiple of the swizzle's pattern.
 int64_t staging_bytes(const HaloStore& store);
 
-// Stages of weights that the passes of one split fill, at most; of a pass, at most, on all its chunks.
+// Stages of weights that the passes of one split fill, at most.
 int64_t most_split_stages(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoops& loops);
-int64_t most_pass_stages(const HaloLoops& loops);
 
 // The stages for which `shared_bytes` suffice beside the tables and this staging, and what is left over for larger
 // bursts of staging. Nothing where shared memory is too small.
 struct HaloShares {
-  HaloPipelines pipelines;
+  int32_t tile_stages;
+  int32_t weight_stages;
+  bool resident_weights;
   int64_t spare;
 };
 std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
                                        const HaloPanels& panels, const HaloLoops& loops, const HaloPartBytes& tables,
                                        const HaloStore& store);
-// In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
-// pause after every two stages, which the other warpgroup fills.
-bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloPipelines& pipelines);
-// Of pipelines that are otherwise final.
-uint32_t lag_clocks(const HaloTile& tile, const HaloLoops& loops, const HaloPipelines& pipelines);
 // Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
 bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
-                       const HaloPanels& panels, const HaloPipelines& pipelines, const HaloStore& store);
-HaloMemory place_parts(const HaloPanels& panels, const HaloPipelines& pipelines, HaloPartBytes parts,
-                       const HaloStore& store);
+                       const HaloPanels& panels, const HaloShares& shares, const HaloStore& store);
+// In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
+// pause after every two stages, which the other warpgroup fills.
+bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloShares& shares);
+HaloPipelines make_pipelines(const HaloTile& tile, const HaloLoops& loops, const HaloShares& shares, bool ping_pong);
+HaloMemory place_parts(const HaloPanels& panels, const HaloShares& shares, HaloPartBytes parts, const HaloStore& store);
 
 }  // namespace convt3d

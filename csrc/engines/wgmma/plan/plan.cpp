@@ -11,26 +11,31 @@ namespace {
 
 bool is_channels_last(const Operands& operands) { return operands.result.stride[1] == 1; }
 
-// What the search leaves open, and what these operands make of the plan. Their memory is that of the load which was
-// searched for.
-HaloPlan complete(const Problem& problem, HaloElement element, const Operands& operands, const DeviceTraits& device,
-                  bool copies, HaloPlan plan) {
-  plan.store = marked(plan.tile, plan.store);
-  plan.memory =
-      place_parts(plan.panels, plan.pipelines, table_bytes(plan.tile, plan.loops, plan.load, plan.store), plan.store);
-  plan.store.way = store_of_operand(problem, plan, element.bytes, operands.result);
+// Of parts that were searched for, the plan of these operands. Its memory is that of the load which was searched for.
+HaloPlan plan_of_operands(const Problem& problem, HaloElement element, const Operands& operands,
+                          const DeviceTraits& device, bool copies, const HaloPlanParts& searched) {
+  const HaloStore store = store_of_operand(problem, searched, element.bytes, operands.result);
   const auto reading = [&](const OperandCopy& copy) {
-    HaloPlan read = plan;
-    read.copy = copy;
-    read.load = load_of_operand(problem, plan, element.bytes, copy.exists ? copied_operand(copy) : operands.first);
-    read.cost = expected_clocks(problem, element.bytes, device, read);
-    read.unstored_cost = expected_clocks(problem, element.bytes, device, read, false);
-    return read;
+    const HaloLoad load =
+        load_of_operand(problem, searched, element.bytes, copy.exists ? copied_operand(copy) : operands.first);
+    const HaloPlanParts parts{searched.product,
+                              searched.arrangement,
+                              searched.tile,
+                              load,
+                              searched.panels,
+                              searched.loops,
+                              searched.pipelines,
+                              store,
+                              searched.memory,
+                              searched.grid,
+                              copy};
+    return HaloPlan{parts, expected_clocks(problem, element.bytes, device, parts),
+                    expected_clocks(problem, element.bytes, device, parts, false)};
   };
-  HaloPlan as_it_is = reading({});
-  if (as_it_is.load.boxes() || !copies || plan.load.n_major() || !can_copy(problem, element)) return as_it_is;
+  const HaloPlan as_it_is = reading({});
+  if (as_it_is.load.boxes() || !copies || searched.load.n_major() || !can_copy(problem, element)) return as_it_is;
   // What threads would load may be faster to copy, for TMA to read.
-  HaloPlan copied = reading(input_copy(problem, element.bytes, operands.first));
+  const HaloPlan copied = reading(input_copy(problem, element.bytes, operands.first));
   return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
 
@@ -52,20 +57,24 @@ OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandT
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
                                       const DeviceTraits& device, bool copies) {
   std::vector<HaloPlan> candidates;
-  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlan& candidate) {
-    candidates.push_back(complete(problem, element, operands, device, copies, candidate));
+  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlanParts& parts, double) {
+    candidates.push_back(plan_of_operands(problem, element, operands, device, copies, parts));
   });
   return candidates;
 }
 
 std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
                                           const DeviceTraits& device, bool copies) {
-  std::optional<HaloPlan> best;
-  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlan& candidate) {
-    if (!best || candidate.cost < best->cost) best = candidate;
-  });
-  if (best) best = complete(problem, element, operands, device, copies, *best);
-  return best;
+  std::optional<HaloPlanParts> best;
+  double least = 0;  // clocks
+  visit_plans(problem, element, is_channels_last(operands), copies, device,
+              [&](const HaloPlanParts& parts, double clocks) {
+                if (best && clocks >= least) return;
+                best = parts;
+                least = clocks;
+              });
+  if (!best) return std::nullopt;
+  return plan_of_operands(problem, element, operands, device, copies, *best);
 }
 
 std::string to_string(const HaloPlan& plan) {
@@ -84,7 +93,7 @@ std::string to_string(const HaloPlan& plan) {
       << " columns=" << tile.columns << " panels=" << panels.count << '/' << panels.in_chunk << "x"
       << panels.position_bytes << " n_major=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
       << " tile_stages=" << plan.pipelines.tile_stages << " weight_stages=" << plan.pipelines.weight_stages
-      << " staging=" << to_string(store.way) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
+      << " staging=" << to_string(store.way()) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
       << store.columns << " burst=" << store.halves << 'x' << store.burst << " warp=" << store.warp_bytes
       << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
       << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()

@@ -1,6 +1,8 @@
 // The wgmma engine's plan: a block keeps a tile of the input with its halo in shared memory and serves every tap and
 // phase from it. A plan is made of parts, each by one function from those before it and constant afterwards; each
-// part's header says what it decides. docs/dev/engine-wgmma.md shows them.
+// part's header says what it decides. The search makes them for operands that are dense and aligned. The plan of a call
+// has the same but for its load, its store and its copy, which functions make from those and the call's operands.
+// docs/dev/engine-wgmma.md shows the parts.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,8 @@
 
 namespace convt3d {
 
-struct HaloPlan {
+// All that is searched for, and what costs follow from.
+struct HaloPlanParts {
   HaloProduct product;
   HaloArrangement arrangement;
   HaloTile tile;
@@ -35,9 +38,7 @@ struct HaloPlan {
   HaloStore store;
   HaloMemory memory;
   HaloGrid grid;
-  OperandCopy copy;      // of the input, which is then what the kernel reads
-  double cost;           // expected, in clocks
-  double unstored_cost;  // ... where the epilogue only gathers moments
+  OperandCopy copy;  // of the input, which is then what the kernel reads
 
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
   // The tile, or its chunks, are loaded for each pass anew.
@@ -50,13 +51,19 @@ struct HaloPlan {
     for (int i = 0; i < 3; ++i) parts *= int64_t{tile.count[i]} * arrangement.axis[static_cast<size_t>(i)].stride;
     return parts;
   }
-  int64_t packed_bytes() const { return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes; }
+  int64_t packed_bytes() const { return packed_weight_bytes(product, arrangement, loops); }
   // The workspace: the packed weight, behind it the counters of work tiles, behind these what is copied of the input.
   int64_t kernel_bytes() const {
     return packed_bytes() == 0 ? 0 : packed_bytes() + kHaloMaxClasses * int64_t{sizeof(uint32_t)};
   }
   int64_t copy_offset() const { return (kernel_bytes() + 255) / 256 * 256; }
   int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
+};
+
+// With the load, the store and the copy of a call's operands.
+struct HaloPlan : HaloPlanParts {
+  double cost;           // expected, in clocks
+  double unstored_cost;  // ... where the epilogue only gathers moments
 };
 
 // Of all of an input, with its channels last: of whole pieces of 16 bytes, not too many.

@@ -19,9 +19,11 @@ constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {
  public:
-  Search(const Problem& problem, HaloElement element, bool channels_last, const OperandCopy& copy,
-         const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit)
+  Search(const Problem& problem, const HaloStrides& stride, HaloElement element, bool channels_last,
+         const OperandCopy& copy, const DeviceTraits& device,
+         const std::function<void(const HaloPlanParts&, double)>& visit)
       : problem_(problem),
+        stride_(stride),
         element_(element),
         channels_last_(channels_last),
         copy_(copy),
@@ -45,7 +47,8 @@ class Search {
       for (const HaloSlabForm form : kForms) {
         for (const bool folds : {false, true}) {
           for (const bool phase_halos : {false, true}) {
-            const auto arrangement = arrange(problem_, channels_last_, product, {width_in_m, form, folds, phase_halos});
+            const auto arrangement =
+                arrange(problem_, stride_, channels_last_, product, {width_in_m, form, folds, phase_halos});
             if (arrangement) tiles(product, *arrangement);
           }
         }
@@ -55,7 +58,7 @@ class Search {
 
   void tiles(const HaloProduct& product, const HaloArrangement& arrangement) const {
     // One phase of a contiguous width alone is stored only where images share a tile, together with the next pass's.
-    const bool apart = !channels_last_ && problem_.stride[2] == 2 && !arrangement.both_widths();
+    const bool apart = !channels_last_ && stride_[2].is_two() && !arrangement.both_widths();
     const int64_t plane = int64_t{arrangement.axis[1].positions} * arrangement.axis[2].positions;
     for (const HaloInstruction& instruction : kHaloInstructions) {
       if (instruction.sets != arrangement.sets() || instruction.terms != product.terms) continue;
@@ -72,12 +75,18 @@ class Search {
     }
   }
 
+  struct Candidate {
+    HaloPlanParts parts;
+    double clocks;
+  };
+
   // Panels, pipelines and staging for a tile: the cheapest way.
   void cheapest(const HaloProduct& product, const HaloArrangement& arrangement, const HaloTile& tile) const {
     const HaloLoad of_tile = load_of_tile(problem_, element_.bytes, channels_last_, product, arrangement, tile);
-    const auto store = make_store(problem_, element_.bytes, channels_last_, product, arrangement, tile);
-    if (!store) return;
-    std::optional<HaloPlan> best;
+    const auto shape = make_store_shape(problem_, element_.bytes, channels_last_, product, arrangement, tile);
+    if (!shape) return;
+    const HaloStore least = make_store(element_.bytes, arrangement, tile, *shape, shape->least_burst, 0);
+    std::optional<Candidate> best;
     const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_.bytes, kHaloOperandBytes);
     for (const int position_bytes : {128, 64, 32}) {
       const HaloLoad load =
@@ -88,47 +97,56 @@ class Search {
             make_panels(element_.bytes, device_.shared_bytes, product, arrangement, tile, load, position_bytes, chunks);
         if (!panels) continue;
         const auto loops = make_loops(product, arrangement, *panels);
-        if (!loops) continue;
-        HaloPlan plan{product, arrangement, tile, load, *panels, *loops, {}, *store, {}, {}, copy_, 0, 0};
-        whole_tiles = share(plan, best) && chunks == 1;
+        if (!loops || packed_weight_bytes(product, arrangement, *loops) > kMostPackedBytes) continue;
+        whole_tiles = share({product, arrangement, tile, load, *panels, *loops, *shape, least}, best) && chunks == 1;
       }
     }
-    if (best) visit_(*best);
+    if (best) visit_(best->parts, best->clocks);
   }
 
-  // Completes `plan` by every pipeline that may pay, of which a cheaper one replaces `best`. Whether one holds two
-  // whole chunks.
-  bool share(HaloPlan& plan, std::optional<HaloPlan>& best) const {
-    const HaloStore least = plan.store;
-    const int32_t slab_channels = plan.arrangement.slab_channels();
-    const HaloPartBytes tables = table_bytes(plan.tile, plan.loops, plan.load, least);
-    const int64_t taken = most_bytes(tables) + plan.panels.tile_bytes + kHaloLeastWeightStages * kHaloWeightStageBytes;
-    if (taken + staging_bytes(least) > device_.shared_bytes) return false;
+  // What shared memory is shared out for.
+  struct Sharing {
+    const HaloProduct& product;
+    const HaloArrangement& arrangement;
+    const HaloTile& tile;
+    const HaloLoad& load;
+    const HaloPanels& panels;
+    const HaloLoops& loops;
+    const HaloStoreShape& shape;
+    const HaloStore& least;  // of the shape, with the smallest bursts
+  };
+
+  // The candidates of every pipeline that may pay, of which a cheaper one replaces `best`. Whether one holds two whole
+  // chunks.
+  bool share(const Sharing& of, std::optional<Candidate>& best) const {
+    const auto store_of = [&](int32_t least_burst, int64_t bytes) {
+      return make_store(element_.bytes, of.arrangement, of.tile, of.shape, least_burst, bytes);
+    };
+    const HaloPartBytes tables = table_bytes(of.tile, of.loops, of.load, of.shape.segments);
+    const int64_t taken = most_bytes(tables) + of.panels.tile_bytes + kHaloLeastWeightStages * kHaloWeightStageBytes;
+    if (taken + staging_bytes(of.least) > device_.shared_bytes) return false;
     // With larger bursts more is stored in the background, with smaller ones there are more tiles and weights ahead.
-    const HaloStore widest =
-        widened(plan.tile, least, whole_patterns(device_.shared_bytes - taken), element_.bytes, slab_channels);
+    const HaloStore widest = store_of(of.least.burst, whole_patterns(device_.shared_bytes - taken));
     bool two_tiles = false;
     for (const bool wide : {false, true}) {
-      if (wide && widest.burst == least.burst) continue;
-      const HaloStore& staged = wide ? widest : least;
+      if (wide && widest.burst == of.least.burst) continue;
+      const HaloStore& staged = wide ? widest : of.least;
       const auto shares =
-          share_memory(device_.shared_bytes, plan.arrangement, plan.tile, plan.panels, plan.loops, tables, staged);
-      if (!shares || plan.packed_bytes() > kMostPackedBytes) continue;
-      plan.pipelines = shares->pipelines;
-      plan.store = widened(plan.tile, staged, staging_bytes(staged) + whole_patterns(shares->spare), element_.bytes,
-                           slab_channels);
-      if (!reads_stay_inside(plan.arrangement, plan.tile, plan.load, plan.panels, plan.pipelines, plan.store)) {
-        continue;
-      }
-      plan.grid = make_grid(plan.product, plan.tile, plan.pipelines, device_.multiprocessors);
+          share_memory(device_.shared_bytes, of.arrangement, of.tile, of.panels, of.loops, tables, staged);
+      if (!shares) continue;
+      const HaloStore store = store_of(staged.burst, staging_bytes(staged) + whole_patterns(shares->spare));
+      if (!reads_stay_inside(of.arrangement, of.tile, of.load, of.panels, *shares, store)) continue;
+      const HaloMemory memory = place_parts(of.panels, *shares, tables, store);
       for (const bool ping_pong : {true, false}) {
-        if (ping_pong && !can_ping_pong(plan.panels, plan.loops, plan.pipelines)) continue;
-        plan.pipelines.ping_pong = ping_pong;
-        plan.pipelines.lag_clocks = lag_clocks(plan.tile, plan.loops, plan.pipelines);
-        plan.cost = expected_clocks(problem_, element_.bytes, device_, plan);
-        if (!best || plan.cost < best->cost) best = plan;
+        if (ping_pong && !can_ping_pong(of.panels, of.loops, *shares)) continue;
+        const HaloPipelines pipelines = make_pipelines(of.tile, of.loops, *shares, ping_pong);
+        const HaloGrid grid = make_grid(of.product, of.tile, pipelines, device_.multiprocessors);
+        const HaloPlanParts parts{of.product, of.arrangement, of.tile, of.load, of.panels, of.loops,
+                                  pipelines,  store,          memory,  grid,    copy_};
+        const double clocks = expected_clocks(problem_, element_.bytes, device_, parts);
+        if (!best || clocks < best->clocks) best = Candidate{parts, clocks};
       }
-      two_tiles = two_tiles || plan.pipelines.tile_stages >= 2;
+      two_tiles = two_tiles || shares->tile_stages >= 2;
     }
     return two_tiles;
   }
@@ -136,28 +154,28 @@ class Search {
   static int64_t whole_patterns(int64_t bytes) { return bytes / kSwizzleBytes * kSwizzleBytes; }
 
   const Problem& problem_;
+  const HaloStrides& stride_;
   HaloElement element_;
   bool channels_last_;
   const OperandCopy& copy_;
   const DeviceTraits& device_;
-  const std::function<void(const HaloPlan&)>& visit_;
+  const std::function<void(const HaloPlanParts&, double)>& visit_;
 };
 
 }  // namespace
 
 void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
-                 const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit) {
-  for (int i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kHaloMaxStride) return;
-  }
+                 const DeviceTraits& device, const std::function<void(const HaloPlanParts&, double)>& visit) {
+  const std::optional<HaloStrides> stride = halo_strides(problem);
+  if (!stride) return;
   // Larger channels are left to the engine that is tested with them.
   if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
   const OperandCopy none{};
-  Search(problem, element, channels_last, none, device, visit).products();
+  Search(problem, *stride, element, channels_last, none, device, visit).products();
   if (!copies || channels_last || !can_copy(problem, element)) return;
   const OperandTraits input = dense_operand(problem.in_channels, problem.input_size, false);
   const OperandCopy copy = input_copy(problem, element.bytes, input);
-  Search(problem, element, channels_last, copy, device, visit).products();
+  Search(problem, *stride, element, channels_last, copy, device, visit).products();
 }
 
 }  // namespace convt3d

@@ -9,9 +9,10 @@
 
 namespace convt3d {
 
-// Plans without marks in their staging and without parts of shared memory, which cost time and change no choice.
-// `copies`: also those that copy an input whose width is contiguous with its channels last first.
+// The parts of each, for operands that are dense and aligned, its store without marks, and what it is expected to cost,
+// in clocks. `copies`: also
+// those that copy an input whose width is contiguous with its channels last first.
 void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
-                 const DeviceTraits& device, const std::function<void(const HaloPlan&)>& visit);
+                 const DeviceTraits& device, const std::function<void(const HaloPlanParts&, double)>& visit);
 
 }  // namespace convt3d

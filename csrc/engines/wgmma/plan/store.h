@@ -16,10 +16,12 @@
 //   fragments, and as sets or in what they staged for themselves of the pass before.
 // Segments gather in bursts, so that what a hand-over costs is paid once for several. Of runs, a burst lies within one
 // depth.
+// store_shape.h makes the segments, and says which way it is; this file's functions make bursts of them, and the marks
+// by which a warp finds these.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
-#include <optional>
 
 #include "core/divisor.h"
 #include "core/host_device.h"
@@ -57,62 +59,95 @@ struct HaloStoredLine {
   int32_t left;    // lines of the depth from this one on
 };
 
-struct HaloStore {
-  HaloStoreWay way;
-  bool channels_contiguous;  // in the output; else its width is
-  bool phase_pairs;          // of registers: the phases of the width are neighbouring passes, stored together
-  int32_t pitch;             // bytes from a channel to the next or, where channels are contiguous, from a voxel
-  uint32_t swizzle;          // mask of device/swizzle.h; 0: none
-  int32_t column_bytes;      // from a column of a segment to the next
-  int32_t columns;           // of a whole segment
-  int32_t line_segments;     // segments of a line
-  OneOrTwo lines;            // of the output, in a segment: 2 where one pass has both phases of the height
-  int32_t line_step;         // of runs: bytes from a line to the next, congruent to the output's modulo 16
-  bool joined_lines;         // of runs: line_step is that of the output, and a burst is one run
-  int32_t segment_bytes;     // of runs: of each channel
-  int32_t box_lines;         // of boxes: lines of the tile in one, their segments behind one another
-  int32_t box_bytes;         // from one box to the next
-  int32_t burst;             // segments
-  int32_t halves;            // 2: one burst is filled while the other is still read; 1: a burst holds all segments
+// Of a store, or of the segments that it is made of: number of the segment that holds a position of the tile (with the
+// halo), or follows it, among all of the tile.
+template <typename Segments>
+CONVT3D_HOST_DEVICE int32_t halo_segment_of(const Segments& of, const HaloTile& tile, const HaloPosition& position) {
+  if (position.d >= tile.size[0]) return tile.size[0] * tile.size[1] * of.line_segments;
+  const int32_t lines_before = position.d * tile.size[1] + (position.h < tile.size[1] ? position.h : tile.size[1]);
+  const int32_t in_line = position.h >= tile.size[1]   ? 0
+                          : position.w >= tile.size[2] ? of.line_segments
+                                                       : of.by_columns.quotient(position.w);
+  return lines_before * of.line_segments + in_line;
+}
+// Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
+// warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
+template <typename Segments>
+CONVT3D_HOST_DEVICE int32_t halo_pair_positions(const Segments& of, const HaloTile& tile, int32_t warpgroup,
+                                                int32_t position) {
+  const HaloPosition first = tile.at(of.start[warpgroup] + position);
+  const int32_t odd = first.w & 1;
+  if (position >= of.extent || !tile.is_output(first) || (odd == 1 && position > 0)) return 0;
+  return odd == 0 && position + 1 < of.extent && first.w + 1 < tile.size[2] ? 2 : 1;
+}
+
+// Of runs.
+struct HaloRuns {
+  OneOrTwo lines;     // of the output, in a segment: 2 where one pass has both phases of the height
+  int32_t line_step;  // bytes from a line to the next, congruent to the output's modulo 16
+  bool joined_lines;  // the step is the output's, and a burst is one run
+};
+
+// Of boxes, and of what threads store instead of them, a line at a time.
+struct HaloBoxes {
+  int32_t lines;  // of the tile, in one box, their segments behind one another
+  int32_t bytes;  // from one box to the next
+};
+
+// What a warp has staging for.
+struct HaloBursts {
+  int32_t pitch;   // bytes from a channel to the next or, where channels are contiguous, from a voxel
+  int32_t burst;   // segments
+  int32_t halves;  // 2: one burst is filled while the other is still read; 1: a burst holds all segments
   int32_t warp_bytes;
-  int32_t start[2];     // each warpgroup's first column, counted in the tile's positions
-  int32_t extent;       // positions of a warpgroup
-  int32_t strip;        // positions that a strip holds
-  int32_t segments[2];  // of each warpgroup
-  // Where the warpgroups share a segment, which then is no box, threads store each one's part when all else has left:
-  // it has staging of its own past the bursts and belongs to none. Number of the segment, or -1.
-  int32_t part[2];
-  // Bit i stands for the i-th strip.
+};
+
+// Where bursts begin and end: bit i stands for the i-th strip of a warpgroup.
+struct HaloMarks {
   uint32_t end[2];   // a burst ends in it, though not the last
   uint32_t open[2];  // a burst ends in it, and the next one begins
+};
 
-  // What the functions below divide by.
-  Divisor by_columns;
-  Divisor by_line_segments;
-  Divisor by_burst;
-  Divisor by_held;  // segments of all halves
-  Divisor by_box_lines;
-  int32_t first_segment[2];  // of each warpgroup, among all of the tile
+struct HaloSegments;
 
-  CONVT3D_HOST_DEVICE bool boxes() const { return way == HaloStoreWay::kBoxes; }
-  CONVT3D_HOST_DEVICE bool registers() const { return way == HaloStoreWay::kRegisters; }
-  CONVT3D_HOST_DEVICE bool runs() const { return way == HaloStoreWay::kRuns; }
-  // Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
-  // warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
-  CONVT3D_HOST_DEVICE int32_t pair_positions(const HaloTile& tile, int32_t warpgroup, int32_t position) const {
-    const HaloPosition first = tile.at(start[warpgroup] + position);
-    const int32_t odd = first.w & 1;
-    if (position >= extent || !tile.is_output(first) || (odd == 1 && position > 0)) return 0;
-    return odd == 0 && position + 1 < extent && first.w + 1 < tile.size[2] ? 2 : 1;
+// One way, and what belongs to that way alone. Its constructor alone fills it; kernels load neighbours at once, so that
+// the members lie in their order.
+class HaloStore {
+ public:
+  HaloStore() = default;
+  static HaloStore of_boxes(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes);
+  static HaloStore by_threads(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes);
+  static HaloStore of_runs(const HaloSegments& segments, const HaloBursts& bursts, HaloRuns runs);
+  static HaloStore from_registers(const HaloSegments& segments, const HaloBursts& bursts);
+  // The same store, of which kernels know where bursts begin and end.
+  HaloStore with_marks(const HaloMarks& of_bursts) const;
+  // The same segments, of a store of boxes, where TMA has none for them.
+  HaloStore boxes_by_threads() const;
+
+  CONVT3D_HOST_DEVICE HaloStoreWay way() const { return way_; }
+  CONVT3D_HOST_DEVICE bool boxes() const { return way_ == HaloStoreWay::kBoxes; }
+  CONVT3D_HOST_DEVICE bool registers() const { return way_ == HaloStoreWay::kRegisters; }
+  CONVT3D_HOST_DEVICE bool runs() const { return way_ == HaloStoreWay::kRuns; }
+  // Boxes, and what threads store like them.
+  CONVT3D_HOST_DEVICE bool in_boxes() const { return !runs() && !registers(); }
+  CONVT3D_HOST_DEVICE const HaloRuns& as_runs() const {
+    expect(runs());
+    return runs_;
   }
-  // Number of the segment that holds a position of the tile (with the halo), or follows it, among all of the tile.
+  CONVT3D_HOST_DEVICE int32_t box_lines() const {
+    expect(in_boxes());
+    return box_lines_;
+  }
+  CONVT3D_HOST_DEVICE int32_t box_bytes() const {
+    expect(in_boxes());
+    return box_bytes_;
+  }
+
+  CONVT3D_HOST_DEVICE int32_t pair_positions(const HaloTile& tile, int32_t warpgroup, int32_t position) const {
+    return halo_pair_positions(*this, tile, warpgroup, position);
+  }
   CONVT3D_HOST_DEVICE int32_t segment_of(const HaloTile& tile, const HaloPosition& position) const {
-    if (position.d >= tile.size[0]) return tile.size[0] * tile.size[1] * line_segments;
-    const int32_t lines_before = position.d * tile.size[1] + (position.h < tile.size[1] ? position.h : tile.size[1]);
-    const int32_t in_line = position.h >= tile.size[1]   ? 0
-                            : position.w >= tile.size[2] ? line_segments
-                                                         : by_columns.quotient(position.w);
-    return lines_before * line_segments + in_line;
+    return halo_segment_of(*this, tile, position);
   }
   // The first of a warpgroup's columns that a segment holds.
   CONVT3D_HOST_DEVICE HaloPosition first_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
@@ -146,7 +181,7 @@ struct HaloStore {
     if (!runs()) {
       const int32_t line = by_line_segments.quotient(segment);
       const bool ends_line = by_line_segments.remainder(segment, line) == line_segments - 1;
-      return ends_line ? 1 + (box_lines - 1) * line_segments : 1;
+      return ends_line ? 1 + (box_lines() - 1) * line_segments : 1;
     }
     if (line_segments > 1) return 1;
     const HaloStoredLine line = line_of(tile, warpgroup, segment);
@@ -173,21 +208,71 @@ struct HaloStore {
       return by_burst.remainder(line, by_burst.quotient(line)) * segment_bytes;
     }
     int32_t held = in_bursts(warpgroup, segment);
-    held = segment == part[warpgroup] ? halves * burst : by_held.remainder(held, by_held.quotient(held));
+    held = segment == part[warpgroup] ? halves * burst : by_held_.remainder(held, by_held_.quotient(held));
     const int32_t in_line = by_line_segments.take(held);
-    const int32_t box = by_box_lines.quotient(held);
-    return (box * line_segments + in_line) * box_bytes + by_box_lines.remainder(held, box) * segment_bytes;
+    const int32_t box = by_box_lines_.quotient(held);
+    return (box * line_segments + in_line) * box_bytes() + by_box_lines_.remainder(held, box) * segment_bytes;
   }
+
+ private:
+  HaloStore(const HaloSegments& segments, const HaloBursts& bursts, HaloStoreWay way, HaloRuns runs, HaloBoxes boxes);
+  CONVT3D_HOST_DEVICE static void expect([[maybe_unused]] bool is) {
+#if !defined(__CUDA_ARCH__)
+    assert(is);
+#endif
+  }
+
+  HaloStoreWay way_;
+
+ public:
+  bool channels_contiguous;  // in the output; else its width is
+  bool phase_pairs;          // the phases of the width are neighbouring passes, stored together; from registers alone
+  int32_t pitch;             // see HaloBursts
+  uint32_t swizzle;          // this and the next four: see HaloSegments
+  int32_t column_bytes;
+  int32_t columns;
+  int32_t line_segments;
+
+ private:
+  HaloRuns runs_;
+
+ public:
+  int32_t segment_bytes;
+
+ private:
+  int32_t box_lines_;
+  int32_t box_bytes_;
+
+ public:
+  int32_t burst;  // this and the next two: see HaloBursts
+  int32_t halves;
+  int32_t warp_bytes;
+  int32_t start[2];  // from here on: see HaloSegments
+  int32_t extent;
+  int32_t strip;
+  int32_t segments[2];
+  int32_t part[2];
+  HaloMarks marks;
+  // What the functions divide by.
+  Divisor by_columns;
+  Divisor by_line_segments;
+  Divisor by_burst;
+
+ private:
+  Divisor by_held_;  // segments of all halves
+  Divisor by_box_lines_;
+
+ public:
+  int32_t first_segment[2];
 };
 
-// A tile's staging, with the smallest bursts and no marks; nothing where the engine has none.
-std::optional<HaloStore> make_store(const Problem& problem, int element_bytes, bool channels_last,
-                                    const HaloProduct& product, const HaloArrangement& arrangement,
-                                    const HaloTile& tile);
-// A store with larger bursts, as far as `bytes` of shared memory for all warps allow.
-HaloStore widened(const HaloTile& tile, HaloStore store, int64_t bytes, int element_bytes, int32_t slab_channels);
-// A store whose bursts are final, with `end` and `open`.
-HaloStore marked(const HaloTile& tile, HaloStore store);
+struct HaloStoreShape;
+
+// Without marks, with bursts of `least_burst` segments or, as far as `bytes` of shared memory for all warps allow, of
+// more.
+HaloStore make_store(int element_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
+                     const HaloStoreShape& shape, int32_t least_burst, int64_t bytes);
+HaloMarks make_marks(const HaloTile& tile, const HaloStore& store);
 // Of the warpgroup that has more segments.
 int32_t bursts(const HaloTile& tile, const HaloStore& store);
 

@@ -131,9 +131,9 @@ void add_store(const HaloStore& store, Traits& traits) {
   traits.push_back({"staged_halves", std::to_string(store.halves)});
   traits.push_back({"staged_burst", one_or_many(store.burst)});
   traits.push_back({"line_segments", one_or_many(store.line_segments)});
-  traits.push_back({"box_lines", one_or_many(store.box_lines)});
+  traits.push_back({"box_lines", one_or_many(store.in_boxes() ? store.box_lines() : 1)});
   traits.push_back({"part", yes_no(store.part[0] >= 0 || store.part[1] >= 0)});
-  traits.push_back({"joined_lines", yes_no(store.joined_lines)});
+  traits.push_back({"joined_lines", yes_no(store.runs() && store.as_runs().joined_lines)});
   traits.push_back({"swizzle", std::to_string(store.swizzle)});
   traits.push_back({"second_empty", yes_no(store.segments[1] == 0)});
 }
@@ -150,7 +150,7 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
                    {"output", plan.store.channels_contiguous ? "channels" : "width"},
                    {"load", load_name(load)},
                    {"copied", yes_no(plan.copy.exists)},
-                   {"store", to_string(plan.store.way)},
+                   {"store", to_string(plan.store.way())},
                    {"n_major", std::to_string(load.n_major() ? 1 << load.as_n_major().line_log : 0)},
                    {"n_major_crosses", yes_no(load.n_major() && load.as_n_major().crosses_widths)}};
   add_rows(plan, traits);
@@ -168,7 +168,7 @@ Traits halo_input_grad_traits(const HaloPlan& plan, const ForwardArguments& argu
           {"type", type_name(arguments.dtype, arguments.mode)},
           {"output", plan.store.channels_contiguous ? "channels" : "width"},
           {"load", load_name(plan.load)},
-          {"store", to_string(plan.store.way)},
+          {"store", to_string(plan.store.way())},
           {"batch", one_or_many(plan.product.images)},
           {"reach_d", count_name(axis[0].reach, 1)},
           {"reach_h", count_name(axis[1].reach, 1)},

@@ -135,7 +135,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
       return;
     }
     if constexpr (kWay == HaloStoreWay::kBoxes) wait_until_read<0>();
-    uint32_t end = store_.end[warpgroup_];
+    uint32_t end = store_.marks.end[warpgroup_];
     int strip = 0;
 #pragma unroll 1
     for (int burst = 0; strip <= kStrips; ++burst) {
@@ -156,7 +156,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   __device__ __forceinline__ void store_runs(const float (&c)[kSets][kN / 2]) {
     const HaloTarget<T> to = target();
     const HaloRunStore<T> runs(params_, to, slab_channels(), segments_, address_);
-    uint32_t end = store_.end[warpgroup_];
+    uint32_t end = store_.marks.end[warpgroup_];
     int strip = 0;
     int segment = 0;
     run_burst_ = 0;
@@ -240,8 +240,8 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   // columns.
   template <HaloStoreWay kWay, HaloStagedOrder kOrder>
   __device__ __forceinline__ int stage_burst(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
-    const uint32_t open = store_.open[warpgroup_];
-    if (kStagePasses<kWay> && store_.end[warpgroup_] == 0) {
+    const uint32_t open = store_.marks.open[warpgroup_];
+    if (kStagePasses<kWay> && store_.marks.end[warpgroup_] == 0) {
       stage_pass<kWay, kOrder>(c, HaloEntriesOfStrips<kEntries<kOrder>>(columns<kOrder>(), 0));
       return kStrips + 1;
     }

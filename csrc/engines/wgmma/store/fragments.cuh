@@ -73,7 +73,7 @@ class HaloFragments {
     } else if constexpr (kOrder == HaloStagedOrder::kWidthPhases) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
-        stage_outputs<T>(run_lines_[0] + at + static_cast<uint32_t>(set * store_.line_step), missing,
+        stage_outputs<T>(run_lines_[0] + at + static_cast<uint32_t>(set * store_.as_runs().line_step), missing,
                          {c[set][i], c[set][i + 2], c[set][i + 1], c[set][i + 3]});
       }
     } else {

@@ -53,13 +53,14 @@ class HaloRunStore {
 
   // The burst that begins with `segment`; returns the one with which the next begins.
   __device__ __forceinline__ int store(int segment) const {
+    const HaloRuns& runs = store_.as_runs();
     const HaloStoredSegment first = segments_[segment];
     const int next = segment + first.step;
-    const int lines = min(first.step * store_.lines, target_.left[1] - first.h * store_.lines);
+    const int lines = min(first.step * runs.lines, target_.left[1] - first.h * runs.lines);
     if (first.d >= target_.left[0] || lines <= 0) return next;
-    const int last = segment + store_.lines.quotient(lines - 1);
-    if (store_.joined_lines) {
-      store_run({line(first), 0, begin_of(first), (lines - 1) * store_.line_step + end_of(segments_[last])});
+    const int last = segment + runs.lines.quotient(lines - 1);
+    if (runs.joined_lines) {
+      store_run({line(first), 0, begin_of(first), (lines - 1) * runs.line_step + end_of(segments_[last])});
     } else {
 #pragma unroll 1
       for (int i = segment; i <= last; ++i) {

@@ -82,7 +82,7 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
                                                     HaloStoredSegment* segments) {
   const HaloPlan& plan = params.plan;
   const HaloStore& store = plan.store;
-  if (store.way == HaloStoreWay::kRegisters) return fill_stored_pairs(params, threads, columns);
+  if (store.registers()) return fill_stored_pairs(params, threads, columns);
   const int strips = halo_table_columns(plan.tile.instruction.n) / kHaloStripColumns;
   const int every_log = stages_matrices(params) ? 0 : 1;     // of the columns, one is in the table
   const int entries = plan.tile.instruction.n >> every_log;  // of a warpgroup
