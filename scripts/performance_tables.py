@@ -18,11 +18,12 @@ from readme_numbers import LAYER_RECORDS, NETWORK_RECORDS, RESULTS
 
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import GIVEN, LAYOUTS, group_of
+from convt3d.benchmark.overhead import REPLACES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from convt3d.benchmark.records import Record
+    from convt3d.benchmark.records import HostMeta, Overhead, Record
 
 ROOT = Path(__file__).resolve().parents[1]
 PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H200
@@ -141,18 +142,24 @@ def networks(root: Path) -> str:
 
 
 def host(root: Path) -> str:
-    """Host time of an eager call, by call and precision."""
-    content = records.load(root / RESULTS / LAYER_RECORDS[0])
-    measured = {} if content is None else content.get("overhead_us", {})
-    precisions = [precision for precision in PRECISIONS if precision in measured]
-    calls = dict.fromkeys(call for precision in precisions for call in measured[precision])
-
-    def microseconds(precision: str, call: str) -> str:
-        value = measured[precision].get(call)  # autocast is to 16 bits
-        return "-" if value is None else f"{value:.1f}"
-
-    rows = [[f"`{call}`", *(microseconds(precision, call) for precision in precisions)] for call in calls]
-    return table(["call", *precisions], rows, left=1)
+    """Host time of each eager call beside the one that it replaces, the latest of each precision, and their origin."""
+    latest: dict[str, Overhead] = {}
+    for name in (*LAYER_RECORDS, *H100_RECORDS):
+        for precision, one in (records.load(root / RESULTS / name) or {}).get("overhead", {}).items():
+            if precision not in latest or latest[precision]["meta"]["date"] < one["meta"]["date"]:
+                latest[precision] = one
+    precisions = [precision for precision in PRECISIONS if precision in latest]
+    if not precisions:
+        return "Not measured.\n"
+    rows = [
+        [f"`{call}`", *(_host_times(latest[precision]["us"], call, theirs) for precision in precisions)]
+        for call, theirs in REPLACES.items()
+    ]
+    origins: dict[str, list[str]] = {}
+    for precision in precisions:
+        origins.setdefault(_host_origin(latest[precision]["meta"]), []).append(precision)
+    line = "; ".join(f"{', '.join(of)}: {origin}" for origin, of in origins.items())
+    return f"{table(['call', *precisions], rows, left=1)}\n{line}.\n"
 
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
@@ -186,6 +193,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     new = {page: with_tables(page, (ROOT / page).read_text(encoding="utf-8"), ROOT) for page in TABLES}
     return marked.write(ROOT, new, check=options.check, script="performance_tables.py")
+
+
+def _host_times(us: Mapping[str, float], call: str, theirs: str) -> str:
+    return f"{us[call]:.1f} / {us[theirs]:.1f}" if call in us else "-"  # autocast is to 16 bits
+
+
+def _host_origin(meta: HostMeta) -> str:
+    versions = f"Python {meta['python']}, torch {meta['torch']}, driver {meta['driver']}"
+    trees = (meta["csrc_tree"], meta["python_tree"])
+    csrc, package = (tree[:12] + ("+changes" if tree.endswith("+changes") else "") for tree in trees)
+    where = f"{meta['date']}, {meta['gpu']}, {meta['processor']}"
+    return f"{where}, {versions}, `csrc` {csrc}, `convt3d` {package}"
 
 
 def _ratio(record: Record | None) -> str:

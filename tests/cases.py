@@ -278,7 +278,7 @@ class Case:
 
     def candidate_traits(self, library: ctypes.CDLL) -> list[dict[str, str]]:
         """The same of every plan that the tensor-core engine has for it, by tests/cpp/candidate_traits.cpp."""
-        return [_traits(line) for line in self._plan_text(library.convt3d_candidate_traits, 1 << 23).splitlines()]
+        return [_traits(line) for line in self._plan_text(library.convt3d_candidate_traits, 1 << 25).splitlines()]
 
     def flat_call(self, device: Device | None = None) -> FlatCall:
         """The call as the library's planning takes it."""

@@ -16,6 +16,7 @@ META: records.Meta = {
     "python_tree": "p0",
     "image": "sm_90a",
 }
+HOST_META: records.HostMeta = {**META, "python": "3.12.3", "processor": "A processor"}
 
 
 def record(pass_: str = "forward", layout: str = "NCDHW", ms: float = 2.0) -> records.Record:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precisions import DTYPES, GRADIENT_FLOORS, BackwardOperands, backward_operands
 from reference import LAYOUTS, Problem, gradients, norm_error, poison
 from torch import Tensor
 
@@ -18,9 +19,6 @@ from convt3d._explain.asking import only_engine
 pytestmark = pytest.mark.cuda
 
 ops = torch.ops.convt3d
-Operands = tuple[Tensor, Tensor, Tensor]  # grad_output, input and weight
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-FLOORS = {"fp32": 1e-6, "tf32": 3.5e-4, "fp16": 6e-4, "bf16": 5e-3}
 # Each tile of the kernel, with rests in every direction.
 PROBLEMS = {
     problem.name: problem
@@ -41,7 +39,7 @@ PROBLEMS = {
 def _backward(
     problem: Problem,
     precision: str,
-    tensors: Operands,
+    tensors: BackwardOperands,
     relu_output: Tensor | None,
     output_mask: tuple[bool, bool, bool] = (True, True, True),
 ) -> tuple[Tensor, ...]:
@@ -53,15 +51,7 @@ def _backward(
     return results
 
 
-def _tensors(problem: Problem, precision: str, layout: str, *, integers: bool) -> tuple[Operands, Tensor]:
-    """And what may be the ReLU's output."""
-    dtype = DTYPES[precision]
-    input, weight, _ = problem.tensors(dtype, "cuda", layout, integers=integers)
-    grad_output = problem.grad_output(dtype, "cuda", layout, integers=integers)
-    return (grad_output, input, weight), problem.grad_output(dtype, "cuda", layout).relu()
-
-
-def _assert_exact(problem: Problem, precision: str, tensors: Operands, mask: Tensor | None) -> None:
+def _assert_exact(problem: Problem, precision: str, tensors: BackwardOperands, mask: Tensor | None) -> None:
     results = _backward(problem, precision, tensors, mask)
     for result, expected in zip(results, gradients(problem, *tensors, mask), strict=True):
         assert torch.equal(result, expected.to(result.dtype))
@@ -72,7 +62,7 @@ def _assert_exact(problem: Problem, precision: str, tensors: Operands, mask: Ten
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_integers_are_exact(name: str, precision: str, layout: str, has_relu: bool) -> None:
-    tensors, relu_output = _tensors(PROBLEMS[name], precision, layout, integers=True)
+    tensors, relu_output = backward_operands(PROBLEMS[name], precision, layout, integers=True)
     _assert_exact(PROBLEMS[name], precision, tensors, relu_output if has_relu else None)
 
 
@@ -116,7 +106,7 @@ def test_random_problem(
         cropped,  # type: ignore[arg-type]
         groups=groups,
     )
-    (grad_output, input, weight), relu_output = _tensors(problem, precision, layout, integers=True)
+    (grad_output, input, weight), relu_output = backward_operands(problem, precision, layout, integers=True)
     if sliced:
         grad_output = _slice(grad_output, first, layout)
     _assert_exact(problem, precision, (grad_output, input, weight), relu_output if has_relu else None)
@@ -136,7 +126,7 @@ def _slice(tensor: Tensor, first: int, layout: str) -> Tensor:
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("name", ["32_channels", "64_channels"])
 def test_slice_of_channels(name: str, precision: str, layout: str, first: int) -> None:
-    (grad_output, input, weight), relu_output = _tensors(PROBLEMS[name], precision, layout, integers=True)
+    (grad_output, input, weight), relu_output = backward_operands(PROBLEMS[name], precision, layout, integers=True)
     _assert_exact(PROBLEMS[name], precision, (_slice(grad_output, first, layout), input, weight), relu_output)
 
 
@@ -146,12 +136,12 @@ def test_slice_of_channels(name: str, precision: str, layout: str, first: int) -
 def test_accuracy_and_the_same_bits_again(name: str, precision: str, layout: str) -> None:
     """TF32 is rounded, not cut off, and the bias gradient sums grad_output as it is."""
     problem = PROBLEMS[name]
-    tensors, _ = _tensors(problem, precision, layout, integers=False)
+    tensors, _ = backward_operands(problem, precision, layout, integers=False)
     results = _backward(problem, precision, tensors, None)
     expected = gradients(problem, *tensors)
     for result, wanted in zip(results[:2], expected[:2], strict=True):
-        assert norm_error(result, wanted) <= FLOORS[precision]
-    assert norm_error(results[2], expected[2]) <= FLOORS["fp32" if precision == "tf32" else precision]
+        assert norm_error(result, wanted) <= GRADIENT_FLOORS[precision]
+    assert norm_error(results[2], expected[2]) <= GRADIENT_FLOORS["fp32" if precision == "tf32" else precision]
     for result, again in zip(results, _backward(problem, precision, tensors, None), strict=True):
         assert torch.equal(result, again)
 
@@ -159,7 +149,7 @@ def test_accuracy_and_the_same_bits_again(name: str, precision: str, layout: str
 @pytest.mark.parametrize("precision", DTYPES)
 def test_without_the_bias(precision: str) -> None:
     problem = PROBLEMS["32_channels"]
-    tensors, relu_output = _tensors(problem, precision, "NDHWC", integers=True)
+    tensors, relu_output = backward_operands(problem, precision, "NDHWC", integers=True)
     results = _backward(problem, precision, tensors, relu_output, (True, True, False))
     assert results[2] is None
     for result, wanted in zip(results[:2], gradients(problem, *tensors, relu_output)[:2], strict=True):
@@ -171,7 +161,7 @@ def test_without_the_bias(precision: str) -> None:
 def test_what_is_not_finite_stays_with_its_own(value: float, layout: str) -> None:
     """In grad_output: one position of the input gradient, one channel of the others."""
     problem = PROBLEMS["32_channels"]
-    tensors, _ = _tensors(problem, "fp16", layout, integers=True)
+    tensors, _ = backward_operands(problem, "fp16", layout, integers=True)
     before = _backward(problem, "fp16", tensors, None)
     tensors[0][1, 3, 4, 5, 6] = value
     grad_input, grad_weight, grad_bias = _backward(problem, "fp16", tensors, None)
@@ -187,7 +177,7 @@ def test_what_is_not_finite_stays_with_its_own(value: float, layout: str) -> Non
 def test_large_tensors_of_many_boxes() -> None:
     """Sums of more positions than the tensor cores sum at once, by blocks that walk."""
     problem = Problem("", 2, 16, 8, (96, 96, 96), (2, 2, 2), (2, 2, 2))
-    tensors, relu_output = _tensors(problem, "bf16", "NDHWC", integers=True)
+    tensors, relu_output = backward_operands(problem, "bf16", "NDHWC", integers=True)
     _assert_exact(problem, "bf16", tensors, relu_output)
 
 
@@ -207,4 +197,4 @@ def test_training_takes_it(layout: str) -> None:
     results = torch.autograd.grad(both, (input, layer.weight, layer.bias), grad_output)
     problem = Problem("", 2, 32, 16, (40, 40, 40), (2, 2, 2), (2, 2, 2))
     for result, wanted in zip(results, gradients(problem, grad_output[:, :16], input, layer.weight), strict=True):
-        assert norm_error(result, wanted) <= FLOORS["fp16"]
+        assert norm_error(result, wanted) <= GRADIENT_FLOORS["fp16"]

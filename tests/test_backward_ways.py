@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precisions import DTYPES, GRADIENT_FLOORS, BackwardOperands, backward_operands
 from reference import LAYOUTS, Problem, gradients, norm_error, poison
 from torch import Tensor
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cuda
 
 ops = torch.ops.convt3d
-Tensors = tuple[Tensor, Tensor, Tensor]  # grad_output, input and weight
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-FLOORS = {"fp32": 1e-6, "tf32": 3.5e-4, "fp16": 6e-4, "bf16": 5e-3}
 PROBLEMS = {
     problem.name: problem
     for problem in (
@@ -44,7 +42,9 @@ def _operand(tensor: Tensor) -> Operand:
     return Operand(tuple(tensor.stride()), tensor.data_ptr() % 16)
 
 
-def _ways(problem: Problem, precision: str, tensors: Tensors, mask: Tensor | None, *, bias: bool) -> list[OperatorPlan]:
+def _ways(
+    problem: Problem, precision: str, tensors: BackwardOperands, mask: Tensor | None, *, bias: bool
+) -> list[OperatorPlan]:
     grad_output, input, _ = tensors
     layer = Layer(
         "",
@@ -75,16 +75,8 @@ def _precision(precision: str) -> Iterator[None]:
         yield
 
 
-def _tensors(problem: Problem, precision: str, layout: str, *, integers: bool) -> tuple[Tensors, Tensor]:
-    """And what may be the ReLU's output."""
-    dtype = DTYPES[precision]
-    input, weight, _ = problem.tensors(dtype, "cuda", layout, integers=integers)
-    grad_output = problem.grad_output(dtype, "cuda", layout, integers=integers)
-    return (grad_output, input, weight), problem.grad_output(dtype, "cuda", layout).relu()
-
-
 def _backward(
-    problem: Problem, number: int, tensors: Tensors, mask: Tensor | None, *, bias: bool
+    problem: Problem, number: int, tensors: BackwardOperands, mask: Tensor | None, *, bias: bool
 ) -> tuple[Tensor | None, ...]:
     poison(problem.input_shape, problem.weight_shape, (problem.out_channels,))
     with only_engine(None, number):
@@ -100,7 +92,7 @@ def _backward(
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_integers_are_exact_in_every_way(name: str, precision: str, layout: str, has_relu: bool) -> None:
     problem = PROBLEMS[name]
-    tensors, relu_output = _tensors(problem, precision, layout, integers=True)
+    tensors, relu_output = backward_operands(problem, precision, layout, integers=True)
     mask = relu_output if has_relu else None
     expected = gradients(problem, *tensors, mask)
     with _precision(precision):
@@ -116,7 +108,7 @@ def test_all_ways_are_there() -> None:
     """The problems above have copies of either kind, and gradients beside each other where the device can."""
     words = ""
     for problem in PROBLEMS.values():
-        tensors, _ = _tensors(problem, "fp16", "NCDHW", integers=True)
+        tensors, _ = backward_operands(problem, "fp16", "NCDHW", integers=True)
         words += "\n".join(way.plan for way in _ways(problem, "fp16", tensors, None, bias=True))
     assert "copied=grad_output" in words
     assert "copied=both" in words
@@ -129,7 +121,7 @@ def test_all_ways_are_there() -> None:
 def test_what_comes_before_and_after_in_the_stream(name: str, layout: str) -> None:
     """Kernels that begin early read nothing that is not there, and what follows overwrites nothing that they read."""
     problem = PROBLEMS[name]
-    tensors, _ = _tensors(problem, "fp16", layout, integers=True)
+    tensors, _ = backward_operands(problem, "fp16", layout, integers=True)
     kept = [tensor.clone() for tensor in tensors]
     expected = [one.to(torch.float16) for one in gradients(problem, *tensors, None)]
     busy = torch.randn(2048, 2048, device="cuda")
@@ -157,14 +149,14 @@ def test_what_comes_before_and_after_in_the_stream(name: str, layout: str) -> No
 @pytest.mark.parametrize("precision", DTYPES)
 def test_accuracy(precision: str, layout: str) -> None:
     problem = PROBLEMS["many"]
-    tensors, _ = _tensors(problem, precision, layout, integers=False)
+    tensors, _ = backward_operands(problem, precision, layout, integers=False)
     expected = gradients(problem, *tensors)
     with _precision(precision):
         for number, way in enumerate(_ways(problem, precision, tensors, None, bias=True)):
             results = _backward(problem, number, tensors, None, bias=True)
             for result, right in zip(results, expected, strict=True):
                 assert result is not None
-                assert norm_error(result, right) < FLOORS[precision], way.plan
+                assert norm_error(result, right) < GRADIENT_FLOORS[precision], way.plan
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -174,7 +166,7 @@ def test_rounds_of_images(precision: str, has_bias: bool) -> None:
     images = 6 if precision == "fp16" else 3
     one = Problem("one", 1, 24, 40, (40, 41, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
     all = dataclasses.replace(one, name="all", batch=images)
-    (grad_output, input, weight), _ = _tensors(one, precision, "NCDHW", integers=True)
+    (grad_output, input, weight), _ = backward_operands(one, precision, "NCDHW", integers=True)
     repeated = (grad_output.repeat(images, 1, 1, 1, 1), input.repeat(images, 1, 1, 1, 1), weight)
     with _precision(precision):
         expected = _backward(one, 0, (grad_output, input, weight), None, bias=has_bias)
@@ -195,7 +187,7 @@ def test_rounds_of_images(precision: str, has_bias: bool) -> None:
 def test_bits_repeat(layout: str) -> None:
     problem = PROBLEMS["many"]
     for precision in ("fp16", "tf32"):
-        tensors, _ = _tensors(problem, precision, layout, integers=False)
+        tensors, _ = backward_operands(problem, precision, layout, integers=False)
         with _precision(precision):
             for number, way in enumerate(_ways(problem, precision, tensors, None, bias=True)):
                 first, *others = (_backward(problem, number, tensors, None, bias=True) for _ in range(4))
@@ -232,7 +224,7 @@ def test_random_problem_in_any_way(
     drawn: int,
 ) -> None:
     problem = Problem("random", batch, groups * channels[0], groups * channels[1], size, kernel, stride, groups=groups)
-    tensors, relu_output = _tensors(problem, precision, layout, integers=True)
+    tensors, relu_output = backward_operands(problem, precision, layout, integers=True)
     mask = relu_output if has_relu else None
     with _precision(precision):
         ways = _ways(problem, precision, tensors, mask, bias=True)

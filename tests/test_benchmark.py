@@ -23,7 +23,6 @@ from convt3d.benchmark import peers as benchmark_peers
 from convt3d.benchmark.engine import candidates
 from convt3d.benchmark.layers import LAYOUTS
 from convt3d.benchmark.measure import Options, measure
-from convt3d.benchmark.overhead import AUTOCAST, REPLACES, format_overhead, measure_overhead
 from convt3d.benchmark.peers import peers
 from convt3d.benchmark.timing import Repetitions
 
@@ -365,26 +364,3 @@ def test_table_shows_every_peer_ratio_and_reason() -> None:
     assert " ".join(first.split()) == "forward fp32 NCDHW 2.0000 8.0000 5.0000 - 2.50x 25.0% 1.2e-07 -"
     assert second.split()[-4:] == ["0.50x", "5.0%", "1.2e-07", "-"]
     assert absent == "absent matmul_shuffle: RuntimeError: no compiler"
-
-
-def test_overhead_measures_every_call_beside_the_one_it_replaces() -> None:
-    measured = measure_overhead("fp32", torch.device("cpu"), bursts=3)
-    assert set(measured) == {name for name in (*REPLACES, *REPLACES.values()) if not name.endswith(AUTOCAST)}
-    assert all(0.5 < value < 1e5 for value in measured.values())
-
-
-def test_overhead_table_shows_what_our_calls_take_more() -> None:
-    table = format_overhead({"fp16": {"F.conv_transpose3d": 12.0, "convt3d.conv_transpose3d": 15.5}})
-    theirs, ours = table.splitlines()
-    assert theirs.split() == ["fp16", "F.conv_transpose3d", "12.00", "us"]
-    assert ours.split() == ["fp16", "convt3d.conv_transpose3d", "15.50", "us", "+3.50"]
-
-
-def test_record_file_keeps_the_overhead_of_the_same_origin_only(tmp_path: Path) -> None:
-    path = tmp_path / "gpu.json"
-    content = records.merge(None, META, [record()])
-    content["overhead_us"] = {"fp16": {"F.conv_transpose3d": 12.0}}
-    records.save(path, content)
-    assert records.load(path) == content
-    assert records.merge(content, META, [record(ms=1.0)])["overhead_us"] == content["overhead_us"]
-    assert "overhead_us" not in records.merge(content, {**META, "gpu": "another"}, [])

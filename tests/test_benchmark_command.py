@@ -12,20 +12,10 @@ from record_files import META, record, save_record
 from convt3d.benchmark import plot, records
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import groups, select_layers
-from convt3d.benchmark.overhead import REPLACES
 from convt3d.benchmark.timing import QUICK, Timer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.mark.cuda
-def test_command_measures_the_overhead(tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    assert main(["--overhead", "--precision", "fp16", "--json", str(path)]) == 0
-    content = records.load(path)
-    assert content is not None
-    assert set(content["overhead_us"]["fp16"]) == {*REPLACES, *REPLACES.values()}
 
 
 def test_command_lists_layers_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precisions import DTYPES
 from reference import LAYOUTS, PROBLEMS, SYSTEMS_SMALL, TILED, Problem, forward, norm_error, poison, problems
 
 import convt3d
@@ -17,7 +18,6 @@ import convt3d
 pytestmark = pytest.mark.cuda
 
 FLOORS = {"fp32": 3e-7, "tf32": 3.5e-4}
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # Times an integer of at most 11 bits: a TF32 number and a rest, which float32 holds and its sums do not round.
 TWO_TERMS = 4097
 

@@ -14,7 +14,7 @@ from convt3d._library import build_info
 
 from . import plot, records
 from .engine import Kernels
-from .environment import current_meta
+from .environment import current_meta, host_meta
 from .layers import LAYOUTS, PRECISIONS, chosen, group_of, is_meant, select_layers
 from .measure import Gradients, Options, measure
 from .overhead import format_overhead, measure_overhead
@@ -91,8 +91,8 @@ def _show(options: argparse.Namespace) -> int:
     for name in dict.fromkeys(record["layer"] for record in shown):
         print(f"\n{name}\n{_tables([record for record in shown if record['layer'] == name])}")
     print(f"\n{_summaries(shown)}")
-    if "overhead_us" in content:
-        print(f"\n{format_overhead(content['overhead_us'])}")
+    for precision, measured in content.get("overhead", {}).items():
+        print(f"\nhost: {records.in_words(measured['meta'])}\n{format_overhead({precision: measured['us']})}")
     _plot(options.plot, content["meta"], shown)
     return 0
 
@@ -109,16 +109,21 @@ def _in_options(asked: str) -> str:
 
 
 def _measure_overhead(options: argparse.Namespace) -> int:
-    meta = current_meta()
+    meta = host_meta()
     print(records.in_words(meta), flush=True)
+    kept = records.load(options.json) if options.json else None
+    _say_what_is_replaced(options.json, kept, meta)
     device = torch.device("cuda", torch.cuda.current_device())
     measured = {precision: measure_overhead(precision, device) for precision in chosen(options.precision, PRECISIONS)}
     print(format_overhead(measured), flush=True)
     if options.json:
-        kept = records.merge(records.load(options.json), meta, [])
-        kept["overhead_us"] = {**kept.get("overhead_us", {}), **measured}
-        records.save(options.json, kept)
+        records.save(options.json, records.merge_overhead(kept, meta, measured))
     return 0
+
+
+def _say_what_is_replaced(path: Path, kept: records.RecordFile | None, meta: records.Meta) -> None:
+    if kept is not None and (changed := records.differences(kept["meta"], meta)):
+        print(f"{path}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
 
 
 def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
@@ -127,8 +132,7 @@ def _run(layers: Sequence[Layer], options: argparse.Namespace) -> int:
         meta["asked"] = asked
     print(records.in_words(meta), flush=True)
     kept = records.load(options.json) if options.json else None
-    if kept is not None and (changed := records.differences(kept["meta"], meta)):
-        print(f"{options.json}: its {len(kept['records'])} records are replaced ({'; '.join(changed)})", flush=True)
+    _say_what_is_replaced(options.json, kept, meta)
     kernels = Kernels.of_current_device(build_info()) if options.json else Kernels(None)
     timer = Timer(QUICK if options.quick else Repetitions())
     how = Options(

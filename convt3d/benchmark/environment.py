@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import platform
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +15,7 @@ import torch
 from convt3d._library import build_info, image_for
 
 if TYPE_CHECKING:
-    from .records import Meta
+    from .records import HostMeta, Meta
 
 
 def current_meta() -> Meta:
@@ -31,6 +33,11 @@ def current_meta() -> Meta:
     }
 
 
+def host_meta() -> HostMeta:
+    """Meta of host times that are measured now."""
+    return {**current_meta(), "python": platform.python_version(), "processor": _processor()}
+
+
 def source_tree(folder: str, variable: str) -> str:
     """Git's hash of a source folder: from an environment variable, or from the repository in the working directory.
 
@@ -42,6 +49,14 @@ def source_tree(folder: str, variable: str) -> str:
     if not tree:
         return "unknown"
     return tree + ("+changes" if _output_of("git", "status", "--porcelain", "--", f":/{folder}") else "")
+
+
+def _processor() -> str:
+    """Its name as Linux tells it, else what Python knows of it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def _cudnn_version() -> str:

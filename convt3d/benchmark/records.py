@@ -75,6 +75,20 @@ class Meta(_RequiredOfMeta, total=False):
     asked: str  # options that make records another kind than those of the chosen plans beside their peers
 
 
+class HostMeta(Meta):
+    """Where host times come from: they depend on Python and the processor, too."""
+
+    python: str
+    processor: str
+
+
+class Overhead(TypedDict):
+    """Host times of one precision, which say themselves where they come from: they outlive the file's records."""
+
+    meta: HostMeta
+    us: dict[str, float]  # call -> host time of one eager call
+
+
 class _RecordFile(TypedDict):
     meta: Meta
     records: list[Record]
@@ -83,7 +97,7 @@ class _RecordFile(TypedDict):
 class RecordFile(_RecordFile, total=False):
     """Content of a record file."""
 
-    overhead_us: dict[str, dict[str, float]]  # precision -> call -> host time of one eager call
+    overhead: dict[str, Overhead]  # by precision
 
 
 # Records are comparable with newer ones while these agree, and the machine code that they measured.
@@ -115,17 +129,33 @@ def merge(
     """The old file with the new records, each in the place of an older one of its layer, pass, precision and layout.
 
     Old records of another GPU, torch or cuDNN are dropped, and those of another source for which ``same_kernels`` does
-    not say that the machine code is the same: the new meta would give them a false origin.
+    not say that the machine code is the same: the new meta would give them a false origin. Host times have an origin of
+    their own, and stay on the same GPU, torch and cuDNN.
     """
     by_key: dict[tuple[str, str, str, str], Record] = {}
     merged: RecordFile = {"meta": meta, "records": []}
     if old is not None and not differences(old["meta"], meta):
         same_source = old["meta"]["csrc_tree"] == meta["csrc_tree"]
         by_key.update((_key(record), record) for record in old["records"] if same_source or same_kernels(record))
-        if "overhead_us" in old and same_source:
-            merged["overhead_us"] = old["overhead_us"]
+        if "overhead" in old:
+            merged["overhead"] = old["overhead"]
     by_key.update((_key(record), record) for record in new)
     merged["records"] = list(by_key.values())
+    return merged
+
+
+def merge_overhead(old: RecordFile | None, meta: HostMeta, us: Mapping[str, dict[str, float]]) -> RecordFile:
+    """The old file with the new host times, by precision, each in the place of an older one.
+
+    Records stay as they are, with their meta: nothing of them was measured. Where GPU, torch or cuDNN are others, all
+    that the file has is dropped, as by `merge`.
+    """
+    if old is None or differences(old["meta"], meta):
+        merged: RecordFile = {"meta": meta, "records": []}
+    else:
+        merged = {**old}
+    new: dict[str, Overhead] = {precision: {"meta": meta, "us": of_call} for precision, of_call in us.items()}
+    merged["overhead"] = {**merged.get("overhead", {}), **new}
     return merged
 
 

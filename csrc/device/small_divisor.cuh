@@ -1,4 +1,4 @@
-// Quotients by a number that a block knows only at run time (csrc/divisor.h: one that the host knows).
+// Quotients by a number that a block knows only at run time (core/divisor.h: by one that the host knows).
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include "core/integer.h"
 #include "ops/allocation.h"
 #include "ops/backend.h"
 #include "ops/call_aten.h"
@@ -45,7 +46,7 @@ Problem with_least_stride(Problem problem) {
 bool fits_onednn(const Problem& problem) {
   constexpr int64_t kScratchLimit = int64_t{1} << 26;
   const int64_t stride = problem.stride[2];
-  const int64_t width = (problem.output_size(2) + stride - 1) / stride * stride;
+  const int64_t width = round_up(problem.output_size(2), stride);
   int64_t elements = 0;
   return !__builtin_mul_overflow(width * stride, std::max(problem.in_channels, problem.out_channels), &elements) &&
          elements <= kScratchLimit;
@@ -122,7 +123,7 @@ UnpaddedWeightGrad without_padding(const Problem& problem) {
     const int64_t stride = problem.stride[axis];
     const int64_t padding = problem.padding[axis];
     const int64_t reach = problem.dilation[axis] * (problem.kernel_size[axis] - 1);
-    const int64_t first = (std::max<int64_t>(padding - reach, 0) + stride - 1) / stride;
+    const int64_t first = ceil_div(std::max<int64_t>(padding - reach, 0), stride);
     const int64_t last = std::min(problem.input_size[axis] - 1, (problem.output_size(axis) - 1 + padding) / stride);
     unpadded.is_zero |= last < first;
     unpadded.first_input[axis] = first;

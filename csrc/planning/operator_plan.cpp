@@ -7,8 +7,6 @@
 namespace convt3d {
 namespace {
 
-constexpr int64_t kWorkspaceAlignment = 256;
-
 using OfEngine = std::optional<Engine>;
 OfEngine engine_of(const CorrelationPlan&) { return Engine::kSimt; }
 OfEngine engine_of(const WeightGradPlan&) { return Engine::kSimt; }
@@ -45,16 +43,13 @@ bool SeparatePlan::sums_bias() const {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad->plan);
   return of_mma != nullptr && of_mma->bias.has_value();
 }
-int64_t SeparatePlan::input_copy_offset() const { return round_up(grad_copy.bytes(), kWorkspaceAlignment); }
-int64_t SeparatePlan::bias_grad_offset() const {
-  return round_up(input_copy_offset() + input_copy.bytes(), kWorkspaceAlignment);
-}
+int64_t SeparatePlan::input_copy_offset() const { return workspace_part(grad_copy.bytes()); }
+int64_t SeparatePlan::bias_grad_offset() const { return workspace_part(input_copy_offset() + input_copy.bytes()); }
 int64_t SeparatePlan::input_grad_offset() const {
-  return bias_grad_offset() + (bias_grad ? round_up(bias_grad->workspace_bytes, kWorkspaceAlignment) : 0);
+  return bias_grad_offset() + (bias_grad ? workspace_part(bias_grad->workspace_bytes) : 0);
 }
 int64_t SeparatePlan::weight_grad_offset() const {
-  return input_grad_offset() +
-         (beside > 0 || rounds > 1 ? round_up(input_grad->workspace_bytes, kWorkspaceAlignment) : 0);
+  return input_grad_offset() + (beside > 0 || rounds > 1 ? workspace_part(input_grad->workspace_bytes) : 0);
 }
 int64_t SeparatePlan::workspace_bytes() const {
   return std::max(input_grad_offset() + input_grad->workspace_bytes,

@@ -55,7 +55,7 @@ struct BackwardPlan {
   int32_t k_steps() const { return input.taps() * channel_steps; }
   int64_t blocks() const { return grad.tiles() * grad.splits; }
   // The workspace: packed weight, sums of the gradients of weight and bias.
-  int64_t partial_offset() const { return round_up(input.packed_bytes, kWorkspaceAlignment); }
+  int64_t partial_offset() const { return workspace_part(input.packed_bytes); }
   int64_t workspace_bytes() const { return partial_offset() + grad.workspace_bytes(); }
 };
 

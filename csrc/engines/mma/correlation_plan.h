@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/device_traits.h"
+#include "core/integer.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 #include "engines/mma/layouts.h"
@@ -126,11 +127,11 @@ struct CorrelationPlan {
   // The workspace: packed weight and, where K is split, a counter of each share and box, and their [split][sums]; then
   // what is copied of the source.
   int64_t counters() const { return k_splits > 1 ? shares() * box_count() : 0; }
-  int64_t counter_offset() const { return (packed_bytes + 255) / 256 * 256; }
-  int64_t partial_offset() const { return counter_offset() + (4 * counters() + 255) / 256 * 256; }
+  int64_t counter_offset() const { return workspace_part(packed_bytes); }
+  int64_t partial_offset() const { return counter_offset() + workspace_part(4 * counters()); }
   int64_t partial_bytes() const { return counters() * k_splits * tile_bytes(); }
   int64_t kernel_bytes() const { return k_splits > 1 ? partial_offset() + partial_bytes() : packed_bytes; }
-  int64_t copy_offset() const { return (kernel_bytes() + 255) / 256 * 256; }
+  int64_t copy_offset() const { return workspace_part(kernel_bytes()); }
   int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
   int32_t stages() const { return chunks * tile.axis[0].stages() * tile.axis[1].stages() * tile.axis[2].stages(); }
   // Of the weight, of a lane and one term.
@@ -143,7 +144,7 @@ struct CorrelationPlan {
   // The loader's tables: of stages that are on their way, and of one that begins.
   int32_t tables() const { return ahead + 1; }
   int64_t raw_bytes() const { return load.raw_bytes(masked); }
-  int32_t table_bytes() const { return (load.table_bytes(masked) + 15) / 16 * 16; }
+  int32_t table_bytes() const { return static_cast<int32_t>(round_up(load.table_bytes(masked), 16)); }
   int32_t taps() const { return residues[0].taps * residues[1].taps * residues[2].taps; }
 };
 

@@ -1,5 +1,5 @@
 // A box of positions and their neighbours of a source, as it is staged in shared memory: a row a position, some
-// channels of it in each row. As data; the loader (load.cuh) fills it.
+// channels of it in each row. As data; tile_loader.cuh fills it.
 //
 // Positions u of a box find their source at u*step + offset(tap) along each axis (core/phase_map.h). Coordinates with
 // the same remainder by `step` are a unit, in which neighbours in u are neighbours. A tap is then a shift by rows, the

@@ -34,7 +34,6 @@ constexpr int kGradShareBytes = 48 * kGradWarps;  // in shared memory
 constexpr int kGradBarrierBytes = 144;            // ...
 constexpr int kBiasFragmentBytes = 4;             // ... of one that a loading warp sums
 constexpr int kGradEightBytes = 16;               // ... of an eight of rows
-constexpr int64_t kWorkspaceAlignment = 256;      // of what a workspace has several of
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
@@ -148,10 +147,10 @@ struct WeightGradPlan {
   int64_t bias_bytes() const { return bias ? 4 * bias_slots() * groups * row_channels : 0; }
   // The workspace: these sums, then what is copied.
   int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }
-  int64_t bias_offset() const { return round_up(partial_bytes(), kWorkspaceAlignment); }
+  int64_t bias_offset() const { return workspace_part(partial_bytes()); }
   int64_t sums_bytes() const { return bias ? bias_offset() + bias_bytes() : partial_bytes(); }
-  int64_t grad_copy_offset() const { return round_up(sums_bytes(), kWorkspaceAlignment); }
-  int64_t input_copy_offset() const { return grad_copy_offset() + round_up(grad_copy.bytes(), kWorkspaceAlignment); }
+  int64_t grad_copy_offset() const { return workspace_part(sums_bytes()); }
+  int64_t input_copy_offset() const { return grad_copy_offset() + workspace_part(grad_copy.bytes()); }
   int64_t workspace_bytes() const { return copies() ? input_copy_offset() + input_copy.bytes() : sums_bytes(); }
 };
 

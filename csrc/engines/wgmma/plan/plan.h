@@ -12,6 +12,7 @@
 
 #include "core/channels_copy.h"
 #include "core/device_traits.h"
+#include "core/integer.h"
 #include "core/operands.h"
 #include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
@@ -56,7 +57,7 @@ struct HaloPlanParts {
   int64_t kernel_bytes() const {
     return packed_bytes() == 0 ? 0 : packed_bytes() + kHaloMaxClasses * int64_t{sizeof(uint32_t)};
   }
-  int64_t copy_offset() const { return (kernel_bytes() + 255) / 256 * 256; }
+  int64_t copy_offset() const { return workspace_part(kernel_bytes()); }
   int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
 };
 

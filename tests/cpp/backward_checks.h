@@ -1,0 +1,152 @@
+// Plans of a backward: of one kernel, or of one for each gradient, in every way.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/channels_copy.h"
+#include "planning/choose.h"
+#include "queries.h"
+
+namespace convt3d {
+
+inline void test_a_backward_is_one_plan_or_several() {
+  for (const Operator op : {Operator::kBackward, Operator::kBackwardAndBias}) {
+    const bool bias = op == Operator::kBackwardAndBias;
+    PlanQuery query = some_backward(op);
+    const OperatorPlan together = choose(query);
+    const auto* const plan = std::get_if<mma::BackwardPlan>(&together.plan);
+    expect(together.engine() == Engine::kMma && plan != nullptr && plan->grad.bias.has_value() == bias,
+           "one read of grad_output is cheaper than several");
+    query.problem.kernel_size[1] = 3;
+    query.operands.first = dense_operand(query.problem.out_channels, query.problem.output_size(), true);
+    const OperatorPlan apart = choose(query);
+    const auto* const separate = std::get_if<SeparatePlan>(&apart.plan);
+    expect(!apart.engine() && separate != nullptr && (separate->bias_grad != nullptr || separate->sums_bias()) == bias,
+           "taps that meet have a plan for each gradient");
+    expect(to_string(apart) == std::string("separate: input_grad=mma weight_grad=mma") + (!bias ? ""
+                                                                                          : separate->sums_bias()
+                                                                                              ? " with_bias_grad"
+                                                                                              : " bias_grad=simt"),
+           "the plan says who computes what");
+    expect(apart.workspace_bytes == separate->workspace_bytes() && apart.workspace_bytes > 0, "... in one workspace");
+    PlanQuery one = query;
+    one.operands.second = dense_operand(query.problem.out_channels, query.problem.kernel_size, false);
+    one.op = Operator::kInputGrad;
+    double ms = choose(one).cost.ms;
+    one.op = Operator::kWeightGrad;
+    one.operands.result = one.operands.second;
+    one.operands.second = query.operands.second;
+    ms += choose(one).cost.ms;
+    expect(bias ? apart.cost.ms > ms : apart.cost.ms == ms, "separate gradients cost what all of them cost");
+    query.engine = Engine::kSimt;
+    expect(!choose(query).engine() && candidates(query).empty(),
+           "an engine without such a plan computes each by itself");
+  }
+  PlanQuery wide = some_backward(Operator::kBackward);
+  wide.dtype = DataType::kFloat64;
+  expect(to_string(choose(wide)) == "separate: input_grad=simt weight_grad=simt", "float64 is the general engine's");
+}
+
+// Of a layer whose gradients both read grad_output by its channels.
+inline PlanQuery some_separate_backward(const Int3& size) {
+  PlanQuery query = some_backward(Operator::kBackwardAndBias);
+  query.problem.out_channels = 48;
+  query.problem.input_size = size;
+  query.problem.kernel_size = {3, 3, 3};
+  query.problem.padding = {1, 1, 1};
+  query.problem.stride = {2, 2, 2};
+  query.operands = dense_operands(query.problem, false);
+  std::swap(query.operands.first, query.operands.result);
+  query.operands.second = query.operands.result;
+  return query;
+}
+
+inline const SeparatePlan* separate_of(const OperatorPlan& plan) { return std::get_if<SeparatePlan>(&plan.plan); }
+
+inline void test_ways_of_separate_gradients() {
+  const PlanQuery query = some_separate_backward({16, 17, 31});
+  const std::vector<OperatorPlan> all = candidates(query);
+  std::set<std::string> copied;
+  std::set<bool> sums_bias;
+  bool beside = false;
+  for (const OperatorPlan& plan : all) {
+    const SeparatePlan* const way = separate_of(plan);
+    if (way == nullptr) continue;
+    sums_bias.insert(way->sums_bias());
+    expect(way->sums_bias() == (way->bias_grad == nullptr), "the bias's gradient is computed once");
+    copied.insert(way->input_copy.exists ? "both" : way->grad_copy.exists ? "grad_output" : "none");
+    const auto* const input = std::get_if<mma::CorrelationPlan>(&way->input_grad->plan);
+    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way->weight_grad->plan);
+    expect(input != nullptr && weight != nullptr && weight->beside == (way->beside > 0),
+           "the weight gradient knows whether it is beside the other");
+    expect(!way->grad_copy.exists || (!input->copy.exists && !weight->grad_copy.exists), "nobody copies twice");
+    if (way->beside > 0) {
+      beside = true;
+      expect(input->blocks() <= way->beside && weight->blocks() <= query.device.multiprocessors - way->beside,
+             "each block has a multiprocessor");
+      expect(way->weight_grad_offset() >= way->input_grad_offset() + way->input_grad->workspace_bytes,
+             "... and each gradient memory of its own");
+    }
+    expect(
+        plan.workspace_bytes >= way->weight_grad_offset() + way->weight_grad->workspace_bytes &&
+            plan.workspace_bytes >= way->bias_grad_offset() + (way->bias_grad ? way->bias_grad->workspace_bytes : 0) &&
+            way->input_grad_offset() >= way->input_copy_offset() + way->input_copy.bytes() &&
+            way->input_copy_offset() >= way->grad_copy.bytes(),
+        "the workspace has all parts");
+    expect(plan.cost.ms >= all[0].cost.ms, "the cheapest is chosen");
+  }
+  expect(copied == std::set<std::string>{"none", "grad_output", "both"} && beside && sums_bias.size() == 2,
+         "all ways are there");
+  expect(to_string(choose(query)) == to_string(all[0]), "the first is the choice");
+
+  PlanQuery slice = query;
+  slice.operands.first.stride[0] *= 2;
+  for (const OperatorPlan& plan : candidates(slice)) {
+    expect(separate_of(plan) == nullptr || !separate_of(plan)->grad_copy.exists, "a slice is not copied");
+  }
+  PlanQuery older = query;
+  older.device = device_of_capability(8, 0).traits;
+  for (const OperatorPlan& plan : candidates(older)) {
+    expect(separate_of(plan) == nullptr || separate_of(plan)->beside == 0,
+           "kernels that do not begin early are not beside each other");
+  }
+  PlanQuery masked = query;
+  masked.operands.mask = query.operands.first;
+  for (const OperatorPlan& plan : candidates(masked)) {
+    const SeparatePlan* const way = separate_of(plan);
+    if (way == nullptr) continue;
+    const bool masks = std::get<mma::WeightGradPlan>(way->weight_grad->plan).layouts.masked;
+    expect(way->grad_copy.masked == way->grad_copy.exists && !(masks && way->grad_copy.exists),
+           "a copy has the mask's zeros");
+  }
+  const PlanQuery large = some_separate_backward({128, 130, 129});
+  for (const OperatorPlan& plan : candidates(large)) {
+    expect(separate_of(plan) == nullptr ||
+               separate_of(plan)->grad_copy.bytes() + separate_of(plan)->input_copy.bytes() <= kMostCopiedBytes,
+           "copies are bounded");
+  }
+}
+
+// What separate plans take for granted: they are made before anybody knows the weight's strides.
+inline void test_no_plan_looks_at_the_weight() {
+  for (const Operator op : {Operator::kInputGrad, Operator::kWeightGrad}) {
+    PlanQuery query = some_separate_backward({16, 17, 31});
+    query.op = op;
+    OperandTraits Operands::* const weight = op == Operator::kInputGrad ? &Operands::second : &Operands::result;
+    query.operands.*weight = dense_operand(query.problem.out_channels, query.problem.kernel_size, false);
+    for (const auto engine : {std::optional<Engine>(), std::optional(Engine::kSimt), std::optional(Engine::kMma)}) {
+      query.engine = engine;
+      const std::string before = to_string(choose(query));
+      PlanQuery other = query;
+      other.operands.*weight = {{3, 77, 1, 5, 11}, 2, true};
+      expect(to_string(choose(other)) == before, "another weight's strides do not change the plan");
+    }
+  }
+}
+
+}  // namespace convt3d
