@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  constexpr int kBiasRows = 2;  // no registers are left for more
+  constexpr int kBiasRows = 4;
   const bool sums = sums_bias(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);

@@ -161,11 +161,11 @@ class BiasRows {
     uint32_t places = hopper::shared_address(shared_ + params_.layout.places);
     int32_t left = positions_of_box(params_);
 #pragma unroll 1
-    for (int32_t step = 0; step < params_.steps; ++step) {
-      add_step(places, grad, offset, pairs, left, sum);
+    for (; left >= kGradStep; left -= kGradStep) {
+      add_step<true>(places, grad, offset, pairs, left, sum);
       places += kGradStep * uint32_t{sizeof(GradPlace)};
-      left -= kGradStep;
     }
+    if (left > 0) add_step<false>(places, grad, offset, pairs, left, sum);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= count_) break;
@@ -182,8 +182,9 @@ class BiasRows {
     }
   }
 
-  // Sixteen positions, or words of two of them, of which the first `left` exist. What fills up a box's last step reads
-  // a position that is there.
+  // Sixteen positions, or words of two of them: kWhole, or the first `left`. What fills up a box's last step reads a
+  // position that is there.
+  template <bool kWhole>
   __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad, const FragmentOffsets<T> (&offset)[kAtOnce],
                                            const PairReads& pairs, int32_t left, float (&sum)[kAtOnce][4]) const {
     const int32_t lane = thread_ % 32;
@@ -191,61 +192,62 @@ class BiasRows {
 #pragma unroll 1
       for (int32_t half = 0; half < kGradStep; half += 8) {
         const PlacedWords at(places + static_cast<uint32_t>(half) * uint32_t{sizeof(GradPlace)}, grad, 0, lane);
-        const Kept kept = kept_of(left - half);
         uint32_t a[kAtOnce][4];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) at.load_rows(offset[i].of, a[i]);
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if constexpr (kIsPaired<T>) pairs.part_taps(a[i]);
-          add_words(a[i], kept, sum[i]);
         }
+        if constexpr (!kWhole) keep(a, left - half);
+        add_words(a, sum);
       }
     } else {
       const uint32_t row = grad + hopper::load_shared<uint32_t>(places + matrix_places(lane).grad);
-      const Kept kept = kept_of(left);
       uint32_t a[kAtOnce][4];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) add_words(a[i], kept, sum[i]);
+      if constexpr (!kWhole) keep(a, left);
+      add_words(a, sum);
     }
   }
 
-  // Bits of the lane's two words of a row that are of the first `left` positions.
-  struct Kept {
-    uint32_t bits[2];
-  };
-  __device__ __forceinline__ Kept kept_of(int32_t left) const {
+  // Of the first `left` positions; zeros for the others. A lane's words 2 and 3 of a fragment are of other positions
+  // than its words 0 and 1.
+  __device__ __forceinline__ void keep(uint32_t (&a)[kAtOnce][4], int32_t left) const {
     const int32_t lane = thread_ % 32;
-    Kept kept;
+    uint32_t kept[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (FragmentOffsets<T>::kWords) {
         // Of rows of channels neighbours, of channel rows four apart.
         const bool rows = !kIsPaired<T> && !params_.source[0].tile.has_channel_rows();
         const int32_t position = rows ? lane % 4 * 2 + i : lane % 4 + i * 4;
-        kept.bits[i] = position < left ? 0xFFFFFFFF : 0;
+        kept[i] = position < left ? 0xFFFFFFFF : 0;
       } else {
         const int32_t position = lane % 4 * 2 + i * 8;
-        kept.bits[i] = (position < left ? 0xFFFF : 0) | (position + 1 < left ? 0xFFFF0000 : 0);
+        kept[i] = (position < left ? 0xFFFF : 0) | (position + 1 < left ? 0xFFFF0000 : 0);
       }
     }
-    return kept;
+#pragma unroll
+    for (int f = 0; f < kAtOnce; ++f) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[f][i] &= kept[i / 2];
+    }
   }
 
-  // Words i and i + 2 of `a` are of eight i, the first of them of the lane's first position, or pair of positions.
-  // Element 2 * i of the sums is that eight's.
-  __device__ __forceinline__ void add_words(uint32_t (&a)[4], const Kept& kept, float (&sum)[4]) const {
+  // Words i and i + 2 of a fragment are of its eight i, whose sum is element 2 * i.
+  __device__ __forceinline__ void add_words(const uint32_t (&a)[kAtOnce][4], float (&sum)[kAtOnce][4]) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] &= kept.bits[i / 2];
-    if constexpr (kInLanes) {
+    for (int f = 0; f < kAtOnce; ++f) {
+      if constexpr (kInLanes) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[i % 2 * 2] += __uint_as_float(a[i]);
-    } else {
-      constexpr uint32_t kOnes = std::is_same_v<ElementOf<T>, __half> ? 0x3C003C00 : 0x3F803F80;
-      const uint32_t ones[2] = {kOnes, kOnes};
-      multiply_add<ElementOf<T>>(sum, a, ones);  // all columns alike
+        for (int i = 0; i < 4; ++i) sum[f][i % 2 * 2] += __uint_as_float(a[f][i]);
+      } else {
+        constexpr uint32_t kOnes = std::is_same_v<ElementOf<T>, __half> ? 0x3C003C00 : 0x3F803F80;
+        const uint32_t ones[2] = {kOnes, kOnes};
+        multiply_add<ElementOf<T>>(sum[f], a[f], ones);  // all columns alike
+      }
     }
   }
 

@@ -59,8 +59,8 @@ BUGS = [
     Bug(
         "bias in rows: words of positions past the box",
         M + "bias_rows.cuh",
-        "kept = position < left ? 0xFFFFFFFF : 0;",
-        "kept = BUG || position < left ? 0xFFFFFFFF : 0;",
+        "kept[i] = position < left ? 0xFFFFFFFF : 0;",
+        "kept[i] = BUG || position < left ? 0xFFFFFFFF : 0;",
         MMA_BACKWARD + " --type tf32",
     ),
     Bug(
