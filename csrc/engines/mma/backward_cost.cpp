@@ -108,7 +108,8 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double storing = (2 * segments - 1) * sums * 4 * grad.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double waves = static_cast<double>(ceil_div(plan.blocks(), device.multiprocessors));
   const double weights = static_cast<double>(plan.k_steps()) * step_bytes(extent, grad.terms) / device.rates.l2_bytes;
-  const double computing = waves * (static_cast<double>(grad.split_boxes) * box + storing + weights + kBlock);
+  const double computing =
+      waves * (static_cast<double>(grad.split_boxes) * box + storing + weights + kBlock + (grad.bias ? kBiasBlock : 0));
 
   double of_output = static_cast<double>(grad.batch * grad.groups) * grad.row_channels * (grad.layouts.masked ? 2 : 1);
   double of_inputs = static_cast<double>(grad.batch * grad.groups) * grad.n_channels * 2;

@@ -23,14 +23,14 @@ constexpr double kFragmentInstructions = 4.2;  // beside products: a read of six
 constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by word, of eight positions
 // From an instruction of a warp to its next, in clocks, where products of two warps hide some of it.
 constexpr double kBetweenProducts = 2;
-// Instructions of a loading warp that sums rows for the bias's gradient; counted, not fitted.
-constexpr double kBiasBox = 40;
-constexpr double kBiasFragment = 60;
-constexpr double kMatrixSummed = 10;   // of sixteen positions, of 16 bits
-constexpr double kWordsSummed = 36;    // ... of 32 bits
-constexpr double kPairsSummed = 44;    // ... of sixteen words
 constexpr double kLoadedInRows = 2.5;  // times the instructions of a copy
 constexpr double kLoadedInElements = 4;
+// Instructions of a loading warp that sums rows for the bias's gradient, some of which wait for nothing.
+constexpr double kBiasBox = 60;
+constexpr double kBiasFragment = 35;
+constexpr double kMatrixSummed = 6;  // of sixteen positions, of 16 bits
+constexpr double kWordsSummed = 16;  // ... of 32 bits
+constexpr double kPairsSummed = 18;  // ... of sixteen words
 
 // Reads of shared memory that wait for each other, of words of four positions of eight channels.
 struct WordConflicts {
@@ -175,7 +175,8 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
   const double joined = 2 * segments - 1.0 / static_cast<double>(portions);  // stored and read again, but first
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
-  const double computing = boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock);
+  const double computing =
+      boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.bias ? kBiasBlock : 0));
   const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
