@@ -64,6 +64,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
   products += of_input;
+  if (grad.bias && !grad.loaders_sum_bias) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
   // Of one warp: what it reads.
   const double reads = grad.pairs.exist ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);
@@ -108,8 +109,8 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double storing = (2 * segments - 1) * sums * 4 * grad.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double waves = static_cast<double>(ceil_div(plan.blocks(), device.multiprocessors));
   const double weights = static_cast<double>(plan.k_steps()) * step_bytes(extent, grad.terms) / device.rates.l2_bytes;
-  const double computing =
-      waves * (static_cast<double>(grad.split_boxes) * box + storing + weights + kBlock + (grad.bias ? kBiasBlock : 0));
+  const double computing = waves * (static_cast<double>(grad.split_boxes) * box + storing + weights + kBlock +
+                                    (grad.loaders_sum_bias ? kBiasBlock : 0));
 
   double of_output = static_cast<double>(grad.batch * grad.groups) * grad.row_channels * (grad.layouts.masked ? 2 : 1);
   double of_inputs = static_cast<double>(grad.batch * grad.groups) * grad.n_channels * 2;

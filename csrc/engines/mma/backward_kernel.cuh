@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/overlap.cuh"
-#include "engines/mma/backward_params.cuh"
+#include "engines/mma/bias_sums.cuh"
 #include "engines/mma/pack_weight.cuh"
 #include "engines/mma/store.cuh"
 #include "engines/mma/weight_grad_kernel.cuh"
@@ -146,7 +146,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  constexpr int kBiasRows = 4;
   const bool sums = sums_bias(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
@@ -158,14 +157,21 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
-  if (thread >= kInputThreads) return GradLoader<T, kBiasRows>(grad, tile, shared, thread - kInputThreads).run(false);
+  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run(false);
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);
+  const RowBiasSums<T> row_sums(params, shared);
+  if (row_sums.wanted()) row_sums.clear(fillers);
   sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
     if (sums) arrive_threads(kBiasTables, kBiasTablesThreads);
-    GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
+    if constexpr (RowBiasSums<T>::kExist) {
+      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
+      if (row_sums.wanted()) row_sums.store();
+    } else {
+      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
+    }
   } else {
     InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
   }

@@ -16,6 +16,7 @@ struct BackwardParams {
   int32_t channel_steps;
   int32_t taps;
   const unsigned char* weight;  // packed: pack_weight.cuh
+  float* bias;                  // [split][output channel], of rows that warps sum that multiply; nullptr: none do
 };
 
 // What older drivers take.

@@ -50,6 +50,8 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
   layout.share = take(kShareBytes);
   layout.offsets = take(8 * extent.warps() * extent.warp_m);
   layout.steps = take(4 * (plan.k_steps() + 1));
+  const bool sums_rows = plan.grad.bias && !plan.grad.loaders_sum_bias;
+  layout.bias = take(sums_rows ? int64_t{64} * plan.grad.most_fragments() * plan.grad.warps_k : 0);
   layout.staging = take(plan.input.staging_bytes);
   layout.weights = take(int64_t{plan.k_steps()} * step_bytes(extent, plan.grad.terms));
   layout.bytes = end;
@@ -233,6 +235,7 @@ std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, c
   WeightGradPlan& grad = plan.grad;
   grad = reading.grad;
   grad.bias = bias;
+  grad.loaders_sum_bias = bias && result_bytes == 4;
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));
   grad.row_chunks = grad.n_chunks = 1;
   grad.group_blocks = static_cast<int32_t>(grad.groups);

@@ -39,6 +39,7 @@ struct BackwardLayout {
   int32_t share;    // the block's, of the input gradient
   int32_t offsets;  // int64: where grad_input has each position of each warp, or each row
   int32_t steps;    // int32: where each step of K reads, from a position's row on; one more follows
+  int32_t bias;     // float32: sums of rows, where multiplying warps sum them; bias_sums.cuh
   int32_t staging;  // of rows of grad_input
   int32_t weights;  // packed
   int64_t bytes;

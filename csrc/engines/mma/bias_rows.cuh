@@ -22,11 +22,11 @@ __device__ __forceinline__ bool sums_bias(const WeightGradParams<T>& params, con
   return params.bias != nullptr && tile.n_first == 0;
 }
 
-// A fragment's rows are one warp's, box after box. Of 16 bits the tensor cores sum a box, as products with ones; these
-// sums and float32 itself are added in float32, and in the end in float64: over taps here, over splits by who adds the
-// weight's. In shared memory: float32 [group][eight][row], and the fragments that each warp has.
-// kAtOnce: fragments, as registers allow.
-template <typename T, int kAtOnce>
+// A warp sums rows of a few fragments at once, of some steps of a box, box after box. Of 16 bits the tensor cores do,
+// as products with ones; these sums and float32 itself are added in float32, and in the end in float64: over taps here,
+// over splits by who adds the weight's. In shared memory, float32: sums of each warp's, [unit][fragment][row], and of
+// all, [group][eight][row].
+template <typename T>
 class BiasRows {
  public:
   // `thread`: of the loading ones.
@@ -38,16 +38,15 @@ class BiasRows {
   __device__ __forceinline__ void clear() const {
     const int32_t eights = tile_.eights(params_);
     if (thread_ == 0) *reinterpret_cast<int32_t*>(shared_ + params_.layout.bias_fragments) = eights;
-    const int32_t count = params_.warps_groups * eights * 8;
-    for (int32_t i = thread_; i < count; i += kLoadingThreads) sums()[i] = 0;
+    const int32_t count = kUnitSums * most_units(params_.warps_groups * ((eights + 1) / 2));
+    for (int32_t i = thread_; i < count; i += kLoadingThreads) unit_sums()[i] = 0;
   }
 
-  // When the tables are there, before the first box. Fragments that count are dealt out to the warps.
+  // When the tables are there, before the first box; then they meet. Which fragments count.
   __device__ __forceinline__ void begin() {
     const int32_t fragments = params_.warps_groups * ((eights() + 1) / 2);
     const int32_t lane = thread_ % 32;
-    const int32_t warp = thread_ / 32;
-    int32_t before = 0;
+    fragments_ = 0;
     for (int32_t first = 0; first < fragments; first += 32) {
       const FragmentPlace place = place_of(first + lane);
       bool counts = false;
@@ -56,20 +55,30 @@ class BiasRows {
         counts = fragment.eight[0].bias_channel >= 0 || fragment.eight[fragment.last].bias_channel >= 0;
       }
       const uint32_t all = __ballot_sync(0xFFFFFFFF, counts);
-      const int32_t number = before + __popc(all & ((1u << lane) - 1));
-      if (counts && number % kLoadingWarps == warp) mine()[number / kLoadingWarps] = place;
-      before += __popc(all);
+      if (counts && thread_ < 32) counted()[fragments_ + __popc(all & ((1u << lane) - 1))] = place;
+      fragments_ += __popc(all);
     }
-    count_ = (before - warp + kLoadingWarps - 1) / kLoadingWarps;
-    __syncwarp();
   }
 
   // A box that has arrived, whose tile of grad_output is at `grad`.
   __device__ __forceinline__ void add(uint32_t grad) const {
-    for (int32_t i = 0; i < count_; i += kAtOnce) add_some(grad, i);
+    for (int32_t unit = thread_ / 32; unit < units(); unit += kLoadingWarps) add_unit(grad, unit);
   }
 
-  // Of the block's split and part of the taps, when all have added theirs.
+  // When all have added theirs; then they meet. The sums of all slices, in order.
+  __device__ __forceinline__ void gather() const {
+    const int32_t slices = slices_of(fragments_);
+    for (int32_t i = thread_; i < fragments_ * 16; i += kLoadingThreads) {
+      const int32_t number = i / 16;
+      const Fragment fragment = fragment_at(counted()[number]);
+      const float* const from = unit_sums() + number / kAtOnce * slices * kUnitSums + number % kAtOnce * 16 + i % 16;
+      float sum = 0;
+      for (int32_t slice = 0; slice < slices; ++slice) sum += from[slice * kUnitSums];
+      if (i % 16 / 8 <= fragment.last) fragment.sums[i % 16] = sum;
+    }
+  }
+
+  // Of the block's split and part of the taps.
   __device__ __forceinline__ void store() const {
     const GradTile tile = tile_here();
     const int32_t count = tile.eights(params_);
@@ -100,6 +109,7 @@ class BiasRows {
 
  private:
   static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
+  static constexpr int kAtOnce = kBiasRows;
   static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
 
   // Nothing of it is kept while boxes are loaded: no registers are left in the kernel of all gradients.
@@ -125,11 +135,23 @@ class BiasRows {
     const int32_t group = number / fragments;
     return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
   }
-  // Those of the warp: every fourth of those that count.
-  __device__ __forceinline__ FragmentPlace* mine() const {
-    const int32_t all = params_.warps_groups * ((eights() + 1) / 2);
-    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1 +
-           thread_ / 32 * ((all + kLoadingWarps - 1) / kLoadingWarps);
+  __device__ __forceinline__ FragmentPlace* counted() const {
+    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1;
+  }
+
+  // Units of work: some fragments, and all steps of a box or, where there are few fragments, a slice of them.
+  static constexpr int kUnitSums = bias_unit_sums(kAtOnce);
+  __device__ __forceinline__ static int32_t slices_of(int32_t fragments) {
+    return fragments <= kAtOnce ? kLoadingWarps : fragments <= 2 * kAtOnce ? kLoadingWarps / 2 : 1;
+  }
+  __device__ __forceinline__ static int32_t most_units(int32_t fragments) {
+    return max(kLoadingWarps, (fragments + kAtOnce - 1) / kAtOnce);
+  }
+  __device__ __forceinline__ int32_t units() const {
+    return (fragments_ + kAtOnce - 1) / kAtOnce * slices_of(fragments_);
+  }
+  __device__ __forceinline__ float* unit_sums() const {
+    return reinterpret_cast<float*>(shared_ + params_.layout.bias_units);
   }
 
   struct Fragment {
@@ -145,31 +167,34 @@ class BiasRows {
             sums() + (place.group * count + place.first) * 8};
   }
 
-  // The warp's fragments from number `first` on, of which the last one may stand for those that it does not have.
-  __device__ __forceinline__ void add_some(uint32_t grad, int32_t first) const {
+  // Some of its fragments may be the last one again.
+  __device__ __forceinline__ void add_unit(uint32_t grad, int32_t unit) const {
     const int32_t lane = thread_ % 32;
+    const int32_t slices = slices_of(fragments_);
+    const int32_t first = unit / slices * kAtOnce;
+    const int32_t slice = unit % slices;
     PairReads pairs{};
     if constexpr (kIsPaired<T>) pairs = PairReads::of_lane(params_.source[0].tile.column_step, lane);
     FragmentOffsets<T> offset[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const Fragment fragment = fragment_at(mine()[min(first + i, count_ - 1)]);
+      const Fragment fragment = fragment_at(counted()[min(first + i, fragments_ - 1)]);
       offset[i].set(lane, params_.source[0].tile.channel_step(sizeof(T)), pairs,
                     [&](int32_t e) { return fragment.eight[min(e, fragment.last)].grad + fragment.group; });
     }
     float sum[kAtOnce][4] = {};
-    uint32_t places = hopper::shared_address(shared_ + params_.layout.places);
-    int32_t left = positions_of_box(params_);
+    constexpr uint32_t kPlaces = kGradStep * uint32_t{sizeof(GradPlace)};
+    uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + static_cast<uint32_t>(slice) * kPlaces;
+    int32_t left = positions_of_box(params_) - slice * kGradStep;
 #pragma unroll 1
-    for (; left >= kGradStep; left -= kGradStep) {
+    for (; left >= kGradStep; left -= slices * kGradStep) {
       add_step<true>(places, grad, offset, pairs, left, sum);
-      places += kGradStep * uint32_t{sizeof(GradPlace)};
+      places += static_cast<uint32_t>(slices) * kPlaces;
     }
     if (left > 0) add_step<false>(places, grad, offset, pairs, left, sum);
+    float* const to = unit_sums() + unit * kUnitSums + lane / 4;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= count_) break;
-      const Fragment fragment = fragment_at(mine()[first + i]);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float of_row = sum[i][2 * e];
@@ -177,7 +202,7 @@ class BiasRows {
           of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 1);
           of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);
         }
-        if (lane % 4 == 0 && e <= fragment.last) fragment.sums[e * 8 + lane / 4] += of_row;
+        if (lane % 4 == 0) to[i * 16 + e * 8] += of_row;
       }
     }
   }
@@ -255,7 +280,7 @@ class BiasRows {
   const GradTile& tile_;
   unsigned char* shared_;
   int32_t thread_;
-  int32_t count_ = 0;  // of the warp's fragments
+  int32_t fragments_ = 0;  // that count
 };
 
 }  // namespace convt3d::mma

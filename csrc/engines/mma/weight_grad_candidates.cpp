@@ -15,6 +15,7 @@ std::vector<WeightGradPlan> paired_candidates(const Problem& problem, DataType d
   std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
   if (!paired) return {};
   paired->base.bias = bias;
+  paired->base.loaders_sum_bias = bias.has_value();
   return search_weight_grad(paired->words.problem, paired->base, device, kMostCopiedBytes);
 }
 
@@ -26,6 +27,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   if (dtype == DataType::kFloat64) return {};
   WeightGradPlan base = weight_grad_base(problem, dtype, terms, layouts);
   base.bias = bias;
+  base.loaders_sum_bias = bias.has_value();
   return search_weight_grad(problem, base, device, kMostCopiedBytes);
 }
 
@@ -46,6 +48,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   WeightGradPlan base = weight_grad_base(
       problem, dtype, terms, {LoadWay::kCopy, LoadWay::kCopy, false, layouts.grad_begin, layouts.input_begin});
   base.bias = bias;
+  base.loaders_sum_bias = bias.has_value();
   const int64_t bytes = element_size(dtype);
   if (copies_grad) {
     base.grad_copy =

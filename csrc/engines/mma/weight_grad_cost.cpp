@@ -25,12 +25,12 @@ constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by w
 constexpr double kBetweenProducts = 2;
 constexpr double kLoadedInRows = 2.5;  // times the instructions of a copy
 constexpr double kLoadedInElements = 4;
-// Instructions of a loading warp that sums rows for the bias's gradient, some of which wait for nothing.
+// Instructions of a loading warp that sums rows of kBiasRows fragments at once, some of which wait for nothing.
 constexpr double kBiasBox = 60;
-constexpr double kBiasFragment = 35;
-constexpr double kMatrixSummed = 6;  // of sixteen positions, of 16 bits
-constexpr double kWordsSummed = 16;  // ... of 32 bits
-constexpr double kPairsSummed = 18;  // ... of sixteen words
+constexpr double kBiasUnit = 120;
+constexpr double kMatrixSummed = 22;  // of sixteen positions, of 16 bits
+constexpr double kWordsSummed = 50;   // ... of 32 bits
+constexpr double kPairsSummed = 58;   // ... of sixteen words
 
 // Reads of shared memory that wait for each other, of words of four positions of eight channels.
 struct WordConflicts {
@@ -84,7 +84,7 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
 }  // namespace
 
 LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
-  if (!plan.bias) return {0, 0};
+  if (!plan.loaders_sum_bias) return {0, 0};
   // Of the part that has most.
   int64_t eights = int64_t{plan.row_chunk / 8} * plan.warps_groups * plan.halves();
   for (std::size_t i = 0; i < 3; ++i) {
@@ -102,9 +102,13 @@ LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
     }
     eights *= most;
   }
-  const auto fragments = static_cast<double>(ceil_div(ceil_div(eights, 2), int64_t{kLoadingWarps}));
+  // As BiasRows shares them out.
+  const int64_t groups = ceil_div(ceil_div(eights, 2), int64_t{kBiasRows});
+  const int64_t slices = groups == 1 ? kLoadingWarps : groups == 2 ? kLoadingWarps / 2 : 1;
+  const auto units = static_cast<double>(ceil_div(groups * slices, int64_t{kLoadingWarps}));
+  const auto steps = static_cast<double>(ceil_div(int64_t{plan.steps}, slices));
   const double of_step = plan.pairs.exist ? kPairsSummed : plan.element_bytes == 4 ? kWordsSummed : kMatrixSummed;
-  const double instructions = kBiasBox + fragments * (kBiasFragment + plan.steps * of_step);
+  const double instructions = kBiasBox + units * (kBiasUnit + steps * of_step);
   return {instructions, instructions * kAloneClocks};
 }
 
@@ -176,7 +180,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double joined = 2 * segments - 1.0 / static_cast<double>(portions);  // stored and read again, but first
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double computing =
-      boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.bias ? kBiasBlock : 0));
+      boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.loaders_sum_bias ? kBiasBlock : 0));
   const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);

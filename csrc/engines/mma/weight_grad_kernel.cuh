@@ -15,9 +15,8 @@ namespace convt3d::mma {
 
 static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= kMostPipelineStages);
 
-// What the loading warps do. Both operands go through the same code, one after the other. kBiasRows: fragments that are
-// summed at once for the bias's gradient.
-template <typename T, int kBiasRows>
+// What the loading warps do. Both operands go through the same code, one after the other.
+template <typename T>
 class GradLoader {
  public:
   // `thread`: of the loading threads.
@@ -77,6 +76,8 @@ class GradLoader {
     async_wait<0>();  // of stages that nobody awaited here
     if (!sums_bias_) return;
     meet_();
+    bias_rows_.gather();
+    meet_();
     bias_rows_.store();
   }
 
@@ -121,6 +122,7 @@ class GradLoader {
       if (summed_ == 0) {
         sync_threads(kBiasTables, kBiasTablesThreads);
         bias_rows_.begin();
+        meet_();
       }
       hopper::barrier_wait(&barriers_.full[summing_.index], summing_.parity);
       bias_rows_.add(hopper::shared_address(shared_) +
@@ -186,22 +188,32 @@ class GradLoader {
   StageBarriers& barriers_;
   LoaderMeetings meet_;
   bool sums_bias_;
-  BiasRows<T, kBiasRows> bias_rows_;
+  BiasRows<T> bias_rows_;
   int32_t summed_ = 0;  // boxes
   StageTurn summing_;   // the next one's
+};
+
+// Who sums no rows of grad_output.
+struct NoRowSums {
+  static constexpr bool kExist = false;
+
+  __device__ __forceinline__ bool wanted() const { return false; }
+  template <typename Product>
+  __device__ __forceinline__ void add(const GradShare&, const Product&) const {}
 };
 
 constexpr int kGradMultipliers = 2;  // the barrier of the warps that multiply
 
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
-template <typename T, int kTerms, int kRows, int kColumns>
+template <typename T, int kTerms, int kRows, int kColumns, typename RowSums = NoRowSums>
 class GradMultiplier {
-  using Product = GradProduct<T, kTerms, kRows, kColumns>;
+  using Product = GradProduct<T, kTerms, kRows, kColumns, RowSums::kExist>;
 
  public:
-  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared)
-      : params_(params), shared_(shared) {}
+  __device__ __forceinline__ GradMultiplier(const WeightGradParams<T>& params, unsigned char* shared,
+                                            const RowSums& row_sums = {})
+      : params_(params), shared_(shared), row_sums_(row_sums) {}
 
   __device__ __forceinline__ void run() const {
     const GradShare& share = share_of(static_cast<int32_t>(threadIdx.x));
@@ -230,11 +242,12 @@ class GradMultiplier {
                              Product::to_columns(here.group * params_.n_channels + here.n * kColumns * 8,
                                                  params_.source[1].tile.channel_step(sizeof(T)), hopper::lane_here());
       product.add(address(params_.layout.places) + static_cast<uint32_t>(here.k) * kPlacesBytes,
-                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input);
+                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input, summed_here());
       arrive_warp(&barriers().empty[turn.index]);
       turn.advance(params_.stages);
       if (left == share_here().joins_at) {
         store(product, left);
+        if (summed_here().step > 0) row_sums_.add(share_here(), product);
         product.clear();
         __syncwarp();  // all lanes have seen it
         if (hopper::lane_here() == 0) share_here().joins_at = joins_next(params_, left);
@@ -249,6 +262,14 @@ class GradMultiplier {
   // Nothing of it is kept while the warp multiplies.
   __device__ __forceinline__ GradShare& share_here() const {
     return share_of(hopper::computed_here(static_cast<int32_t>(threadIdx.x)));
+  }
+
+  // Of one box.
+  __device__ __forceinline__ Summed summed_here() const {
+    if (!row_sums_.wanted()) return {};
+    const GradShare& share = share_here();
+    if (share.n != 0) return {};  // warps beside each other have the same rows
+    return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
   // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
@@ -288,6 +309,7 @@ class GradMultiplier {
 
   const WeightGradParams<T>& params_;
   unsigned char* shared_;
+  RowSums row_sums_;
 };
 
 template <typename T, int kTerms, int kColumns>
@@ -297,11 +319,10 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   begin_dependents();                                // who adds the sums waits for them
   unsigned char* const shared = dynamic_shared_memory;
   const GradTile tile(params, blockIdx.x);
-  constexpr int kBiasRows = 4;
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
   const bool sums = sums_bias(params, tile);
   if (tile.eights(params) == 0) {
-    if (sums && thread >= 0) BiasRows<T, kBiasRows>(params, tile, shared, thread).store();
+    if (sums && thread >= 0) BiasRows<T>(params, tile, shared, thread).store();
     return;
   }
   if (threadIdx.x == 0) {
@@ -310,7 +331,7 @@ __global__ void __launch_bounds__(kGradThreads, 1)
   }
   __syncthreads();
   if (thread >= 0) {
-    GradLoader<T, kBiasRows>(params, tile, shared, thread).run(!params.beside);
+    GradLoader<T>(params, tile, shared, thread).run(!params.beside);
     if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});

@@ -35,6 +35,10 @@ constexpr int kGradBarrierBytes = 144;            // ...
 constexpr int kBiasFragmentBytes = 4;             // ... of one that a loading warp sums
 constexpr int kGradEightBytes = 16;               // ... of an eight of rows
 
+// Fragments whose rows a loading warp sums at once for the bias's gradient, and float32 that they take.
+constexpr int kBiasRows = 4;
+CONVT3D_HOST_DEVICE constexpr int bias_unit_sums(int fragments) { return 16 * fragments; }
+
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};
 CONVT3D_HOST_DEVICE constexpr int grad_rows(int columns, int terms) { return terms == 1 || columns < 4 ? 7 : 4; }
@@ -46,7 +50,8 @@ struct GradLayout {
   int32_t places;          // of the positions of a box: rows of both tiles
   int32_t eights;          // of rows (tap, output channel): where each is in the tile of grad_output, and in the sums
   int32_t bias;            // float32: sums of rows; bias_rows.cuh
-  int32_t bias_fragments;  // how many eights there are, and which of their fragments each loading warp sums
+  int32_t bias_units;      // float32: those of each loading warp's
+  int32_t bias_fragments;  // how many eights there are, and which of their fragments count
   int32_t grad_fixed;      // of the loaders, the same for all boxes
   int32_t input_fixed;
   int32_t tables;       // of the loaders, of each box that is on its way and of the one that has arrived
@@ -111,6 +116,7 @@ struct WeightGradPlan {
   int32_t segment_boxes;  // summed in registers before they join the sum in memory
   GradLayout layout;
   std::optional<BiasTaps> bias;  // the bias's gradient is wanted, too
+  bool loaders_sum_bias;         // ... and its rows are summed by the warps that load
   bool beside;                   // begins beside the kernel before it, and ends after that
   double cost_ms;                // expected
 

@@ -8,13 +8,24 @@
 
 namespace convt3d::mma {
 
-// kRows, kColumns: fragments.
-template <typename T, int kTerms, int kRows, int kColumns>
+// Positions of a box, or words of them, that rows are summed of: from a step on, and of one of the warp's steps to the
+// next. Without a step they are not summed.
+struct Summed {
+  int32_t left = 0;
+  int32_t step = 0;
+};
+
+// kRows, kColumns: fragments. kSumsRows: of 16 bits, rows are summed, too, as products with ones.
+template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
 class GradProduct {
+  static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
+
  public:
+  static constexpr int kFragments = kRows;
   static constexpr bool kWords = FragmentOffsets<T>::kWords;
 
   float sum[kRows][kColumns][4];
+  float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
 
   // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
   // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
@@ -35,6 +46,7 @@ class GradProduct {
     for (int m = 0; m < kRows; ++m) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) zero(sum[m][n]);
+      if constexpr (kSumsRows) row_sum[m][0] = row_sum[m][1] = 0;
     }
   }
 
@@ -44,10 +56,12 @@ class GradProduct {
   }
 
   // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
-  // `grad`, `input`: of the staged tiles, from the lane's columns on.
-  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input) {
+  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
+  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
+  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
+                                      const Summed& summed = {}) {
     if constexpr (kTerms == 1) {
-      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input); });
+      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input, summed); });
     } else {
 #pragma unroll 1
       for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
@@ -80,10 +94,38 @@ class GradProduct {
             hopper::load_shared<uint32_t>(places + of_lane.input)};
   }
 
+  // As a column of an operand, of the lane's positions of a step or, of words, of half of it: those of the first
+  // `left` that exist. None: rows are not summed.
+  struct Ones {
+    uint32_t words[kSumsRows ? 2 : 1];
+
+    __device__ __forceinline__ explicit Ones([[maybe_unused]] int32_t left) {
+      if constexpr (kSumsRows) {
+        constexpr uint32_t kOne = std::is_same_v<ElementOf<T>, __half> ? 0x3C00 : 0x3F80;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int32_t first = kWords ? lane() % 4 + 4 * i : lane() % 4 * 2 + 8 * i;
+          const int32_t second = kWords ? first : first + 1;
+          words[i] = (first < left ? kOne : 0) | (second < left ? kOne << 16 : 0);
+        }
+      }
+    }
+  };
+  __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
+    if constexpr (kSumsRows) {
+      if (!wanted) return;
+      float sums[4];  // of all columns alike
+      zero(sums);
+      multiply_add<ElementOf<T>>(sums, a, ones.words);
+      row_sum[m][0] += sums[0];
+      row_sum[m][1] += sums[2];
+    }
+  }
+
   // Of one term.
   template <int kCount>
   __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
-                                            uint32_t input) {
+                                            uint32_t input, Summed summed) {
     if constexpr (!kWords) {
       // Kept, not computed anew for each step.
       const GradPlace computed = matrix_places(lane());
@@ -93,7 +135,8 @@ class GradProduct {
       for (; steps > 0; --steps) {
         const GradPlace now = next;
         next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
-        add_matrices<kCount>(grad + now.grad, input + now.input);
+        add_matrices<kCount>(grad + now.grad, input + now.input, summed);
+        summed.left -= summed.step;
       }
     } else {
 #pragma unroll 1
@@ -101,15 +144,17 @@ class GradProduct {
         // One after the other: there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
-          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input);
+          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
+                            {summed.left - static_cast<int32_t>(half), summed.step});
         }
+        summed.left -= summed.step;
       }
     }
   }
 
   // 16 bits: matrices of eight positions and eight channels, transposed on their way.
   template <int kCount>
-  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row) {
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
     uint32_t b[kColumns][2];
     if constexpr (kColumns == 1) {
       load_matrices_transposed<2>(b[0], b_row);
@@ -124,10 +169,12 @@ class GradProduct {
         b[n + 1][1] = two[3];
       }
     }
+    const Ones ones(summed.left);
     const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m].of[0]); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      add_row(m, a, ones, summed.step > 0);
     });
   }
 
@@ -150,7 +197,7 @@ class GradProduct {
   }
 
   template <int kCount>
-  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input) {
+  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input, const Summed& summed) {
     const PlacedWords at(places, grad, input, lane());
     uint32_t b[kColumns][2];
 #pragma unroll
@@ -158,6 +205,7 @@ class GradProduct {
       load_columns(at, n, b[n]);
       round(b[n]);
     }
+    const Ones ones(summed.left);
     const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
       if constexpr (kIsPaired<T>) {
@@ -167,6 +215,7 @@ class GradProduct {
       }
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      add_row(m, a, ones, summed.step > 0);
     });
   }
 
