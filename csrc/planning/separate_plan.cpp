@@ -20,7 +20,8 @@ constexpr double kMostBesideMs = 0.2;
 // Of 16 bits, costs of operands that are read in different ways are off by about as much from each other; seen on an
 // H100. Channel rows of 32 bits, which copies compete with there, took longer than expected rather than shorter.
 constexpr double kCopied = 1.05;
-constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
+constexpr double kSummedBias = 1.05;  // of weight gradients that have the bias's, which take that much more; likewise
+constexpr double kBeside = 1.05;      // of what each takes by itself, as they share L2 and memory; set by reasoning
 constexpr double kEarlyLaunchMs = 0.0015;  // of a copy that begins while the kernel before ends; seen on an H100
 constexpr int32_t kParts = 8;              // of the multiprocessors, that gradients beside each other share
 
@@ -192,6 +193,7 @@ class Separate {
                 copy_ms(*copy, query_.problem.batch, query_.device);
     }
     if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
+    if (sums_bias) way.ms *= kSummedBias;
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
       way.bias_grad = choose(bias_gradient(copies));
       way.ms += way.bias_grad->cost.ms;

@@ -30,7 +30,7 @@ constexpr double kBiasBox = 60;
 constexpr double kBiasUnit = 120;
 constexpr double kMatrixSummed = 22;  // of sixteen positions, of 16 bits
 constexpr double kWordsSummed = 50;   // ... of 32 bits
-constexpr double kPairsSummed = 58;   // ... of sixteen words
+constexpr double kPairsSummed = 90;   // ... of sixteen words
 
 // Reads of shared memory that wait for each other, of words of four positions of eight channels.
 struct WordConflicts {

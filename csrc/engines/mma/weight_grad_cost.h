@@ -11,7 +11,7 @@ namespace convt3d::mma {
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device);
 
-constexpr double kBiasBlock = 2500;  // clocks with which such a block begins and ends
+constexpr double kBiasBlock = 5000;  // clocks with which such a block begins and ends
 // Of a loading warp that sums rows for the bias's gradient, for a box; nothing where that is not wanted.
 LoadingCost bias_rows_cost(const WeightGradPlan& plan);
 
