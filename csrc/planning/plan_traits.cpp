@@ -38,7 +38,7 @@ struct TraitsOf {
   }
   Traits operator()(const SeparatePlan& plan) const {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
-    traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in rows" : "no"});
+    traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in_rows" : "no"});
     if (plan.sums_bias()) {
       const auto& weight = std::get<mma::WeightGradPlan>(plan.weight_grad->plan);
       traits.push_back({"bias_rows", to_string(weight.layouts.grad)});

@@ -43,12 +43,17 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
          "rows are whole steps", problem);
 
   const BackwardLayout& layout = plan.layout;
-  for (const int32_t place : {layout.offsets, layout.steps, layout.staging, layout.weights}) {
+  for (const int32_t place : {layout.offsets, layout.steps, layout.bias, layout.staging, layout.weights}) {
     expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
   }
+  // float32 of each row and warp along K, where the warps that multiply sum rows.
+  const bool sums_rows = grad.bias && !grad.loaders_sum_bias;
+  expect(sums_rows == (grad.bias && plan.result_bytes == 2), "rows of 16 bits are summed where they are multiplied",
+         problem);
+  const int64_t bias_bytes = sums_rows ? 32 * grad.most_eights() * grad.warps_k : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&
-             layout.staging - layout.steps >= 4 * (plan.k_steps() + 1) &&
+             layout.bias - layout.steps >= 4 * (plan.k_steps() + 1) && layout.staging - layout.bias >= bias_bytes &&
              layout.weights - layout.staging >= plan.input.staging_bytes &&
              layout.bytes - layout.weights >= plan.k_steps() * step_bytes(extent, grad.terms) &&
              grad.layout.barriers >= layout.bytes,

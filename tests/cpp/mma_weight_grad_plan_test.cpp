@@ -50,7 +50,7 @@ int check_problem(const Problem& problem) {
   return plans;
 }
 
-// The taps whose rows are the bias's gradient reach each output once, also from positions of boxes past the input's end.
+// The taps whose rows are the bias's gradient reach each output once, and none from positions past the input's end.
 bool check_bias_taps(const Problem& problem) {
   const std::optional<BiasTaps> taps = bias_taps(problem);
   if (!taps) return false;
@@ -84,8 +84,12 @@ int check_bias(const Problem& problem) {
     check_plan(problem, plan, device, grad_rows(plan.columns, plan.terms));
     expect(plan.bias.has_value() && plan.bias_bytes() >= 4 * plan.splits * problem.out_channels &&
                plan.workspace_bytes() >= plan.bias_offset() + plan.bias_bytes() &&
-               plan.bias_offset() >= plan.partial_bytes() &&
-               plan.layout.grad_fixed - plan.layout.bias >= 32 * plan.warps_groups * plan.most_eights(),
+               plan.bias_offset() >= plan.partial_bytes() && plan.loaders_sum_bias &&
+               plan.layout.bias_units - plan.layout.bias >= 32 * plan.warps_groups * plan.most_eights() &&
+               4 * (plan.layout.bias_fragments - plan.layout.bias_units) >=
+                   4 * 4 * bias_unit_sums(kBiasRows) * ceil_div(plan.warps_groups * plan.most_fragments(), kBiasRows) &&
+               plan.layout.grad_fixed - plan.layout.bias_fragments >=
+                   kBiasFragmentBytes * (1 + plan.warps_groups * plan.most_fragments()),
            "sums of the bias have room", problem);
   }
   return static_cast<int>(plans.size());

@@ -57,6 +57,48 @@ BUGS = [
         MMA_BACKWARD,
     ),
     Bug(
+        "mma backward: rows' bias of another channel",
+        M + "bias_sums.cuh",
+        "eight[i].row % grad.row_channels != channel - row",
+        "eight[i].row % grad.row_channels != (BUG ? 0 : channel - row)",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: rows' bias of warps along the positions",
+        M + "bias_sums.cuh",
+        "(k * count + i) * 8 + row",
+        "((BUG ? 0 : k) * count + i) * 8 + row",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: rows' bias of positions past the box",
+        M + "weight_grad_product.cuh",
+        "(second < left ? kOne << 16 : 0)",
+        "(BUG || second < left ? kOne << 16 : 0)",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: rows' bias of the lane's second row",
+        M + "weight_grad_product.cuh",
+        "row_sum[m][1] += sums[2];",
+        "row_sum[m][1] += sums[BUG ? 0 : 2];",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: width pairs: bias of words past the box",
+        M + "weight_grad_product.cuh",
+        "{summed.left - static_cast<int32_t>(half), summed.step}",
+        "{summed.left - static_cast<int32_t>(BUG ? 0 : half), summed.step}",
+        MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: bias of another group",
+        M + "bias_sums.cuh",
+        "tile.split * params.grad.groups + tile.group",
+        "tile.split * params.grad.groups + (BUG ? 0 : tile.group)",
+        MMA_BACKWARD,
+    ),
+    Bug(
         "bias in rows: words of positions past the box",
         M + "bias_rows.cuh",
         "kept[i] = position < left ? 0xFFFFFFFF : 0;",
@@ -87,15 +129,15 @@ BUGS = [
     Bug(
         "bias in rows: the last fragment of an odd number",
         M + "bias_rows.cuh",
-        "if (before >= 0) add_two",
-        "if (before >= 0 && !BUG) add_two",
+        "min(first + i, fragments_ - 1)",
+        "min(first + i, fragments_ - 1 - BUG)",
         MMA_BACKWARD,
     ),
     Bug(
         "bias in rows: another channel",
         M + "bias_rows.cuh",
-        "eight.row % params_.row_channels == channel - row",
-        "eight.row % params_.row_channels == (BUG ? 0 : channel - row)",
+        "bias_channel == channel - row)",
+        "bias_channel == (BUG ? 0 : channel - row))",
         MMA_BACKWARD + " --type float16",
     ),
     Bug(
@@ -108,8 +150,8 @@ BUGS = [
     Bug(
         "bias in rows: another part of the taps",
         M + "bias_rows.cuh",
-        "params_.parts[2].value) +\n                         tile_.part[2];",
-        "params_.parts[2].value) +\n                         (BUG ? 0 : tile_.part[2]);",
+        "params_.parts[2].value) +\n                         tile.part[2];",
+        "params_.parts[2].value) +\n                         (BUG ? 0 : tile.part[2]);",
         "--operator backward",
     ),
     Bug(
@@ -122,8 +164,8 @@ BUGS = [
     Bug(
         "bias in rows: groups of one block",
         M + "bias_rows.cuh",
-        "tile_.group + g) *",
-        "tile_.group + (BUG ? 0 : g)) *",
+        "tile.group + g) *",
+        "tile.group + (BUG ? 0 : g)) *",
         "--operator backward",
     ),
     Bug(
