@@ -146,7 +146,8 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  const bool sums = sums_bias(grad, tile);
+  constexpr bool kLoadersSumBias = !RowBiasSums<T>::kExist;
+  const bool sums = kLoadersSumBias && sums_bias(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
     share.first_channel = tile.group * grad.n_channels;
@@ -157,7 +158,8 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   }
   __syncthreads();
   const auto thread = static_cast<int32_t>(threadIdx.x) - 32 * kGradWarps;
-  if (thread >= kInputThreads) return GradLoader<T>(grad, tile, shared, thread - kInputThreads).run(false);
+  if (thread >= kInputThreads)
+    return GradLoader<T, kLoadersSumBias>(grad, tile, shared, thread - kInputThreads).run(false);
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);

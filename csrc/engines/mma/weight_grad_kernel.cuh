@@ -15,8 +15,9 @@ namespace convt3d::mma {
 
 static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= kMostPipelineStages);
 
-// What the loading warps do. Both operands go through the same code, one after the other.
-template <typename T>
+// What the loading warps do. Both operands go through the same code, one after the other. kSumsBias: they may sum rows
+// for the bias's gradient.
+template <typename T, bool kSumsBias = true>
 class GradLoader {
  public:
   // `thread`: of the loading threads.
@@ -28,7 +29,7 @@ class GradLoader {
         thread_(thread),
         barriers_(*reinterpret_cast<StageBarriers*>(shared + params.layout.barriers)),
         meet_(&barriers_.loaders),
-        sums_bias_(sums_bias(params, tile)),
+        sums_bias_(kSumsBias && sums_bias(params, tile)),
         bias_rows_(params, tile, shared, thread) {}
 
   // `waits`: for the kernel before, which may make an operand, or still have the workspace.
@@ -38,14 +39,14 @@ class GradLoader {
     const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
     loader(operand()).make_fixed(fillers());
-    if (sums_bias_) bias_rows_.clear();
+    if (kSumsBias && sums_bias_) bias_rows_.clear();
     if (waits) wait_for_kernel_before();
     meet_();
     int32_t begun = 0;
     int32_t done = 0;
     while (true) {
       const bool begins = begun < boxes && begun - done < params_.ahead;
-      if (sums_bias_) sum_bias(done == boxes ? boxes : boxes_before(begins, begun, done));
+      if (kSumsBias && sums_bias_) sum_bias(done == boxes ? boxes : boxes_before(begins, begun, done));
       if (done == boxes) break;
       if (begins) {
         begin(beginning);
@@ -74,7 +75,7 @@ class GradLoader {
     }
     async_commit();
     async_wait<0>();  // of stages that nobody awaited here
-    if (!sums_bias_) return;
+    if (!kSumsBias || !sums_bias_) return;
     meet_();
     bias_rows_.gather();
     meet_();
