@@ -179,14 +179,15 @@ int main() {
   int summed = 0;
   for (int i = 0; i < 4000; ++i) with_bias += check_bias_taps(random_problem(random)) ? 1 : 0;
   for (int i = 0; i < 60; ++i) summed += check_bias(random_problem(random));
-  expect(with_bias > 400 && with_bias < 3600 && summed > 0, "some problems have the bias in rows, others not", {});
+  expect(with_bias > 100 && with_bias < 3900 && summed > 0, "some problems have the bias in rows, others not", {});
   Problem usual = far;
   usual.input_size = {4, 5, 6};
   usual.kernel_size = {3, 3, 4};
   usual.stride = {2, 2, 2};
   usual.padding = usual.dilation = {1, 1, 1};
   usual.output_padding = {1, 0, 0};
-  expect(bias_taps(usual) == BiasTaps{6, 6, 6}, "kernels of 3 and 4 at stride 2 have taps 1 and 2", usual);
+  // Outputs 8, 9 and 12: taps 1 and 2, but where tap 0 reaches the last odd one, too.
+  expect(bias_taps(usual) == BiasTaps{6, 3, 6}, "the first tap of each residue that reaches all of it", usual);
   std::printf("%d plans, %d failures\n", plans + summed, failures);
   return failures == 0 ? 0 : 1;
 }
