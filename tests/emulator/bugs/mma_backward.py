@@ -110,7 +110,7 @@ BUGS = [
         M + "bias_rows.cuh",
         "(position + 1 < left ? 0xFFFF0000 : 0)",
         "(BUG || position + 1 < left ? 0xFFFF0000 : 0)",
-        MMA_BACKWARD + " --type float16",
+        "--operator backward --type float16",
     ),
     Bug(
         "bias in rows: a fragment's second eight",
@@ -138,7 +138,7 @@ BUGS = [
         M + "bias_rows.cuh",
         "bias_channel == channel - row)",
         "bias_channel == (BUG ? 0 : channel - row))",
-        MMA_BACKWARD + " --type float16",
+        "--operator backward --type float16",
     ),
     Bug(
         "bias in rows: taps that do not count",
