@@ -39,10 +39,7 @@ std::string to_string(const SeparatePlan& plan) {
 
 }  // namespace
 
-bool SeparatePlan::sums_bias() const {
-  const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad->plan);
-  return of_mma != nullptr && of_mma->bias.has_value();
-}
+bool SeparatePlan::sums_bias() const { return weight_grad->sums_bias(); }
 int64_t SeparatePlan::input_copy_offset() const { return workspace_part(grad_copy.bytes()); }
 int64_t SeparatePlan::bias_grad_offset() const { return workspace_part(input_copy_offset() + input_copy.bytes()); }
 int64_t SeparatePlan::input_grad_offset() const {
@@ -54,6 +51,11 @@ int64_t SeparatePlan::weight_grad_offset() const {
 int64_t SeparatePlan::workspace_bytes() const {
   return std::max(input_grad_offset() + input_grad->workspace_bytes,
                   weight_grad_offset() + weight_grad->workspace_bytes);
+}
+
+bool OperatorPlan::sums_bias() const {
+  const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan);
+  return of_mma != nullptr && of_mma->bias.has_value();
 }
 
 std::optional<Engine> OperatorPlan::engine() const {

@@ -30,7 +30,7 @@ struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted and the weight gradient does not have it
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // ... of the input
-  int64_t rounds;  // of equally many images, that are copied at a time: of all but the bias's gradient
+  int64_t rounds;  // of equally many images, that are copied at a time: of all but a `bias_grad`
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
   // The weight gradient's plan has the bias's, too.
@@ -57,6 +57,8 @@ struct OperatorPlan {
   // Of a forward with moment_parts(): what is expected where its epilogue gathers moments and stores nothing.
   double unstored_ms = 0;
 
+  // Of a weight gradient: it has the bias's, too.
+  bool sums_bias() const;
   // None of a plan that leaves each gradient to its own engine.
   std::optional<Engine> engine() const;
 };

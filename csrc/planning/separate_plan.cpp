@@ -71,12 +71,6 @@ class Separate {
     std::optional<OperatorPlan> bias_grad;
     double ms;
     int32_t beside;  // SeparatePlan
-
-    // The weight gradient has the bias's, too.
-    bool sums_bias() const {
-      const auto* const weight = std::get_if<mma::WeightGradPlan>(&weight_grad.plan);
-      return weight != nullptr && weight->bias.has_value();
-    }
   };
 
   static const Way* cheapest(const std::vector<Way>& ways) {
@@ -139,7 +133,7 @@ class Separate {
     const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
-      std::optional<Way> way = copies ? way_with(*copies, first.sums_bias()) : std::nullopt;
+      std::optional<Way> way = copies ? way_with(*copies, first.weight_grad.sums_bias()) : std::nullopt;
       if (way) ways.push_back(std::move(*way));
     };
     add({});
@@ -223,7 +217,7 @@ class Separate {
       beside.beside = first;
       beside.input_grad = choose(gradient(Operator::kInputGrad, way.copies, part_of_device(first)));
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
-      weight_query.sums_bias = way.sums_bias();
+      weight_query.sums_bias = way.weight_grad.sums_bias();
       beside.weight_grad = choose(weight_query);
       const double input = beside.input_grad.cost.ms;
       const double weight = beside.weight_grad.cost.ms;

@@ -87,7 +87,7 @@ int check_bias(const Problem& problem) {
                plan.bias_offset() >= plan.partial_bytes() && plan.loaders_sum_bias &&
                plan.layout.bias_units - plan.layout.bias >= 32 * plan.warps_groups * plan.most_eights() &&
                4 * (plan.layout.bias_fragments - plan.layout.bias_units) >=
-                   4 * 4 * bias_unit_sums(kBiasRows) * ceil_div(plan.warps_groups * plan.most_fragments(), kBiasRows) &&
+                   4 * 4 * kBiasUnitSums * ceil_div(plan.warps_groups * plan.most_fragments(), kBiasRows) &&
                plan.layout.grad_fixed - plan.layout.bias_fragments >=
                    kBiasFragmentBytes * (1 + plan.warps_groups * plan.most_fragments()),
            "sums of the bias have room", problem);

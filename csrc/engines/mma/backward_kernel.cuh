@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   if (row_sums.wanted()) row_sums.clear(fillers);
   sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
-    if (sums) arrive_threads(kBiasTables, kBiasTablesThreads);
+    if (sums) arrive_threads(kBiasTables, kGradThreads);
     if constexpr (RowBiasSums<T>::kExist) {
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
       if (row_sums.wanted()) row_sums.store();

@@ -14,7 +14,6 @@ namespace convt3d::mma {
 
 // The barrier of the warps that fill the tables, and of those that sum rows.
 constexpr int kBiasTables = 4;
-constexpr int kBiasTablesThreads = 32 * (kGradWarps + kLoadingWarps);
 
 // Blocks beside each other along the input channels have the same rows: the first one sums them.
 template <typename T>
@@ -38,7 +37,7 @@ class BiasRows {
   __device__ __forceinline__ void clear() const {
     const int32_t eights = tile_.eights(params_);
     if (thread_ == 0) *reinterpret_cast<int32_t*>(shared_ + params_.layout.bias_fragments) = eights;
-    const int32_t count = kUnitSums * most_units(params_.warps_groups * ((eights + 1) / 2));
+    const int32_t count = kBiasUnitSums * most_bias_units(params_.warps_groups * ((eights + 1) / 2));
     for (int32_t i = thread_; i < count; i += kLoadingThreads) unit_sums()[i] = 0;
   }
 
@@ -62,25 +61,26 @@ class BiasRows {
 
   // A box that has arrived, whose tile of grad_output is at `grad`.
   __device__ __forceinline__ void add(uint32_t grad) const {
-    for (int32_t unit = thread_ / 32; unit < units(); unit += kLoadingWarps) add_unit(grad, unit);
+    for (int32_t unit = thread_ / 32; unit < bias_units(fragments_); unit += kLoadingWarps) add_unit(grad, unit);
   }
 
   // When all have added theirs; then they meet. The sums of all slices, in order.
   __device__ __forceinline__ void gather() const {
-    const int32_t slices = slices_of(fragments_);
+    const int32_t slices = bias_slices(fragments_);
     for (int32_t i = thread_; i < fragments_ * 16; i += kLoadingThreads) {
       const int32_t number = i / 16;
       const Fragment fragment = fragment_at(counted()[number]);
-      const float* const from = unit_sums() + number / kAtOnce * slices * kUnitSums + number % kAtOnce * 16 + i % 16;
+      const float* const from =
+          unit_sums() + number / kBiasRows * slices * kBiasUnitSums + number % kBiasRows * 16 + i % 16;
       float sum = 0;
-      for (int32_t slice = 0; slice < slices; ++slice) sum += from[slice * kUnitSums];
+      for (int32_t slice = 0; slice < slices; ++slice) sum += from[slice * kBiasUnitSums];
       if (i % 16 / 8 <= fragment.last) fragment.sums[i % 16] = sum;
     }
   }
 
   // Of the block's split and part of the taps.
   __device__ __forceinline__ void store() const {
-    const GradTile tile = tile_here();
+    const GradTile tile = tile_here(params_);
     const int32_t count = tile.eights(params_);
     const int32_t channels = min(params_.row_chunk, params_.row_channels - tile.row_first);
     const int32_t part = (tile.part[0] * static_cast<int32_t>(params_.parts[1].value) + tile.part[1]) *
@@ -109,13 +109,8 @@ class BiasRows {
 
  private:
   static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
-  static constexpr int kAtOnce = kBiasRows;
   static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
 
-  // Nothing of it is kept while boxes are loaded: no registers are left in the kernel of all gradients.
-  __device__ __forceinline__ GradTile tile_here() const {
-    return {params_, static_cast<uint32_t>(hopper::computed_here(static_cast<int>(blockIdx.x)))};
-  }
   // Of a group.
   __device__ __forceinline__ int32_t eights() const {
     return *reinterpret_cast<const int32_t*>(shared_ + params_.layout.bias_fragments);
@@ -139,17 +134,6 @@ class BiasRows {
     return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1;
   }
 
-  // Units of work: some fragments, and all steps of a box or, where there are few fragments, a slice of them.
-  static constexpr int kUnitSums = bias_unit_sums(kAtOnce);
-  __device__ __forceinline__ static int32_t slices_of(int32_t fragments) {
-    return fragments <= kAtOnce ? kLoadingWarps : fragments <= 2 * kAtOnce ? kLoadingWarps / 2 : 1;
-  }
-  __device__ __forceinline__ static int32_t most_units(int32_t fragments) {
-    return max(kLoadingWarps, (fragments + kAtOnce - 1) / kAtOnce);
-  }
-  __device__ __forceinline__ int32_t units() const {
-    return (fragments_ + kAtOnce - 1) / kAtOnce * slices_of(fragments_);
-  }
   __device__ __forceinline__ float* unit_sums() const {
     return reinterpret_cast<float*>(shared_ + params_.layout.bias_units);
   }
@@ -170,19 +154,19 @@ class BiasRows {
   // Some of its fragments may be the last one again.
   __device__ __forceinline__ void add_unit(uint32_t grad, int32_t unit) const {
     const int32_t lane = thread_ % 32;
-    const int32_t slices = slices_of(fragments_);
-    const int32_t first = unit / slices * kAtOnce;
+    const int32_t slices = bias_slices(fragments_);
+    const int32_t first = unit / slices * kBiasRows;
     const int32_t slice = unit % slices;
     PairReads pairs{};
     if constexpr (kIsPaired<T>) pairs = PairReads::of_lane(params_.source[0].tile.column_step, lane);
-    FragmentOffsets<T> offset[kAtOnce];
+    FragmentOffsets<T> offset[kBiasRows];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kBiasRows; ++i) {
       const Fragment fragment = fragment_at(counted()[min(first + i, fragments_ - 1)]);
       offset[i].set(lane, params_.source[0].tile.channel_step(sizeof(T)), pairs,
                     [&](int32_t e) { return fragment.eight[min(e, fragment.last)].grad + fragment.group; });
     }
-    float sum[kAtOnce][4] = {};
+    float sum[kBiasRows][4] = {};
     constexpr uint32_t kPlaces = kGradStep * uint32_t{sizeof(GradPlace)};
     uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + static_cast<uint32_t>(slice) * kPlaces;
     int32_t left = positions_of_box(params_) - slice * kGradStep;
@@ -192,9 +176,9 @@ class BiasRows {
       places += static_cast<uint32_t>(slices) * kPlaces;
     }
     if (left > 0) add_step<false>(places, grad, offset, pairs, left, sum);
-    float* const to = unit_sums() + unit * kUnitSums + lane / 4;
+    float* const to = unit_sums() + unit * kBiasUnitSums + lane / 4;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kBiasRows; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float of_row = sum[i][2 * e];
@@ -210,18 +194,19 @@ class BiasRows {
   // Sixteen positions, or words of two of them: kWhole, or the first `left`. What fills up a box's last step reads a
   // position that is there.
   template <bool kWhole>
-  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad, const FragmentOffsets<T> (&offset)[kAtOnce],
-                                           const PairReads& pairs, int32_t left, float (&sum)[kAtOnce][4]) const {
+  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad,
+                                           const FragmentOffsets<T> (&offset)[kBiasRows], const PairReads& pairs,
+                                           int32_t left, float (&sum)[kBiasRows][4]) const {
     const int32_t lane = thread_ % 32;
     if constexpr (FragmentOffsets<T>::kWords) {
 #pragma unroll 1
       for (int32_t half = 0; half < kGradStep; half += 8) {
         const PlacedWords at(places + static_cast<uint32_t>(half) * uint32_t{sizeof(GradPlace)}, grad, 0, lane);
-        uint32_t a[kAtOnce][4];
+        uint32_t a[kBiasRows][4];
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) at.load_rows(offset[i].of, a[i]);
+        for (int i = 0; i < kBiasRows; ++i) at.load_rows(offset[i].of, a[i]);
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
+        for (int i = 0; i < kBiasRows; ++i) {
           if constexpr (kIsPaired<T>) pairs.part_taps(a[i]);
         }
         if constexpr (!kWhole) keep(a, left - half);
@@ -229,9 +214,9 @@ class BiasRows {
       }
     } else {
       const uint32_t row = grad + hopper::load_shared<uint32_t>(places + matrix_places(lane).grad);
-      uint32_t a[kAtOnce][4];
+      uint32_t a[kBiasRows][4];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);
+      for (int i = 0; i < kBiasRows; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);
       if constexpr (!kWhole) keep(a, left);
       add_words(a, sum);
     }
@@ -239,7 +224,7 @@ class BiasRows {
 
   // Of the first `left` positions; zeros for the others. A lane's words 2 and 3 of a fragment are of other positions
   // than its words 0 and 1.
-  __device__ __forceinline__ void keep(uint32_t (&a)[kAtOnce][4], int32_t left) const {
+  __device__ __forceinline__ void keep(uint32_t (&a)[kBiasRows][4], int32_t left) const {
     const int32_t lane = thread_ % 32;
     uint32_t kept[2];
 #pragma unroll
@@ -255,16 +240,16 @@ class BiasRows {
       }
     }
 #pragma unroll
-    for (int f = 0; f < kAtOnce; ++f) {
+    for (int f = 0; f < kBiasRows; ++f) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[f][i] &= kept[i / 2];
     }
   }
 
   // Words i and i + 2 of a fragment are of its eight i, whose sum is element 2 * i.
-  __device__ __forceinline__ void add_words(const uint32_t (&a)[kAtOnce][4], float (&sum)[kAtOnce][4]) const {
+  __device__ __forceinline__ void add_words(const uint32_t (&a)[kBiasRows][4], float (&sum)[kBiasRows][4]) const {
 #pragma unroll
-    for (int f = 0; f < kAtOnce; ++f) {
+    for (int f = 0; f < kBiasRows; ++f) {
       if constexpr (kInLanes) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[f][i % 2 * 2] += __uint_as_float(a[f][i]);

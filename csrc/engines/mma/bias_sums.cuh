@@ -10,12 +10,6 @@
 
 namespace convt3d::mma {
 
-// The block's tile, of which nothing is kept while its warps multiply.
-template <typename T>
-__device__ __forceinline__ GradTile tile_here(const WeightGradParams<T>& params) {
-  return {params, static_cast<uint32_t>(hopper::computed_here(static_cast<int>(blockIdx.x)))};
-}
-
 // Where a block leaves its split's and group's.
 template <typename T>
 __device__ __forceinline__ float* bias_of_block(const BackwardParams<T>& params) {

@@ -9,13 +9,17 @@ namespace {
 
 bool is_cheaper(const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; }
 
+void set_bias(WeightGradPlan& base, const std::optional<BiasTaps>& bias) {
+  base.bias = bias;
+  base.loaders_sum_bias = bias.has_value();
+}
+
 // Of operands that are words along the width.
 std::vector<WeightGradPlan> paired_candidates(const Problem& problem, DataType dtype, const Operands& operands,
                                               const DeviceTraits& device, const std::optional<BiasTaps>& bias) {
   std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
   if (!paired) return {};
-  paired->base.bias = bias;
-  paired->base.loaders_sum_bias = bias.has_value();
+  set_bias(paired->base, bias);
   return search_weight_grad(paired->words.problem, paired->base, device, kMostCopiedBytes);
 }
 
@@ -26,8 +30,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
                                                    const std::optional<BiasTaps>& bias) {
   if (dtype == DataType::kFloat64) return {};
   WeightGradPlan base = weight_grad_base(problem, dtype, terms, layouts);
-  base.bias = bias;
-  base.loaders_sum_bias = bias.has_value();
+  set_bias(base, bias);
   return search_weight_grad(problem, base, device, kMostCopiedBytes);
 }
 
@@ -47,8 +50,7 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   if (!copies_grad && !copies_input) return plans;
   WeightGradPlan base = weight_grad_base(
       problem, dtype, terms, {LoadWay::kCopy, LoadWay::kCopy, false, layouts.grad_begin, layouts.input_begin});
-  base.bias = bias;
-  base.loaders_sum_bias = bias.has_value();
+  set_bias(base, bias);
   const int64_t bytes = element_size(dtype);
   if (copies_grad) {
     base.grad_copy =

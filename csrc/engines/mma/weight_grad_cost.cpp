@@ -103,10 +103,9 @@ LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
     eights *= most;
   }
   // As BiasRows shares them out.
-  const int64_t groups = ceil_div(ceil_div(eights, 2), int64_t{kBiasRows});
-  const int64_t slices = groups == 1 ? kLoadingWarps : groups == 2 ? kLoadingWarps / 2 : 1;
-  const auto units = static_cast<double>(ceil_div(groups * slices, int64_t{kLoadingWarps}));
-  const auto steps = static_cast<double>(ceil_div(int64_t{plan.steps}, slices));
+  const auto fragments = static_cast<int32_t>(ceil_div(eights, 2));
+  const auto units = static_cast<double>(ceil_div(bias_units(fragments), kLoadingWarps));
+  const auto steps = static_cast<double>(ceil_div(plan.steps, bias_slices(fragments)));
   const double of_step = plan.pairs.exist ? kPairsSummed : plan.element_bytes == 4 ? kWordsSummed : kMatrixSummed;
   const double instructions = kBiasBox + units * (kBiasUnit + steps * of_step);
   return {instructions, instructions * kAloneClocks};

@@ -39,14 +39,14 @@ class GradLoader {
     const int32_t boxes = beginning.walk.left;
     const bool rows = params_.source[0].way == LoadWay::kRows || params_.source[1].way == LoadWay::kRows;
     loader(operand()).make_fixed(fillers());
-    if (kSumsBias && sums_bias_) bias_rows_.clear();
+    if (sums_bias_) bias_rows_.clear();
     if (waits) wait_for_kernel_before();
     meet_();
     int32_t begun = 0;
     int32_t done = 0;
     while (true) {
       const bool begins = begun < boxes && begun - done < params_.ahead;
-      if (kSumsBias && sums_bias_) sum_bias(done == boxes ? boxes : boxes_before(begins, begun, done));
+      if (sums_bias_) sum_bias(done == boxes ? boxes : boxes_before(begins, begun, done));
       if (done == boxes) break;
       if (begins) {
         begin(beginning);
@@ -75,7 +75,7 @@ class GradLoader {
     }
     async_commit();
     async_wait<0>();  // of stages that nobody awaited here
-    if (!kSumsBias || !sums_bias_) return;
+    if (!sums_bias_) return;
     meet_();
     bias_rows_.gather();
     meet_();
@@ -121,7 +121,7 @@ class GradLoader {
   __device__ __forceinline__ void sum_bias(int32_t boxes) {
     for (; summed_ < boxes; ++summed_) {
       if (summed_ == 0) {
-        sync_threads(kBiasTables, kBiasTablesThreads);
+        sync_threads(kBiasTables, kGradThreads);
         bias_rows_.begin();
         meet_();
       }
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(kGradThreads, 1)
     if (params.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
   } else {
     fill_tables(params, tile, kColumns, shared, {static_cast<int32_t>(threadIdx.x), 32 * kGradWarps});
-    if (sums) arrive_threads(kBiasTables, kBiasTablesThreads);
+    if (sums) arrive_threads(kBiasTables, kGradThreads);
     sync_threads(kGradMultipliers, 32 * kGradWarps);
     GradMultiplier<T, kTerms, grad_rows(kColumns, kTerms), kColumns>(params, shared).run();
   }

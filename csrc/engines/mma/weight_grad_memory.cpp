@@ -23,10 +23,9 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   layout.eights = take(int64_t{kGradEightBytes} * plan.most_eights());
   const int64_t bias_eights = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
   const int64_t bias_fragments = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_fragments() : 0;
-  const int64_t bias_units =
-      bias_fragments > 0 ? std::max<int64_t>(kLoadingWarps, ceil_div(bias_fragments, int64_t{kBiasRows})) : 0;
   layout.bias = take(4 * 8 * bias_eights);
-  layout.bias_units = take(4 * bias_unit_sums(kBiasRows) * bias_units);
+  layout.bias_units =
+      take(bias_fragments > 0 ? 4 * kBiasUnitSums * most_bias_units(static_cast<int32_t>(bias_fragments)) : 0);
   layout.bias_fragments = take(bias_fragments > 0 ? kBiasFragmentBytes * (1 + bias_fragments) : 0);
   layout.grad_fixed = take(plan.grad_shape.fixed_bytes());
   layout.input_fixed = take(plan.input_shape.fixed_bytes());

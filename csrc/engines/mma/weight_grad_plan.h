@@ -37,7 +37,19 @@ constexpr int kGradEightBytes = 16;               // ... of an eight of rows
 
 // Fragments whose rows a loading warp sums at once for the bias's gradient, and float32 that they take.
 constexpr int kBiasRows = 4;
-CONVT3D_HOST_DEVICE constexpr int bias_unit_sums(int fragments) { return 16 * fragments; }
+constexpr int kBiasUnitSums = 16 * kBiasRows;
+// Slices of a box's steps: the more, the fewer fragments there are. A unit of work is some fragments and a slice.
+CONVT3D_HOST_DEVICE constexpr int32_t bias_slices(int32_t fragments) {
+  return fragments <= kBiasRows ? kLoadingWarps : fragments <= 2 * kBiasRows ? kLoadingWarps / 2 : 1;
+}
+CONVT3D_HOST_DEVICE constexpr int32_t bias_units(int32_t fragments) {
+  return (fragments + kBiasRows - 1) / kBiasRows * bias_slices(fragments);
+}
+// ... of so many or fewer.
+CONVT3D_HOST_DEVICE constexpr int32_t most_bias_units(int32_t fragments) {
+  const int32_t groups = (fragments + kBiasRows - 1) / kBiasRows;
+  return groups > kLoadingWarps ? groups : kLoadingWarps;
+}
 
 // Fragments of 8 input channels of a warp, and of 16 rows (tap, output channel).
 constexpr int kGradColumns[] = {4, 2, 1};

@@ -1,10 +1,17 @@
 // What a block of the weight gradient keeps in shared memory of its positions, warps and rows.
 #pragma once
 
+#include "device/ptx/threads.cuh"
 #include "engines/mma/weight_grad_params.cuh"
 #include "engines/mma/weight_grad_rows.cuh"
 
 namespace convt3d::mma {
+
+// The block's tile, of which no register keeps anything until here.
+template <typename T>
+__device__ __forceinline__ GradTile tile_here(const WeightGradParams<T>& params) {
+  return {params, static_cast<uint32_t>(hopper::computed_here(static_cast<int>(blockIdx.x)))};
+}
 
 // The boxes of a split, one after another.
 struct BoxWalk {
