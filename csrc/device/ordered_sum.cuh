@@ -83,7 +83,7 @@ struct OrderedSum {
 // Numbers of rows are taken apart along the axes of an OrderedSum but the first, in the order of the destination.
 struct OrderedSumRow {
   int64_t partial;      // elements from the first row
-  int64_t destination;  // ... below zero: of padding
+  int64_t destination;  // elements from the first row; below zero: the row is padding
 };
 struct OrderedSumRows {
   OrderedSumAxis axis[kOrderedSumAxes - 1];
@@ -122,8 +122,9 @@ struct OrderedSumParams {
   int64_t column_stride;  // of the destination
   Divisor column_tiles;
   int64_t tiles;
-  int32_t column_bits;  // of the columns of a tile, a power of two
-  bool along_columns;   // the destination's neighbours are columns
+  int64_t tiles_and_vector;  // and blocks' shares of the vector behind them
+  int32_t column_bits;       // of the columns of a tile, a power of two
+  bool along_columns;        // the destination's neighbours are columns
   OrderedSumRows rows;
   T* destination;
   OrderedVector<T, Partial> beside;
@@ -172,8 +173,7 @@ __global__ void __launch_bounds__(kOrderedSumThreads)
   const int pitch = columns + 1;
   const int column = thread % kSums & (columns - 1);
   const int first_row = thread % kSums >> params.column_bits;
-  const int64_t tiles = params.tiles + (params.beside.elements + kVectorColumns - 1) / kVectorColumns;
-  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (int64_t tile = blockIdx.x; tile < params.tiles_and_vector; tile += gridDim.x) {
     if (tile >= params.tiles) {
       add_vector(params.beside, tile - params.tiles, shared.vector);
       continue;
@@ -266,9 +266,10 @@ void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Str
   }
   params.column_tiles = make_divisor(ceil_div(columns.size, int64_t{1} << params.column_bits));
   params.tiles = params.column_tiles.value * ceil_div(rows, int64_t{kSums >> params.column_bits} * kUnroll);
+  params.tiles_and_vector = params.tiles + ceil_div(sum.beside.elements, int64_t{kVectorColumns});
   void (*const kernel)(OrderedSumParams<T, Partial>) = convt3d_ordered_sum<T, Partial, kLanes, kUnroll>;
-  launch(name, kernel, params.tiles + ceil_div(sum.beside.elements, int64_t{kVectorColumns}), kOrderedSumThreads,
-         stream, params, 0, overlapping_order(name, reinterpret_cast<const void*>(kernel)));
+  launch(name, kernel, params.tiles_and_vector, kOrderedSumThreads, stream, params, 0,
+         overlapping_order(name, reinterpret_cast<const void*>(kernel)));
 }
 
 constexpr int kOrderedSumRows = 4;  // of a thread, where there are many elements
