@@ -11,6 +11,8 @@ CSRC = Path(__file__).resolve().parent.parent / "csrc"
 
 # A file includes files of its own room and of the rooms above it.
 ROOMS = ["core", "device", "epilogue", "norm", "engines", "planning", "kernels", "ops", "bindings.cpp"]
+# The same within an engine that has rooms of its own; files beside them know all of them.
+ROOMS_OF_ENGINES = {"mma": ["tile", "correlation", "weight_grad", "backward"], "wgmma": ["plan", "load", "store"]}
 SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
 FILES = sorted(path for path in CSRC.rglob("*") if path.suffix in SUFFIXES)
 # Engines that kernels are written for; `instantiate` compiles them, a file each for an engine, an operator and a type.
@@ -33,7 +35,18 @@ def test_includes_go_one_way(path: Path) -> None:
         assert (CSRC / name).exists(), f"{name} is no file of csrc/: headers are named from there"
         assert room(name) <= room(own), f"{own} includes {name}, of a room that builds on its own"
         if own.startswith("engines/") and name.startswith("engines/") and not own.startswith("engines/instantiate/"):
-            assert name.split("/")[1] == own.split("/")[1], f"{own} includes {name}, of another engine"
+            engine = own.split("/")[1]
+            assert name.split("/")[1] == engine, f"{own} includes {name}, of another engine"
+            rooms = ROOMS_OF_ENGINES.get(engine, [])
+            if own.split("/")[2] in rooms and name.split("/")[2] in rooms:
+                before = rooms.index(name.split("/")[2]) <= rooms.index(own.split("/")[2])
+                assert before, f"{own} includes {name}, of a room that builds on its own"
+
+
+def test_engines_with_rooms_of_their_own() -> None:
+    for engine in ENGINES:
+        folders = {path.name for path in (CSRC / "engines" / engine).iterdir() if path.is_dir()}
+        assert folders == set(ROOMS_OF_ENGINES.get(engine, []))
 
 
 def test_no_cycles() -> None:

@@ -13,9 +13,9 @@
 #include "engines/depthwise/patch_plan.h"
 #include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
-#include "engines/mma/backward_plan.h"
-#include "engines/mma/correlation_plan.h"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/backward/plan.h"
+#include "engines/mma/correlation/plan.h"
+#include "engines/mma/weight_grad/plan.h"
 #include "engines/simt/plan.h"
 #include "engines/wgmma/plan/plan.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/integer.h"
-#include "engines/mma/portions.h"
+#include "engines/mma/tile/portions.h"
 #include "terms.h"
 
 #include <array>

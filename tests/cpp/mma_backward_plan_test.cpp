@@ -1,8 +1,8 @@
 // Plans of all gradients from one read of grad_output: each of its elements is read once, and every plan fits the
 // device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
 #include "core/devices.h"
-#include "engines/mma/backward_plan.h"
-#include "engines/mma/correlation_memory.h"
+#include "engines/mma/backward/plan.h"
+#include "engines/mma/correlation/memory.h"
 #include "weight_grad_checks.h"
 
 #include <cstdio>

@@ -10,8 +10,8 @@
 #include "channels_copy_checks.h"
 #include "core/devices.h"
 #include "core/integer.h"
-#include "engines/mma/correlation_memory.h"
-#include "engines/mma/correlation_plan.h"
+#include "engines/mma/correlation/memory.h"
+#include "engines/mma/correlation/plan.h"
 #include "terms.h"
 #include "weight_grad_checks.h"
 

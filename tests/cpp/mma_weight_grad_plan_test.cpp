@@ -2,7 +2,7 @@
 // plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
 #include "channels_copy_checks.h"
 #include "core/devices.h"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/weight_grad/plan.h"
 #include "weight_grad_checks.h"
 
 #include <cstdio>

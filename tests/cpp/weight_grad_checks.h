@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/integer.h"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/weight_grad/plan.h"
 #include "terms.h"
 
 #include <set>

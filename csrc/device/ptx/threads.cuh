@@ -21,7 +21,9 @@ __device__ __forceinline__ void wait_for_predecessors() { asm volatile("griddepc
 
 // The same value. What follows from it is computed where it is used: the compiler would compute it once, early, and
 // keep it in registers that are not left.
-__device__ __forceinline__ int computed_here(int value) {
+template <typename T>
+__device__ __forceinline__ T computed_here(T value) {
+  static_assert(sizeof(T) == 4, "a value of one register");
   asm volatile("" : "+r"(value));
   return value;
 }

@@ -1,4 +1,4 @@
-#include "engines/mma/run_backward.cuh"
+#include "engines/mma/backward/run.cuh"
 
 namespace convt3d::mma {
 

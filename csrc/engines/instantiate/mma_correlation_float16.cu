@@ -1,4 +1,4 @@
-#include "engines/mma/run_correlation.cuh"
+#include "engines/mma/correlation/run.cuh"
 
 namespace convt3d::mma {
 

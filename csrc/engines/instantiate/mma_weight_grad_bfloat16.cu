@@ -1,4 +1,4 @@
-#include "engines/mma/run_weight_grad.cuh"
+#include "engines/mma/weight_grad/run.cuh"
 
 namespace convt3d::mma {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/traits.h"
-#include "engines/mma/backward_plan.h"
-#include "engines/mma/correlation_plan.h"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/backward/plan.h"
+#include "engines/mma/correlation/plan.h"
+#include "engines/mma/weight_grad/plan.h"
 
 namespace convt3d::mma {
 

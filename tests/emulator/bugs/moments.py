@@ -7,7 +7,7 @@ from bugs.bug import Bug
 EPILOGUE = "epilogue/moments.cuh"
 TARGET = "engines/wgmma/store/target.cuh"
 HALO = "engines/wgmma/store/moments.cuh"
-MMA = "engines/mma/store.cuh"
+MMA = "engines/mma/correlation/store.cuh"
 COLLECT = "norm/collect.cu"
 OF_HALO = "--engine halo --operator forward"
 OF_MMA = "--engine mma --operator forward"

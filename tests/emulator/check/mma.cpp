@@ -8,8 +8,8 @@
 
 #include "check/tensor.h"
 #include "core/devices.h"
-#include "engines/mma/run.h"
-#include "engines/mma/run_weight_grad.h"
+#include "engines/mma/correlation/run.h"
+#include "engines/mma/weight_grad/run.h"
 
 namespace check {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "check/case.h"
-#include "engines/mma/correlation_plan.h"
-#include "engines/mma/weight_grad_plan.h"
+#include "engines/mma/correlation/plan.h"
+#include "engines/mma/weight_grad/plan.h"
 #include "epilogue/epilogue.h"
 #include "planning/operator_plan.h"
 

@@ -1,0 +1,25 @@
+// What the kernel of all gradients is told.
+#pragma once
+
+#include "engines/mma/backward/plan.h"
+#include "engines/mma/correlation/params.cuh"
+#include "engines/mma/weight_grad/params.cuh"
+
+namespace convt3d::mma {
+
+// T: of grad_output and the input, as the kernel reads them.
+template <typename T>
+struct BackwardParams {
+  WeightGradParams<T> grad;
+  StoreParams<ElementOf<T>> store;
+  BackwardLayout layout;
+  int32_t channel_steps;
+  int32_t taps;
+  const unsigned char* weight;  // packed: correlation/pack_weight.cuh
+  float* bias;                  // [split][output channel], of rows that warps sum that multiply; nullptr: none do
+};
+
+// What older drivers take.
+static_assert(sizeof(BackwardParams<float>) <= 4096 && sizeof(BackwardParams<float>) % 8 == 0);
+
+}  // namespace convt3d::mma

@@ -1,0 +1,272 @@
+#include "engines/mma/tile/tile.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/integer.h"
+
+namespace convt3d::mma {
+namespace {
+
+constexpr int kMatrixRows = 8;  // rows that ldmatrix reads at once, each of its own banks
+constexpr int kWordBytes = 4;
+constexpr int32_t kMostRows = 1 << 26;
+constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than any shared memory
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+// Of each eight neighbouring positions of a box, those of a beginning of it, waits(readers), added up: readers of the
+// rows whose numbers are equal modulo 8, which have the same banks as rows are an odd number of pieces apart.
+template <typename Waits>
+int32_t sum_over_eights(const StagedTile& tile, const BoxRows& rows, int32_t column_step, Waits&& waits) {
+  const int32_t width = tile.axis[2].box;
+  const int32_t count = std::min(rows.count * width, 256);
+  int32_t result = 0;
+  for (int32_t first = 0; first < count; first += kMatrixRows) {
+    std::array<int32_t, kMatrixRows> readers{};
+    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      const BoxPlace place = rows.place(i / width);
+      const int32_t row =
+          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width * column_step;
+      ++readers[static_cast<std::size_t>(row % kMatrixRows)];
+    }
+    result += waits(readers);
+  }
+  return result;
+}
+
+// Accesses that wait for others when eight neighbouring positions are read as rows.
+int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
+  return sum_over_eights(tile, rows, 1, [](const auto& readers) {
+    int32_t waits = 0;
+    for (const int32_t count : readers) waits += count * (count - 1) / 2;
+    return waits;
+  });
+}
+
+void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
+  tile.stride[3] = 1;
+  tile.stride[2] = tile.axis[2].staged() + padding[2];
+  tile.stride[1] = tile.axis[1].staged() * tile.stride[2] + padding[1];
+  tile.stride[0] = tile.axis[0].staged() * tile.stride[1] + padding[0];
+  tile.rows = tile.images * tile.stride[0];
+}
+
+// Of each axis, from the innermost on, the least padding with the fewest conflicts.
+void choose_strides(StagedTile& tile, const BoxRows& rows) {
+  const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
+  int32_t padding[3] = {0, 0, 0};
+  set_strides(tile, padding);
+  int32_t fewest = conflicts(tile, rows);
+  for (int axis = 2; axis >= 0 && fewest > 0; --axis) {
+    if (!several[axis]) continue;
+    int32_t best = 0;
+    for (padding[axis] = 1; padding[axis] < kMatrixRows && fewest > 0; ++padding[axis]) {
+      set_strides(tile, padding);
+      const int32_t count = conflicts(tile, rows);
+      if (count >= fewest) continue;
+      fewest = count;
+      best = padding[axis];
+    }
+    padding[axis] = best;
+    set_strides(tile, padding);
+  }
+  tile.conflicts = fewest;
+}
+
+// An axis whose rows are coordinates, all that its units span.
+TileAxis of_coordinates(const TileAxis& axis) {
+  const int32_t units = axis.split ? 1 : axis.units;
+  const int32_t least = *std::min_element(axis.delta, axis.delta + units);
+  const int32_t most = *std::max_element(axis.delta, axis.delta + units);
+  TileAxis result = axis;
+  const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least) + axis.beyond;
+  result.length = static_cast<int32_t>(std::min<int64_t>(length, kMostCoordinates));
+  for (int32_t& shift : result.shift) {
+    const int32_t unit = axis.split ? 0 : shift / axis.length;
+    shift = (shift - unit * axis.length) * axis.step + (axis.split ? 0 : axis.delta[unit] - least);
+  }
+  if (axis.split) return result;
+  result.units = 1;
+  result.delta[0] = least;
+  return result;
+}
+
+// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart.
+int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
+  return sum_over_eights(tile, rows, tile.column_step, [](const auto& readers) {
+    return 2 * (*std::max_element(readers.begin(), readers.end()) - 1);
+  });
+}
+
+// Where lines of so many pieces of channels begin; numbers that no shared memory has stay below kMostRows.
+void set_channel_lines(StagedTile& tile, int32_t pieces, const std::array<int32_t, 3>& padding) {
+  const auto bounded = [](int64_t rows) { return static_cast<int32_t>(std::min<int64_t>(rows, kMostRows)); };
+  tile.pieces = pieces;
+  tile.pieces_of_row = make_divisor(pieces);
+  tile.line_padding = padding;
+  tile.stride[3] = 1;
+  int64_t rows = int64_t{pieces} * (kPieceBytes / kWordBytes) * (tile.channel_rows.pitch / kWordBytes);
+  for (int i = 2; i >= 0; --i) {
+    tile.stride[i] = bounded(rows + padding[static_cast<std::size_t>(i)]);
+    rows = int64_t{tile.stride[i]} * (i > 0 ? tile.axis[i - 1].staged() : tile.images);
+  }
+  tile.rows = bounded(rows);
+}
+
+}  // namespace
+
+bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis) {
+  if (map.taps > kMostAxisTaps) return false;
+  axis = {};
+  axis.source_size = map.src_size;
+  axis.box = box;
+  axis.step = map.src_step;
+  axis.split = split;
+  struct Unit {
+    int64_t least = INT64_MAX;  // of the quotients of its offsets by the step
+    int64_t most = INT64_MIN;
+    int64_t remainder = 0;
+  };
+  std::map<int64_t, Unit> units;  // by number of the tap in its phase, or by remainder
+  const auto visit = [&](auto&& each) {
+    for (int32_t p = 0; p < map.phases; ++p) {
+      const AxisPhase phase = axis_phase(map, p);
+      for (int32_t j = 0; j < phase.tap_count; ++j) {
+        const int64_t offset = phase.first_offset + static_cast<int64_t>(j) * map.offset_step;
+        const int64_t quotient = floor_div(offset, map.src_step);
+        const int64_t remainder = offset - quotient * map.src_step;
+        each(p + j * map.tap_step, quotient, remainder, split ? j : remainder);
+      }
+    }
+  };
+  visit([&](int32_t, int64_t quotient, int64_t remainder, int64_t key) {
+    Unit& unit = units[key];
+    unit.least = std::min(unit.least, quotient);
+    unit.most = std::max(unit.most, quotient);
+    unit.remainder = remainder;
+  });
+  int64_t span = 0;
+  for (const auto& [key, unit] : units) span = std::max(span, unit.most - unit.least);
+  if (span > 1 << 20) return false;
+  axis.length = static_cast<int32_t>(box + span);
+  axis.units = static_cast<int32_t>(units.size());
+  std::map<int64_t, int32_t> number;
+  for (const auto& [key, unit] : units) {
+    const auto index = static_cast<int32_t>(number.size());
+    number[key] = index;
+    axis.delta[index] = static_cast<int32_t>(unit.least * map.src_step + unit.remainder);
+  }
+  visit([&](int32_t tap, int64_t quotient, int64_t, int64_t key) {
+    const int32_t first = split ? 0 : number[key] * axis.length;
+    axis.shift[tap] = first + static_cast<int32_t>(quotient - units[key].least);
+  });
+  return true;
+}
+
+BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height) {
+  BoxRows rows{};
+  rows.order = order;
+  rows.count = images * depth * height;
+  rows.first = make_divisor(order == BoxOrder::kHeight ? height : order == BoxOrder::kDepth ? depth : images);
+  rows.second = make_divisor(order == BoxOrder::kHeight ? depth : height);
+  return rows;
+}
+
+StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, BoxOrder order) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) {
+    tile.axis[i] = axis[i];
+    tile.staged[i] = make_divisor(axis[i].staged());
+  }
+  tile.images = images;
+  tile.column_step = 1;
+  set_pieces(tile, pieces);
+  choose_strides(tile, make_box_rows(order, images, axis[0].box, axis[1].box));
+  return tile;
+}
+
+double read_accesses(const StagedTile& tile, int32_t element_bytes) {
+  constexpr int32_t kLooked = 64;  // at so many positions
+  const int32_t extent[4] = {tile.images, tile.axis[0].box, tile.axis[1].box, tile.axis[2].box};
+  const int32_t words = element_bytes == kWordBytes ? 2 : 1;  // reads of eight positions
+  int32_t at[4] = {};
+  int32_t eights = 0;
+  int32_t accesses = 0;
+  for (bool more = true; more && eights * kMatrixRows < kLooked; ++eights) {
+    int32_t readers[2][kMatrixRows] = {};
+    for (int32_t i = 0; i < kMatrixRows && more; ++i) {
+      int32_t row = 0;
+      for (int a = 0; a < 4; ++a) row += at[a] * tile.stride[a];
+      // A word's eight channels are twice the banks of a row of a matrix.
+      for (int32_t w = 0; w < words; ++w) ++readers[i % words][(row + w) % kMatrixRows];
+      more = false;
+      for (int a = 3; a >= 0 && !more; --a) {
+        more = ++at[a] < extent[a];
+        if (!more) at[a] = 0;
+      }
+    }
+    for (int32_t w = 0; w < words; ++w) accesses += *std::max_element(readers[w], readers[w] + kMatrixRows);
+  }
+  return static_cast<double>(accesses) / (words * eights);
+}
+
+int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
+  constexpr int32_t kElements = kPieceBytes / kWordBytes;
+  const bool begins = boxes == 1 || int64_t{width.box} * width.step % kElements == 0;
+  return aligned && begins ? kElements : 1;
+}
+
+int32_t elements_before(const TileAxis& width, int32_t elements) {
+  const int32_t* const end = width.delta + width.units;
+  if (!width.split) return *std::min_element(width.delta, end) & (elements - 1);
+  int32_t most = 0;
+  for (const int32_t* delta = width.delta; delta < end; ++delta) most = std::max(most, *delta & (elements - 1));
+  return most;
+}
+
+StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
+                             int32_t before, bool spare) {
+  StagedTile tile{};
+  for (int i = 0; i < 3; ++i) tile.axis[i] = i == 2 ? of_coordinates(axis[i]) : axis[i];
+  for (int i = 0; i < 3; ++i) tile.staged[i] = make_divisor(tile.axis[i].staged());
+  tile.images = images;
+  tile.pitch = kWordBytes;
+  tile.column_step = axis[2].step;
+  ChannelRows& rows = tile.channel_rows;
+  rows.elements = elements;
+  rows.pieces = static_cast<int32_t>(ceil_div(tile.axis[2].length + before, elements));
+  const int64_t copied = int64_t{rows.pieces} * elements * kWordBytes + (spare ? kWordBytes : 0);
+  // An odd number of pieces: eight channels begin in banks of their own.
+  rows.pitch = static_cast<int32_t>((ceil_div(copied, int64_t{kPieceBytes}) | 1) * kPieceBytes);
+  set_channel_lines(tile, pieces, {});
+  return tile;
+}
+
+void pad_lines(StagedTile& tile, BoxOrder order) {
+  const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
+  std::array<int32_t, 3> padding{};
+  tile.conflicts = word_conflicts(tile, rows);
+  // Of wider boxes eight neighbours lie in one line.
+  for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
+    padding[i] = kPieceBytes / kWordBytes;
+    set_channel_lines(tile, tile.pieces, padding);
+    const int32_t conflicts = word_conflicts(tile, rows);
+    if (conflicts >= tile.conflicts) padding[i] = 0;
+    tile.conflicts = std::min(tile.conflicts, conflicts);
+  }
+  set_channel_lines(tile, tile.pieces, padding);
+}
+
+void set_pieces(StagedTile& tile, int32_t pieces) {
+  if (tile.has_channel_rows()) {
+    set_channel_lines(tile, pieces, tile.line_padding);  // which is the same for any number of channels
+    return;
+  }
+  tile.pieces = pieces;
+  tile.pitch = (pieces | 1) * kPieceBytes;
+  tile.pieces_of_row = make_divisor(pieces);
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,39 @@
+#include "engines/mma/weight_grad/bias_taps.h"
+
+#include <cstddef>
+
+#include "engines/mma/tile/tile.h"
+
+namespace convt3d::mma {
+namespace {
+
+// Of an axis, for outputs that leave `residue`: a tap whose positions, one for each input position, have all of them;
+// negative where there is none.
+int64_t tap_of(const Problem& problem, std::size_t axis, int64_t residue) {
+  const int64_t stride = problem.stride[axis];
+  const int64_t last = residue + (problem.output_size(static_cast<int>(axis)) - 1 - residue) / stride * stride;
+  for (int64_t tap = 0; tap < problem.kernel_size[axis]; ++tap) {
+    const int64_t first = tap * problem.dilation[axis] - problem.padding[axis];  // output of input position 0
+    if ((residue - first) % stride != 0 || first > residue) continue;
+    if (first + (problem.input_size[axis] - 1) * stride >= last) return tap;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<BiasTaps> bias_taps(const Problem& problem) {
+  BiasTaps taps{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (problem.kernel_size[i] > kMostAxisTaps) return std::nullopt;
+    const int64_t outputs = problem.output_size(static_cast<int>(i));
+    for (int64_t residue = 0; residue < problem.stride[i] && residue < outputs; ++residue) {
+      const int64_t tap = tap_of(problem, i, residue);
+      if (tap < 0) return std::nullopt;
+      taps[i] |= uint32_t{1} << tap;
+    }
+  }
+  return taps;
+}
+
+}  // namespace convt3d::mma

@@ -1,0 +1,98 @@
+// What the kernels of the weight gradient are told.
+#pragma once
+
+#include "engines/mma/tile/loader.cuh"
+#include "engines/mma/weight_grad/bias_taps.h"
+#include "engines/mma/weight_grad/plan.h"
+
+namespace convt3d::mma {
+
+// T: of both operands, as the kernels read them; where it is a WidthPair, positions and taps along the width are those
+// of words.
+template <typename T>
+struct WeightGradParams {
+  LoadParams<T> source[2];  // grad_output, and the input
+  TapParts taps[3];
+  WidthPairs pairs;
+  int32_t pairs_apart;
+  int32_t width_taps;  // of the kernel
+  GradLayout layout;
+  int32_t input_bytes;  // of a tile
+  Divisor box[3];
+  Divisor boxes[3];   // along depth, height, width
+  int32_t first_box;  // of a launch
+  int32_t end_box;
+  bool joins;               // the sums that launches before left
+  int32_t source_group[2];  // channels from a group to the next, of what is read
+  int64_t groups;
+  int32_t row_channels;
+  int32_t n_channels;
+  int32_t warps_groups;
+  int32_t warps_m;
+  int32_t warps_n;
+  int32_t warps_k;
+  int32_t row_chunk;
+  int32_t n_chunk;
+  Divisor row_chunks;
+  Divisor n_chunks;
+  Divisor parts[3];
+  int32_t steps;
+  int32_t stages;
+  int32_t ahead;
+  int32_t tables;
+  bool only_copies;
+  bool only_rows;
+  bool beside;  // WeightGradPlan
+  Divisor tiles;
+  int32_t split_boxes;
+  int32_t segment_boxes;
+  float* partial;   // [slot][group][tap][output channel][input channel]
+  int32_t n_pitch;  // of them, from an output channel to the next
+  int64_t slot_elements;
+  BiasTaps bias_taps;
+  float* bias;  // [split][part of the taps][output channel]; nullptr: not wanted
+};
+
+// What a block computes.
+struct GradTile {
+  int32_t part[3];
+  int32_t offset[3];  // of the part's first tap, from that of the problem's
+  int32_t row_first;  // output channel of the group
+  int32_t n_first;    // input channel of the group
+  int64_t group;      // the first of warps_groups
+  int64_t split;
+
+  template <typename T>
+  __device__ __forceinline__ GradTile(const WeightGradParams<T>& params, uint32_t block) {
+    auto in_order = static_cast<int32_t>(block);
+    int32_t rest = params.tiles.take(in_order);
+    split = in_order;
+    n_first = params.n_chunks.take(rest) * params.n_chunk;
+#pragma unroll
+    for (int i = 2; i >= 0; --i) {
+      part[i] = params.parts[i].take(rest);
+      offset[i] = params.taps[i].first(part[i]) * params.taps[i].dilation;
+    }
+    row_first = params.row_chunks.take(rest) * params.row_chunk;
+    group = static_cast<int64_t>(rest) * params.warps_groups;
+  }
+
+  // Of rows (tap, output channel) of a group; the last parts of some residues have no tap.
+  template <typename T>
+  __device__ __forceinline__ int32_t eights(const WeightGradParams<T>& params) const {
+    return params.taps[0].count(part[0]) * params.taps[1].count(part[1]) * params.taps[2].count(part[2]) *
+           (params.row_chunk / 8) * (kIsPaired<T> ? 2 : 1);
+  }
+};
+
+// An eight of rows (tap, output channel).
+struct GradEight {
+  uint32_t grad;         // bytes from a position's row in the tile of grad_output to the eight's channels there
+  int32_t row;           // tap * channels of a group + channel of the block's
+  int32_t channels;      // that exist
+  int32_t bias_channel;  // of the block, where sums of its rows are of the bias's gradient, else below zero
+};
+
+static_assert(sizeof(GradEight) == kGradEightBytes);
+
+}  // namespace convt3d::mma

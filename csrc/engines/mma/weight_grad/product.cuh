@@ -1,0 +1,286 @@
+// A warp's share of a weight gradient: rows (tap, output channel) in eights, each of which reads the tile of
+// grad_output at a shift of its own, and columns of input channels.
+#pragma once
+
+#include "device/ptx/mma.cuh"
+#include "device/two_terms.cuh"
+#include "engines/mma/weight_grad/rows.cuh"
+
+namespace convt3d::mma {
+
+// Positions of a box, or words of them, that rows are summed of: from a step on, and of one of the warp's steps to the
+// next. Without a step they are not summed.
+struct Summed {
+  int32_t left = 0;
+  int32_t step = 0;
+};
+
+// kRows, kColumns: fragments. kSumsRows: of 16 bits, rows are summed, too, as products with ones.
+template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
+class GradProduct {
+  static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
+
+ public:
+  static constexpr int kFragments = kRows;
+  static constexpr bool kWords = FragmentOffsets<T>::kWords;
+
+  float sum[kRows][kColumns][4];
+  float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
+
+  // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
+  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
+  template <typename OffsetOf>
+  __device__ __forceinline__ GradProduct(int32_t rows, const GradChannels& channels, int32_t step, OffsetOf&& offset_of)
+      : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
+    const auto lane = static_cast<int32_t>(threadIdx.x % 32);
+    if constexpr (kIsPaired<T>) pairs_ = PairReads::of_lane(step, lane);
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      offset_[m].set(lane, channels.grad, pairs_, [&](int32_t i) { return offset_of(2 * m + i); });
+    }
+    clear();
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) zero(sum[m][n]);
+      if constexpr (kSumsRows) row_sum[m][0] = row_sum[m][1] = 0;
+    }
+  }
+
+  // Bytes from a position's row of the input to what a lane reads of a warp's channels, of which `column` is the first.
+  __device__ __forceinline__ static uint32_t to_columns(int32_t column, int32_t channel_bytes, int32_t lane) {
+    return static_cast<uint32_t>(column * channel_bytes + (kWords ? lane / 4 * channel_bytes : lane / 16 * 16));
+  }
+
+  // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
+  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
+  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
+  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
+                                      const Summed& summed = {}) {
+    if constexpr (kTerms == 1) {
+      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input, summed); });
+    } else {
+#pragma unroll 1
+      for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void zero(float (&c)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) c[k] = 0;
+  }
+  __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
+
+  // Calls visit(Rows<n>) with the number of fragments that the warp has; not where it has none.
+  template <int kCount>
+  struct Rows {
+    static constexpr int value = kCount;
+  };
+  template <int kCount, typename Visit>
+  __device__ __forceinline__ void with_rows(Visit&& visit) const {
+    if constexpr (kCount > 0) {
+      if (rows_ == kCount) return visit(Rows<kCount>{});
+      with_rows<kCount - 1>(visit);
+    }
+  }
+
+  // Where a lane reads sixteen positions of 16 bits: its rows of both operands' matrices.
+  __device__ __forceinline__ static GradPlace matrix_rows(uint32_t places, const GradPlace& of_lane) {
+    return {hopper::load_shared<uint32_t>(places + of_lane.grad),
+            hopper::load_shared<uint32_t>(places + of_lane.input)};
+  }
+
+  // As a column of an operand, of the lane's positions of a step or, of words, of half of it: those of the first
+  // `left` that exist. None: rows are not summed.
+  struct Ones {
+    uint32_t words[kSumsRows ? 2 : 1];
+
+    __device__ __forceinline__ explicit Ones([[maybe_unused]] int32_t left) {
+      if constexpr (kSumsRows) {
+        constexpr uint32_t kOne = std::is_same_v<ElementOf<T>, __half> ? 0x3C00 : 0x3F80;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int32_t first = kWords ? lane() % 4 + 4 * i : lane() % 4 * 2 + 8 * i;
+          const int32_t second = kWords ? first : first + 1;
+          words[i] = (first < left ? kOne : 0) | (second < left ? kOne << 16 : 0);
+        }
+      }
+    }
+  };
+  __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
+    if constexpr (kSumsRows) {
+      if (!wanted) return;
+      float sums[4];  // of all columns alike
+      zero(sums);
+      multiply_add<ElementOf<T>>(sums, a, ones.words);
+      row_sum[m][0] += sums[0];
+      row_sum[m][1] += sums[2];
+    }
+  }
+
+  // Of one term.
+  template <int kCount>
+  __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
+                                            uint32_t input, Summed summed) {
+    if constexpr (!kWords) {
+      // Kept, not computed anew for each step.
+      const GradPlace computed = matrix_places(lane());
+      const GradPlace of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
+      GradPlace next = matrix_rows(places, of_lane);
+#pragma unroll 1
+      for (; steps > 0; --steps) {
+        const GradPlace now = next;
+        next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
+        add_matrices<kCount>(grad + now.grad, input + now.input, summed);
+        summed.left -= summed.step;
+      }
+    } else {
+#pragma unroll 1
+      for (; steps > 0; --steps, places += apart) {
+        // One after the other: there are no registers for both.
+#pragma unroll 1
+        for (uint32_t half = 0; half < kGradStep; half += 8) {
+          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
+                            {summed.left - static_cast<int32_t>(half), summed.step});
+        }
+        summed.left -= summed.step;
+      }
+    }
+  }
+
+  // 16 bits: matrices of eight positions and eight channels, transposed on their way.
+  template <int kCount>
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
+    uint32_t b[kColumns][2];
+    if constexpr (kColumns == 1) {
+      load_matrices_transposed<2>(b[0], b_row);
+    } else {
+#pragma unroll
+      for (int n = 0; n < kColumns; n += 2) {
+        uint32_t two[4];
+        load_matrices_transposed<4>(two, b_row + static_cast<uint32_t>(n * 16));
+        b[n][0] = two[0];
+        b[n][1] = two[1];
+        b[n + 1][0] = two[2];
+        b[n + 1][1] = two[3];
+      }
+    }
+    const Ones ones(summed.left);
+    const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m].of[0]); };
+    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      add_row(m, a, ones, summed.step > 0);
+    });
+  }
+
+  // Loads the next fragment before it multiplies one.
+  template <int kCount, typename Load, typename Multiply>
+  __device__ __forceinline__ static void for_each_row(Load&& load, Multiply&& multiply) {
+    uint32_t a[2][4];
+    load(0, a[0]);
+#pragma unroll
+    for (int m = 0; m < kCount; ++m) {
+      if (m + 1 < kCount) load(m + 1, a[(m + 1) % 2]);
+      multiply(m, a[m % 2]);
+    }
+  }
+
+  __device__ __forceinline__ void load_columns(const PlacedWords& at, int n, uint32_t (&b)[2]) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input, const Summed& summed) {
+    const PlacedWords at(places, grad, input, lane());
+    uint32_t b[kColumns][2];
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) {
+      load_columns(at, n, b[n]);
+      round(b[n]);
+    }
+    const Ones ones(summed.left);
+    const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
+    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
+      if constexpr (kIsPaired<T>) {
+        pairs_.part_taps(a);
+      } else {
+        round(a);
+      }
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      add_row(m, a, ones, summed.step > 0);
+    });
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ static void round(uint32_t (&words)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<ElementOf<T>>(words[i]);
+  }
+
+  // Both terms of a number: the nearest TF32, and what it leaves.
+  template <int kCount>
+  __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const TwoTerms terms = two_terms(__uint_as_float(high[i]));
+      high[i] = terms.high;
+      low[i] = terms.low;
+    }
+  }
+
+  // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
+  __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
+    const PlacedWords at[2] = {PlacedWords(places, grad, input, lane()),
+                               PlacedWords(places + 8 * sizeof(GradPlace), grad, input, lane())};
+    uint32_t high_b[2][kColumns][2];
+    uint32_t low_b[2][kColumns][2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        load_columns(at[k], n, high_b[k][n]);
+        part(high_b[k][n], low_b[k][n]);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kRows; ++m) {
+      if (m >= rows_) break;
+      float few[kColumns][4];
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) zero(few[n]);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        uint32_t high[4];
+        uint32_t low[4];
+        at[k].load_rows(offset_[m].of, high);
+        part(high, low);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], low, high_b[k][n]);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], high, low_b[k][n]);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(few[n], high, high_b[k][n]);
+      }
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[m][n][i] += few[n][i];
+      }
+    }
+  }
+
+  int32_t rows_;
+  PairReads pairs_{};
+  FragmentOffsets<T> offset_[kRows];
+  uint32_t eight_columns_;  // of words: from eight columns to the next
+};
+
+}  // namespace convt3d::mma

@@ -1,0 +1,29 @@
+// Weight gradient of the engine on mma.sync: plan -> kernel parameters -> launches; defined in run.cuh,
+// instantiated in engines/instantiate/.
+#pragma once
+
+#include "core/call.h"
+#include "core/problem.h"
+#include "engines/mma/weight_grad/plan.h"
+
+namespace convt3d::mma {
+
+// Of a gradient that several calls sum, some images each: whether sums of a call before are joined, and whether all of
+// them are added up in the end.
+struct GradRound {
+  bool joins = false;
+  bool adds = true;
+};
+
+// Gradients that are sums over all images: the bias's, in order of its channels, where the plan has it.
+struct SummedGrads {
+  MutableTensor weight;
+  void* bias = nullptr;
+};
+
+template <typename T>
+void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
+                 ConstTensor input, const SummedGrads& grads, void* workspace, Stream stream,
+                 const GradRound& round = {});
+
+}  // namespace convt3d::mma

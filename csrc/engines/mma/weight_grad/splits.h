@@ -1,0 +1,14 @@
+// How many blocks share the boxes of a weight gradient, and how long each sums in registers.
+#pragma once
+
+#include <functional>
+
+#include "core/device_traits.h"
+#include "engines/mma/weight_grad/plan.h"
+
+namespace convt3d::mma {
+
+// As many as the device has room for at a time, or twice or thrice; `price` sets a plan's cost.
+void choose_splits(WeightGradPlan& plan, const DeviceTraits& device, const std::function<void(WeightGradPlan&)>& price);
+
+}  // namespace convt3d::mma
