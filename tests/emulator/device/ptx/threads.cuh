@@ -9,7 +9,10 @@ inline void wait_clocks(uint32_t) {}
 inline void allow_dependents() {}
 inline void wait_for_predecessors() {}
 
-inline int computed_here(int value) { return value; }
+template <typename T>
+T computed_here(T value) {
+  return value;
+}
 inline int lane_here() { return emulator::lane(); }
 inline void fence_register(float& value) { asm volatile("" : "+m"(value)::"memory"); }
 
