@@ -28,6 +28,7 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int64_t positions = plan.tile.images * int64_t{plan.box[0]} * plan.box[1] * plan.box[2];
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
+  traits.push_back({"warps", std::to_string(extent.warps_m) + "x" + std::to_string(extent.warps_n)});
   traits.push_back({"load", to_string(plan.way)});
   traits.push_back({"copied", to_name(plan.portions, plan.boxes)});
   traits.push_back({"store", !plan.joins_width      ? plan.stores_channels ? "channels" : "rows"

@@ -35,7 +35,7 @@ constexpr double kInterleaved = 0.6;        // ... where two residues' matrices 
 constexpr double kStoredVector = 6.8;       // from there to memory, of a vector of a lane; counted, not fitted
 constexpr double kMomentsOfElement = 12;    // gathered instead: counted, not fitted
 constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
-constexpr double kDelayed = 0.74;           // of what other blocks do on the multiprocessor, that a block waits for
+constexpr double kDelayed = 0.74;           // of what others do on the multiprocessor, that a block or a warp waits for
 // Bytes of memory that a run costs beside its own where it does not begin and end with what is fetched; and where it is
 // stored element by element, as others write the rest of its first and last piece at another time.
 constexpr double kTornRun = 32;
@@ -213,10 +213,12 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
                          kSourceWarps * (loads * of_stage.instructions + kBoxInstructions)) /
                         (kSchedulers * kIssued);
 
-  // A warp issues its products as fast as the tensor cores take them.
+  // Warps issue their products as fast as the tensor cores take them. Of two on a scheduler one multiplies, in part,
+  // while the other one waits for its own instructions.
+  const double of_scheduler = extent.warps() / kSchedulers;
+  const double multiplied = steps * std::max(step_products / kProductShare, step_shared);
   const double multiplying =
-      steps * std::max(step_products / kProductShare * kSchedulers / extent.warps(), step_shared) +
-      others * kAloneClocks;
+      std::max(multiplied, multiplied * (1 + kDelayed * (of_scheduler - 1)) / of_scheduler + others * kAloneClocks);
   const double weight_load = slots * kWeightLatency / std::max(1, plan.slots - 1);
   const double loading = loads * of_stage.clocks + kBoxInstructions * kAloneClocks;
   const double arriving = std::max(l2, memory);

@@ -143,10 +143,11 @@ std::optional<CorrelationPlan> plan_correlation(const Problem& problem, Correlat
 std::string to_string(const CorrelationPlan& plan) {
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   std::ostringstream out;
-  out << "correlation tile=" << extent.m() << 'x' << extent.n() << " terms=" << plan.terms
-      << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x' << plan.box[2]
-      << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes << "B chunks=" << plan.chunks
-      << " stages=" << plan.stages() << " buffers=" << plan.buffers << " ahead=" << plan.ahead << " weights="
+  out << "correlation tile=" << extent.m() << 'x' << extent.n() << " warps=" << extent.warps_m << 'x' << extent.warps_n
+      << " terms=" << plan.terms << " box=" << plan.tile.images << 'x' << plan.box[0] << 'x' << plan.box[1] << 'x'
+      << plan.box[2] << " rows=" << plan.tile.rows << " chunk=" << plan.chunk_steps * kStepBytes
+      << "B chunks=" << plan.chunks << " stages=" << plan.stages() << " buffers=" << plan.buffers
+      << " ahead=" << plan.ahead << " weights="
       << (plan.weights_stay ? "stay" : std::to_string(plan.slots) + "x" + std::to_string(plan.slot_steps))
       << " phases=" << plan.block_phases << '/' << plan.phases() << " n_blocks=" << plan.n_blocks
       << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")

@@ -185,8 +185,14 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
       return launch_correlation<T, kTerms, Shape::k128x64Wide>(plan, params, stream);
     case Shape::k256x64:
       return launch_correlation<T, kTerms, Shape::k256x64>(plan, params, stream);
+    case Shape::k256x64Eight:
+      return launch_correlation<T, kTerms, Shape::k256x64Eight>(plan, params, stream);
     case Shape::k128x128:
       return launch_correlation<T, kTerms, Shape::k128x128>(plan, params, stream);
+    case Shape::k128x128Eight:
+      return launch_correlation<T, kTerms, Shape::k128x128Eight>(plan, params, stream);
+    case Shape::k128x64Eight:
+      return launch_correlation<T, kTerms, Shape::k128x64Eight>(plan, params, stream);
   }
 }
 

@@ -7,10 +7,25 @@
 
 namespace convt3d::mma {
 
-// k128x64Wide has warps as wide as the tile, so that each position is read by one warp.
-enum class Shape : int { k256x8, k256x16, k128x32, k256x32, k64x64, k128x64, k128x64Wide, k256x64, k128x128 };
-constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16,     Shape::k128x32, Shape::k256x32, Shape::k64x64,
-                             Shape::k128x64, Shape::k128x64Wide, Shape::k256x64, Shape::k128x128};
+// k128x64Wide has warps as wide as the tile, so that each position is read by one warp. `Eight`: two warps on a
+// scheduler wait less for their own instructions than one of four that is larger, and read more.
+enum class Shape : int {
+  k256x8,
+  k256x16,
+  k128x32,
+  k256x32,
+  k64x64,
+  k128x64,
+  k128x64Wide,
+  k128x64Eight,
+  k256x64,
+  k256x64Eight,
+  k128x128,
+  k128x128Eight
+};
+constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16,      Shape::k128x32,     Shape::k256x32,
+                             Shape::k64x64,  Shape::k128x64,      Shape::k128x64Wide, Shape::k128x64Eight,
+                             Shape::k256x64, Shape::k256x64Eight, Shape::k128x128,    Shape::k128x128Eight};
 
 // Of a block, beside those that multiply.
 constexpr int kSourceWarps = 3;
@@ -50,10 +65,16 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
       return {2, 2, 64, 32, terms == 1 ? 2 : 1};
     case Shape::k128x64Wide:
       return {4, 1, 32, 64, terms == 1 ? 2 : 1};
+    case Shape::k128x64Eight:
+      return {4, 2, 32, 32, 1};
     case Shape::k256x64:
       return {4, 1, 64, 64, 1};
+    case Shape::k256x64Eight:
+      return {4, 2, 64, 32, 1};
     case Shape::k128x128:
       return {2, 2, 64, 64, 1};
+    case Shape::k128x128Eight:
+      return {2, 4, 64, 32, 1};
   }
   return {};
 }
@@ -68,11 +89,26 @@ CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
   return sums + 2 * 4 * sum_pieces(extent) < extent.registers() ? 2 : 1;
 }
 
-// Of a correlation. Larger ones would not have the registers for two levels. Channel rows are read word by word: there
-// wide warps spare reads, elsewhere they have too few registers.
+// Of a correlation. Channel rows are read word by word: there large warps spare reads; elsewhere wide ones have too few
+// registers, and large ones wait for themselves. Of two terms the largest would not have the registers for two levels
+// of sums.
 constexpr bool has_shape(Shape shape, int terms, bool channel_rows) {
-  if (shape == (channel_rows ? Shape::k128x64 : Shape::k128x64Wide)) return false;
-  return terms == 1 || (shape != Shape::k256x32 && shape != Shape::k256x64 && shape != Shape::k128x128);
+  switch (shape) {
+    case Shape::k128x64:
+      return !channel_rows;
+    case Shape::k128x64Wide:
+      return channel_rows;
+    case Shape::k256x32:
+      return terms == 1;
+    case Shape::k256x64:
+    case Shape::k128x128:
+      return terms == 1 && channel_rows;
+    case Shape::k256x64Eight:
+    case Shape::k128x128Eight:
+      return terms == 1 && !channel_rows;
+    default:
+      return true;
+  }
 }
 
 // Which of a warp's channels the lanes 4g + lane hold in columns 2*lane and 2*lane + 1 of fragment `fragment` of its
