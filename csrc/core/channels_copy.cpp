@@ -9,11 +9,11 @@
 namespace convt3d {
 namespace {
 
-constexpr double kSectorBytes = 32;  // that memory is read by
+constexpr double kSectorBytes = 32;  // what memory is read by
 // Instructions for 16 bytes of the copy, as many as the machine code of sm_90a has, or fewer; not fitted.
-constexpr double kStrip = 100;     // of strips that are aligned
-constexpr double kOddStrip = 130;  // ... of others
-constexpr double kGathered = 190;  // of pieces that are gathered
+constexpr double kStrip = 100;     // read from strips that are aligned
+constexpr double kOddStrip = 130;  // read from strips that are not aligned
+constexpr double kGathered = 190;  // gathered element by element
 
 }  // namespace
 

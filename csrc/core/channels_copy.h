@@ -38,12 +38,12 @@ struct OperandCopy {
   bool quads;          // four neighbouring channels are one load
   bool channels_last;  // of the operand itself
   int64_t groups;
-  int32_t channels;  // of a group
-  int32_t padded;    // ... in the copy
+  int32_t channels;  // channels of a group
+  int32_t padded;    // channels of a group in the copy, whole pieces
   Int3 size;         // of the operand
-  DepthReach reach;  // of the plan's boxes
-  int64_t images;    // of a portion, at most
-  int64_t depths;    // ...
+  DepthReach reach;  // depths that the plan's boxes read
+  int64_t images;    // most images that are copied at a time
+  int64_t depths;    // most depths of an image that are copied at a time
   int32_t element_bytes;
   bool beside;  // made beside the kernel before, and is there after that one's end
 
@@ -54,11 +54,11 @@ struct OperandCopy {
 // `channels`: of a group.
 OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                          int64_t channels, int64_t element_bytes);
-// Of all images and depths at once.
+// Sets the copy to have all images and depths at once.
 void copy_whole(OperandCopy& copy, int64_t images);
-// The copy, as what reads it finds it.
+// What is known of the copy as an operand of the kernel that reads it.
 OperandTraits copied_operand(const OperandCopy& copy);
-// What the copy takes of so many images in whole, beside its launch: expected, a model.
+// The time that copying so many whole images takes, beside the launch: expected, a model.
 double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device);
 
 }  // namespace convt3d

@@ -22,8 +22,8 @@
 namespace convt3d {
 
 constexpr int kCopyThreads = 128;
-constexpr int kCopyPieces = 512;      // of a block
-constexpr int kMostCopyStrips = 128;  // ... of each channel
+constexpr int kCopyPieces = 512;      // pieces of a block
+constexpr int kMostCopyStrips = 128;  // strips that a block has of each channel, at most
 constexpr int kCopySharedBytes = 16 * (kCopyPieces + kMostCopyStrips);
 
 template <typename T>
@@ -157,7 +157,7 @@ class ChannelsCopy {
     return strip.image * stride.n + strip.d * stride.d + strip.h * stride.h + strip.in_run;
   }
 
-  // Of each channel, in a block.
+  // Logarithm of the strips that a block has of each channel.
   __device__ __forceinline__ int32_t log_strips() const { return kLogStrips - params_.log_pieces; }
   // Where a strip is in shared memory. Eight neighbours of a channel, and those that a warp reads at once, are in banks
   // of their own.
@@ -167,7 +167,7 @@ class ChannelsCopy {
            static_cast<uint32_t>(((channel << log_strips()) + (strip & ~7) + (turned & 7)) * 16);
   }
 
-  // 16 bytes of a strip that is aligned,
+  // A way to read the 16 bytes of a strip: as one vector, from an aligned address on.
   struct Vector {
     static constexpr int kAtOnce = kEach;
     uint4 value;
@@ -177,7 +177,7 @@ class ChannelsCopy {
     }
     __device__ __forceinline__ uint4 strip() const { return value; }
   };
-  // ... from any address on, by words as far as they are whole,
+  // A way to read the 16 bytes of a strip: from any address on, by aligned words and, of 16 bits, what is left.
   struct Words {
     static constexpr int kAtOnce = kEach;
     uint32_t word[4];  // of 16 bits the first three that are whole
@@ -201,7 +201,7 @@ class ChannelsCopy {
               __byte_perm(word[1], word[2], next), __byte_perm(is_odd ? word[2] >> 16 : half[1], half[2], 0x5410)};
     }
   };
-  // ... element by element, as many as there are.
+  // A way to read a strip: element by element, as many as exist.
   struct Elements {
     static constexpr int kAtOnce = 16 / kInPiece;
     alignas(16) T value[kInPiece];

@@ -43,7 +43,7 @@ struct Plan {
   bool channels_last = false;
   int32_t slot = 0;             // elements
   int32_t lanes = 0;            // threads along the axis that is contiguous
-  int32_t others = 0;           // ... and across it; some threads of a block may be neither
+  int32_t others = 0;           // threads across that axis; some threads of a block may be neither
   int64_t channel_blocks = 1;   // of a position, where channels are contiguous
   int64_t units = 0;            // rows of blocks that have the same channels
   int64_t splits = 0;           // blocks that share a unit

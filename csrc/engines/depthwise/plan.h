@@ -98,7 +98,7 @@ constexpr int depthwise_run(int element_bytes, bool paired) {
   return paired ? kDepthwisePairRun : element_bytes == 8 ? 2 : 4;
 }
 
-// ... and from a row of staged weights to the next, in accumulators, where each is of `lanes` threads' channels.
+// Accumulators from a row of staged weights to the next, where a row has the channels of `lanes` threads.
 constexpr int32_t depthwise_weight_pitch(int32_t lanes, int accumulator_bytes) {
   return lanes * kDepthwiseChannels + 16 / accumulator_bytes;
 }
@@ -117,7 +117,7 @@ struct DepthwiseAxis {
   int32_t dst_size;
   int32_t taps;
   int32_t tap_step;     // from one tap of a residue to the next
-  int32_t offset_step;  // ... and between their offsets
+  int32_t offset_step;  // from the offset of one tap of a residue to that of the next
   DepthwiseResidue residue[kDepthwiseMaxStride];
 };
 
@@ -155,7 +155,7 @@ struct DepthwiseAccess {
   bool vectors() const { return source_vectors && destination_vectors; }
 };
 
-// What runs: the kernel's part, and the rest.
+// The plan of a call: what the kernel computes, and how its threads read and write tensors.
 struct DepthwiseForwardPlan {
   DepthwisePlan kernel;
   DepthwiseAccess access;

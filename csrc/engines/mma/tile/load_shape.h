@@ -14,9 +14,9 @@
 
 namespace convt3d::mma {
 
-constexpr int32_t kLineBytes = 16;       // of a line in the table
-constexpr int32_t kFixedLineBytes = 32;  // of what is the same of a line in all boxes
-constexpr int32_t kFixedPlaceBytes = 8;  // ... of a place
+constexpr int32_t kLineBytes = 16;       // a line in the table of a box
+constexpr int32_t kFixedLineBytes = 32;  // what is the same of a line in all boxes
+constexpr int32_t kFixedPlaceBytes = 8;  // what is the same of a place in all boxes
 
 // Entries of the table of coordinates that a matrix may reach before the first one that is staged, and past the last.
 constexpr int32_t kCoordinatesBefore = 7;
@@ -26,10 +26,10 @@ constexpr int32_t kCoordinatesPast = 14;
 struct RawRows {
   int32_t least;       // coordinate that is read first, less that of position 0 (of a split axis, and its unit's delta)
   int32_t span;        // neighbouring coordinates from there on
-  int32_t pieces;      // of 16 bytes, that are copied of a row
+  int32_t pieces;      // pieces of 16 bytes that are copied of a row
   int32_t pitch;       // bytes from a channel's row to the next
   int32_t item_pitch;  // from a line's piece of channels to the next
-  int64_t bytes;       // of a stage; a mask's are as many
+  int64_t bytes;       // raw rows of a stage; a mask's are as many
   RowsBegin begin;
   bool matrices;  // eight channels' pieces are matrices, which are transposed as such
 };
@@ -50,8 +50,8 @@ struct LoadShape {
   Divisor by_length[2];  // of depth and height
   Divisor by_lines;
   RawRows raw;
-  int64_t mask_bytes;    // of a stage, where the mask is copied as it is: it lies like the tile
-  int32_t fixed_places;  // of which is kept what is the same in all boxes
+  int64_t mask_bytes;    // a stage's mask, where it is copied as it is: it lies like the tile
+  int32_t fixed_places;  // places of which is kept what is the same in all boxes
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
   // Of raw rows: the tile's row of each coordinate from kCoordinatesBefore the first on, below zero where it has none.

@@ -51,9 +51,9 @@ class RawRowLoader : public TileLines<T, kThreads> {
 
   // What a stage reads along the width.
   struct Run {
-    int64_t least;   // coordinate that belongs to the tile
-    int64_t first;   // coordinate that is in the source
-    int64_t end;     // ... one past them; none are left where it is not past the first
+    int64_t least;   // first coordinate that belongs to the tile
+    int64_t first;   // first coordinate that is in the source, too
+    int64_t end;     // one past the last coordinate in tile and source; there is none where `end` is not past `first`
     int32_t before;  // coordinates before the first that belong to the tile, and are zeros
   };
   __device__ __forceinline__ Run run_of(const LoadBox& box) const {

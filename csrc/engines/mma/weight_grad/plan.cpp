@@ -15,15 +15,15 @@
 namespace convt3d::mma {
 namespace {
 
-constexpr int64_t kMostPositions = 512;                 // of a box
-constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
-constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
+constexpr int64_t kMostPositions = 512;                 // positions of a box
+constexpr int32_t kMostTileRows = 1 << 14;              // rows of one tile in shared memory
+constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // coordinates that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kMostNChunk = 256;
-constexpr double kWorthPadding = 1.6;      // of the best cost, what padding may mend
-constexpr std::size_t kJudgedBoxes = 100;  // of a plan, that are priced
-constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
-constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
+constexpr double kWorthPadding = 1.6;      // times the best cost, up to which padding of lines is tried
+constexpr std::size_t kJudgedBoxes = 100;  // boxes that are priced for an arrangement of the warps
+constexpr std::size_t kGuessedBoxes = 12;  // arrangements that are priced with a guessed box
+constexpr std::size_t kTriedBoxes = 4;     // arrangements, the best of these, whose likeliest boxes are priced
 
 TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t units) {
   TileAxis axis{};

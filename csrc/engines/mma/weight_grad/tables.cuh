@@ -7,7 +7,7 @@
 
 namespace convt3d::mma {
 
-// The block's tile, of which no register keeps anything until here.
+// The block's tile, worked out anew where it is used, so that no register keeps anything of it until then.
 template <typename T>
 __device__ __forceinline__ GradTile tile_here(const WeightGradParams<T>& params) {
   return {params, hopper::computed_here(blockIdx.x)};
@@ -26,7 +26,7 @@ struct BoxWalk {
     for (int i = 3; i > 0; --i) at[i] = params.boxes[i - 1].take(rest);
     at[0] = rest;
   }
-  // The last launch may have fewer.
+  // Boxes of a split: the last ones of the last launch may have fewer.
   template <typename T>
   __device__ __forceinline__ static int32_t boxes_of(const WeightGradParams<T>& params, int64_t split) {
     const int32_t first = params.first_box + static_cast<int32_t>(split) * params.split_boxes;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
     };
     places[i] = {place(of_grad), place(of_input)};
   }
-  // A row's, or an element of each channel.
+  // What those that fill up the last step read: a row of zeros or, of channel rows, a zero behind each channel's.
   const int32_t words = of_input.has_channel_rows() ? of_input.pieces * 4 : of_input.pitch / 4;
   const int32_t step = of_input.has_channel_rows() ? rows.pitch / 4 : 1;
   if (positions == params.steps * kGradStep) return;
@@ -94,21 +94,21 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
 
 // What a multiplying warp has of a block.
 struct GradShare {
-  float* sums;      // of its split, of the block's first row and the warp's first column
-  int32_t columns;  // that the sums have from there on
-  int32_t group;    // of the block's
-  int32_t n;        // of warps beside each other
-  int32_t k;        // first step of a box
-  int32_t steps;    // of a box
-  int32_t first;    // fragment of 16 rows
-  int32_t rows;     // fragments
-  int32_t eights;   // that exist of them
-  int32_t boxes;
+  float* sums;       // where its sums go: the block's first row, the warp's first column
+  int32_t columns;   // columns that the sums have from there on
+  int32_t group;     // number of its group among the block's
+  int32_t n;         // its number among the warps that have the same rows
+  int32_t k;         // first step that it has of a box
+  int32_t steps;     // steps that it has of a box
+  int32_t first;     // first fragment of 16 rows
+  int32_t rows;      // fragments of 16 rows
+  int32_t eights;    // eights that exist in these fragments
+  int32_t boxes;     // boxes of its split
   int32_t joins_at;  // boxes left, the one at hand among them, when the sums in registers next join those in memory
 };
 static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
 
-// ... after so many boxes left: a segment later, or with the last box.
+// The GradShare::joins_at that follows when `left` boxes are left: a segment later, or the last box.
 template <typename T>
 __device__ __forceinline__ int32_t joins_next(const WeightGradParams<T>& params, int32_t left) {
   return max(1, left - params.segment_boxes);
@@ -189,7 +189,7 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
   }
 }
 
-// All of these, while others load the first boxes.
+// Fills all tables of the multiplying warps, while the loading warps load the first boxes.
 template <typename T>
 __device__ __forceinline__ void fill_tables(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
                                             unsigned char* shared, const Fillers& fillers) {

@@ -44,8 +44,8 @@ struct HaloPlanParts {
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
   // The tile, or its chunks, are loaded for each pass anew.
   CONVT3D_HOST_DEVICE bool loads_each_pass() const { return panels.chunks() > 1 || arrangement.phase_halos; }
-  // Of each image and channel, that epilogues leave moments of: a warpgroup's share of a tile, of one phase. None where
-  // images share tiles, as a warp's columns then are of several.
+  // Parts of an image and channel that epilogues leave moments of: a warpgroup's share of a tile, of one phase. None
+  // where images share tiles, as a warp's columns then are of several.
   int64_t moment_parts() const {
     if (tile.image_log > 0) return 0;
     int64_t parts = 2;
@@ -63,14 +63,14 @@ struct HaloPlanParts {
 
 // With the load, the store and the copy of a call's operands.
 struct HaloPlan : HaloPlanParts {
-  double cost;           // expected, in clocks
-  double unstored_cost;  // ... where the epilogue only gathers moments
+  double cost;           // expected clocks
+  double unstored_cost;  // expected clocks where the epilogue stores nothing and only gathers moments
 };
 
-// Of all of an input, with its channels last: of whole pieces of 16 bytes, not too many.
+// A copy of the whole input with its channels last: allowed for whole pieces of 16 bytes, and not too many bytes.
 bool can_copy(const Problem& problem, HaloElement element);
 OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input);
-// Of these operands: `first` is the input, and may be copied.
+// The plans for these operands: `first` is the input, and may be copied.
 std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
                                       const DeviceTraits& device, bool copies = true);
 // The cheapest candidate; nothing where there is none. Strides and addresses decide how tiles are loaded and outputs
