@@ -111,7 +111,7 @@ class Search {
     }
   }
 
-  // Those that do not leave most of a tile's positions empty or, where stages of these do not fit, `any`.
+  // Boxes that do not leave most of a tile's positions empty or, where the stages of none of these fit, `any`.
   std::vector<Box> boxes_of(int32_t most, bool any) const {
     const Int3& size = problem_.input_size;
     const auto whole = [&](std::size_t i) { return static_cast<int32_t>(std::min<int64_t>(size[i], 1 << 20)); };

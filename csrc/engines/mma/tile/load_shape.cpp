@@ -11,7 +11,7 @@ constexpr int32_t kMostRounds = 16;
 constexpr int64_t kRoundLines = 12;     // a round begins at the cost of so many lines
 constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
 
-// In how many rounds the threads have their places: many small ones leave fewer threads without one.
+// Chooses in how many rounds the threads have their places: many small ones leave fewer threads without a place.
 void choose_rounds(LoadShape& shape) {
   int64_t least = 0;
   for (int64_t rounds = ceil_div(shape.places, shape.threads); rounds <= shape.places; ++rounds) {

@@ -54,19 +54,20 @@ struct LoadShape {
   int32_t fixed_places;  // places of which is kept what is the same in all boxes
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
-  // Of raw rows: the tile's row of each coordinate from kCoordinatesBefore the first on, below zero where it has none.
+  // Entries of the table of coordinates, which only raw rows have: the tile's row of each coordinate from
+  // kCoordinatesBefore the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const {
     return raw.bytes == 0 ? 0 : kCoordinatesBefore + raw.span + kCoordinatesPast;
   }
-  // What is copied beside the tile.
+  // Bytes of what is copied beside the tile.
   CONVT3D_HOST_DEVICE int64_t raw_bytes(bool masked) const { return raw.bytes * (masked ? 2 : 1) + mask_bytes; }
-  // What is the same for all boxes.
+  // Bytes of what is the same for all boxes.
   CONVT3D_HOST_DEVICE int32_t fixed_bytes() const {
     return lines * kFixedLineBytes + fixed_places * kFixedPlaceBytes + 4 * column_entries();
   }
 };
 
-// Of raw rows: where they begin, and a number that the coordinates of all boxes' first positions are multiples of.
+// Where raw rows begin, and a number of which the coordinates of all boxes' first positions are multiples.
 struct RowsAt {
   RowsBegin begin;
   int32_t multiple;

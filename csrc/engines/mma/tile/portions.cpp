@@ -14,7 +14,7 @@ int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
   return std::min(batch, portions.image_boxes * images);
 }
 
-// What the copies of a portion take.
+// Sets the images and depths that a portion's copies have at most, and returns the bytes that they take.
 int64_t set_room(const Portions& portions, std::initializer_list<OperandCopy*> copies, int64_t images, int64_t batch) {
   int64_t bytes = 0;
   for (OperandCopy* const copy : copies) {
@@ -27,7 +27,7 @@ int64_t set_room(const Portions& portions, std::initializer_list<OperandCopy*> c
   return bytes;
 }
 
-// As many parts of as many each as `most` of each make.
+// How many of `count` a part has where as few parts as `most` allows share them evenly.
 int64_t evenly(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
 
 }  // namespace

@@ -71,7 +71,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
   }
 
  private:
-  // Whole rows of matrices have their zeros before the source beside them.
+  // Whole rows that are read as matrices have zeros for the coordinates before the source, copied like the rest.
   static constexpr bool kZerosBefore = sizeof(T) == 2;
 
   // A row that begins between two multiples of 16 bytes is copied from the one before on. Nothing is read past it.
@@ -118,7 +118,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
     static constexpr int kRows = kAligned ? 1 : kChannels;
     uint32_t from[kRows];
 
-    // `low`: of the address of the first channel's first element; `step`: from a channel to the next.
+    // `low`: low bits of the address of the first channel's first element; `step`: bytes from a channel to the next.
     __device__ __forceinline__ RawPiece(uint32_t raw, uint32_t low, uint32_t step, int32_t pitch) {
 #pragma unroll
       for (int c = 0; c < kRows; ++c) {
@@ -200,7 +200,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
   }
 
  protected:
-  // Of the coordinate `i` after the first that is staged, where that has a row.
+  // Stores the tile's piece of the coordinate `i` after the first that is staged, where that has a row.
   __device__ __forceinline__ static void store_row(uint32_t columns, int32_t i, uint32_t to, const uint4& piece) {
     const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + kCoordinatesBefore)));
     hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);

@@ -12,7 +12,7 @@ namespace convt3d::mma {
 
 // The taps along one axis, in parts: a block has one part, tap first(part) + j*stride for j < count(part).
 struct TapParts {
-  int32_t taps;  // of all parts
+  int32_t taps;  // taps of all parts
   int32_t step;  // the problem's stride
   int32_t padding;
   int32_t dilation;
@@ -31,7 +31,7 @@ struct TapParts {
     if (stride != 1) left = (left + stride - 1) / stride;
     return left < 0 ? 0 : left < most ? left : most;
   }
-  // Of tap j of a part, from position*step.
+  // Coordinates from position*step to where tap j of a part reads.
   CONVT3D_HOST_DEVICE int32_t offset(int32_t part, int32_t j) const {
     return (first(part) + j * stride) * dilation - padding;
   }

@@ -16,8 +16,8 @@ constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than an
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-// Of each eight neighbouring positions of a box, those of a beginning of it, waits(readers), added up: readers of the
-// rows whose numbers are equal modulo 8, which have the same banks as rows are an odd number of pieces apart.
+// Adds up waits(readers) for each eight neighbouring positions of a box, or of its first 256: readers[i] read rows
+// whose number modulo 8 is i. These have the same banks, as rows are an odd number of pieces apart.
 template <typename Waits>
 int32_t sum_over_eights(const StagedTile& tile, const BoxRows& rows, int32_t column_step, Waits&& waits) {
   const int32_t width = tile.axis[2].box;
@@ -53,7 +53,7 @@ void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
   tile.rows = tile.images * tile.stride[0];
 }
 
-// Of each axis, from the innermost on, the least padding with the fewest conflicts.
+// Chooses for each axis, from the innermost on, the least padding with the fewest conflicts.
 void choose_strides(StagedTile& tile, const BoxRows& rows) {
   const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
   int32_t padding[3] = {0, 0, 0};
@@ -93,7 +93,8 @@ TileAxis of_coordinates(const TileAxis& axis) {
   return result;
 }
 
-// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart.
+// Counts as conflicts() does, where a word of each of eight positions is read, of four channels that are an odd number
+// of pieces apart.
 int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
   return sum_over_eights(tile, rows, tile.column_step, [](const auto& readers) {
     return 2 * (*std::max_element(readers.begin(), readers.end()) - 1);
@@ -248,7 +249,7 @@ void pad_lines(StagedTile& tile, BoxOrder order) {
   const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
   std::array<int32_t, 3> padding{};
   tile.conflicts = word_conflicts(tile, rows);
-  // Of wider boxes eight neighbours lie in one line.
+  // In wider boxes eight neighbours lie in one line.
   for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
     padding[i] = kPieceBytes / kWordBytes;
     set_channel_lines(tile, tile.pieces, padding);

@@ -12,7 +12,7 @@
 
 namespace convt3d::mma {
 
-// The barrier of the warps that fill the tables, and of those that sum rows.
+// The named barrier where the warps that fill the tables meet those that sum rows.
 constexpr int kBiasTables = 4;
 
 // Blocks beside each other along the input channels have the same rows: the first one sums them.
@@ -28,12 +28,12 @@ __device__ __forceinline__ bool sums_bias(const WeightGradParams<T>& params, con
 template <typename T>
 class BiasRows {
  public:
-  // `thread`: of the loading ones.
+  // `thread`: number among the loading threads.
   __device__ __forceinline__ BiasRows(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
                                       int32_t thread)
       : params_(params), tile_(tile), shared_(shared), thread_(thread) {}
 
-  // Before the loading threads meet.
+  // Clears the sums of all units; then the loading threads meet.
   __device__ __forceinline__ void clear() const {
     const int32_t eights = tile_.eights(params_);
     if (thread_ == 0) *reinterpret_cast<int32_t*>(shared_ + params_.layout.bias_fragments) = eights;
@@ -41,7 +41,7 @@ class BiasRows {
     for (int32_t i = thread_; i < count; i += kLoadingThreads) unit_sums()[i] = 0;
   }
 
-  // When the tables are there, before the first box; then they meet. Which fragments count.
+  // Lists the fragments whose rows the bias has, when the tables are filled; then the loading threads meet.
   __device__ __forceinline__ void begin() {
     const int32_t fragments = params_.warps_groups * ((eights() + 1) / 2);
     const int32_t lane = thread_ % 32;
@@ -59,12 +59,12 @@ class BiasRows {
     }
   }
 
-  // A box that has arrived, whose tile of grad_output is at `grad`.
+  // Adds the rows of a box that has arrived, whose tile of grad_output is at `grad`.
   __device__ __forceinline__ void add(uint32_t grad) const {
     for (int32_t unit = thread_ / 32; unit < bias_units(fragments_); unit += kLoadingWarps) add_unit(grad, unit);
   }
 
-  // When all have added theirs; then they meet. The sums of all slices, in order.
+  // Adds the sums of all slices in order, when all warps have added their boxes; then the loading threads meet.
   __device__ __forceinline__ void gather() const {
     const int32_t slices = bias_slices(fragments_);
     for (int32_t i = thread_; i < fragments_ * 16; i += kLoadingThreads) {
@@ -78,7 +78,7 @@ class BiasRows {
     }
   }
 
-  // Of the block's split and part of the taps.
+  // Stores the partial sums of the block's split and part of the taps.
   __device__ __forceinline__ void store() const {
     const GradTile tile = tile_here(params_);
     const int32_t count = tile.eights(params_);
@@ -94,7 +94,7 @@ class BiasRows {
       for (int32_t channel = thread_; channel < channels; channel += kLoadingThreads) {
         const int32_t row = channel % 8;
         double sum = params_.joins ? to[channel] : 0;
-        // Its eights of all taps, and of both halves of words.
+        // The channel's eights of all taps and, of width pairs, of both halves of words.
         const int32_t of_tap = params_.row_chunk / 8 * kHalves;
         for (int32_t i = channel / 8 * kHalves; i < count; i += of_tap) {
 #pragma unroll
@@ -111,7 +111,7 @@ class BiasRows {
   static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
   static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
 
-  // Of a group.
+  // Eights of a group of the block.
   __device__ __forceinline__ int32_t eights() const {
     return *reinterpret_cast<const int32_t*>(shared_ + params_.layout.bias_fragments);
   }
@@ -119,7 +119,7 @@ class BiasRows {
     return reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights);
   }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
-  // A fragment's group, of the block's, and its first eight.
+  // Where a fragment is: the number of its group among the block's, and its first eight.
   struct FragmentPlace {
     int16_t group;
     int16_t first;
@@ -141,7 +141,7 @@ class BiasRows {
   struct Fragment {
     const GradEight* eight;
     int32_t last;    // 1, or 0 where there is no second eight
-    uint32_t group;  // bytes to its channels
+    uint32_t group;  // bytes from the first group's channels to its group's
     float* sums;
   };
   __device__ __forceinline__ Fragment fragment_at(const FragmentPlace& place) const {
@@ -151,7 +151,7 @@ class BiasRows {
             sums() + (place.group * count + place.first) * 8};
   }
 
-  // Some of its fragments may be the last one again.
+  // Adds a unit's fragments of one box; past the last fragment it has that one again.
   __device__ __forceinline__ void add_unit(uint32_t grad, int32_t unit) const {
     const int32_t lane = thread_ % 32;
     const int32_t slices = bias_slices(fragments_);
@@ -191,8 +191,8 @@ class BiasRows {
     }
   }
 
-  // Sixteen positions, or words of two of them: kWhole, or the first `left`. What fills up a box's last step reads a
-  // position that is there.
+  // Adds a step: sixteen positions, or sixteen words of two. All of them count (kWhole), or the first `left`: what
+  // fills up a box's last step reads a position that is there.
   template <bool kWhole>
   __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad,
                                            const FragmentOffsets<T> (&offset)[kBiasRows], const PairReads& pairs,
@@ -222,15 +222,15 @@ class BiasRows {
     }
   }
 
-  // Of the first `left` positions; zeros for the others. A lane's words 2 and 3 of a fragment are of other positions
-  // than its words 0 and 1.
+  // Keeps the words of the first `left` positions and makes the others zero. A lane's words 2 and 3 of a fragment are
+  // of other positions than its words 0 and 1.
   __device__ __forceinline__ void keep(uint32_t (&a)[kBiasRows][4], int32_t left) const {
     const int32_t lane = thread_ % 32;
     uint32_t kept[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (FragmentOffsets<T>::kWords) {
-        // Of rows of channels neighbours, of channel rows four apart.
+        // A lane's two positions are neighbours in rows of channels, and four apart in channel rows.
         const bool rows = !kIsPaired<T> && !params_.source[0].tile.has_channel_rows();
         const int32_t position = rows ? lane % 4 * 2 + i : lane % 4 + i * 4;
         kept[i] = position < left ? 0xFFFFFFFF : 0;
@@ -256,7 +256,7 @@ class BiasRows {
       } else {
         constexpr uint32_t kOnes = std::is_same_v<ElementOf<T>, __half> ? 0x3C003C00 : 0x3F803F80;
         const uint32_t ones[2] = {kOnes, kOnes};
-        multiply_add<ElementOf<T>>(sum[f], a[f], ones);  // all columns alike
+        multiply_add<ElementOf<T>>(sum[f], a[f], ones);  // all columns are the same
       }
     }
   }
@@ -265,7 +265,7 @@ class BiasRows {
   const GradTile& tile_;
   unsigned char* shared_;
   int32_t thread_;
-  int32_t fragments_ = 0;  // that count
+  int32_t fragments_ = 0;  // fragments whose rows the bias has
 };
 
 }  // namespace convt3d::mma

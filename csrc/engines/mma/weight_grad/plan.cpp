@@ -83,7 +83,7 @@ class Search {
     int32_t warps_m;
     int32_t row_chunk;
     std::array<std::size_t, 3> parts;
-    double clocks;  // of a multiprocessor, about, for a position
+    double clocks;  // clocks of a multiprocessor for a position, about
   };
 
   // Channels of neighbouring groups share rows where all of them are whole eights.
@@ -98,7 +98,7 @@ class Search {
     if (n_chunk > kMostNChunk || (n_chunk > 8 && n_chunk >= 2 * n_padded)) return;
     if (groups > 1 && n_chunk < base_.n_channels) return;
     const int64_t rows_padded = round_up(base_.row_channels, 8);
-    // Of width pairs a word tap has two.
+    // Of width pairs a word tap has two eights.
     const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m / base_.halves();
     int64_t last = 0;
     for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
@@ -122,7 +122,7 @@ class Search {
         for (arrangement.parts[2] = 0; parts[2] < parts_[2].size(); ++arrangement.parts[2]) {
           const TapParts& w = parts_[2][parts[2]];
           const int32_t taps = d.most * h.most * w.most;
-          // Half of the warps would do.
+          // Half of the warps would do where the taps fill no more than half of their rows.
           if (taps > most_taps || (2 * taps <= most_taps && arrangement.warps_m > 1)) continue;
           arrangement.clocks = clocks_of(arrangement, d, h, w);
           arrangements_.push_back(arrangement);
@@ -131,7 +131,7 @@ class Search {
     }
   }
 
-  // Of the products and of what is loaded for them.
+  // The clocks of the products and of what is loaded for them.
   double clocks_of(const Arrangement& of, const TapParts& d, const TapParts& h, const TapParts& w) const {
     const int32_t n_chunk = of.warps_n * of.columns * 8;
     const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
@@ -161,7 +161,7 @@ class Search {
     return plan;
   }
 
-  // A first guess of the box.
+  // Keeps the plan with a guessed box: the largest of these that fits.
   void with_box(WeightGradPlan plan) {
     for (const int32_t most : {256, 128, 64, 32, 16, 4, 1}) {
       std::array<int32_t, 3> box{1, 1, 1};
@@ -184,7 +184,7 @@ class Search {
     }
   }
 
-  // Of a box of whole volumes, as many as 64 positions have; else one.
+  // The least images of a box that is tried: of a box of whole volumes as many as 64 positions have, else one.
   int32_t least_images(const std::array<int32_t, 3>& box) const {
     for (std::size_t i = 0; i < 3; ++i) {
       if (box[i] != problem_.input_size[i]) return 1;
@@ -192,7 +192,7 @@ class Search {
     return static_cast<int32_t>(std::clamp<int64_t>(64 / (int64_t{box[0]} * box[1] * box[2]), 1, base_.batch));
   }
 
-  // The likeliest of all, judged by what products take and what is staged.
+  // Finds the best of the likeliest boxes, which are judged by what products take and what is staged.
   void try_boxes(WeightGradPlan& best) {
     const WeightGradPlan base = best;
     struct Judged {

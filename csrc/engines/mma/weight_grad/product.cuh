@@ -8,14 +8,15 @@
 
 namespace convt3d::mma {
 
-// Positions of a box, or words of them, that rows are summed of: from a step on, and of one of the warp's steps to the
-// next. Without a step they are not summed.
+// The positions, or words of two, whose rows a warp sums for the bias: `left` of them from a step on, `step` from one
+// of its steps to the next. Where `step` is zero no rows are summed.
 struct Summed {
   int32_t left = 0;
   int32_t step = 0;
 };
 
-// kRows, kColumns: fragments. kSumsRows: of 16 bits, rows are summed, too, as products with ones.
+// A warp has kRows fragments of 16 rows and kColumns of 8 columns. kSumsRows: rows of 16 bits are summed for the bias,
+// too, as products with ones.
 template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
 class GradProduct {
   static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
@@ -25,10 +26,10 @@ class GradProduct {
   static constexpr bool kWords = FragmentOffsets<T>::kWords;
 
   float sum[kRows][kColumns][4];
-  float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
+  float row_sum[kSumsRows ? kRows : 1][2];  // sums of the two rows of each fragment that a lane has
 
-  // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
-  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
+  // `rows`: fragments that the warp has; offset_of(eight): bytes from a position's row in the tile of grad_output to
+  // where that eight of its rows reads; `step`: of width pairs, words from a position's word to its neighbour's.
   template <typename OffsetOf>
   __device__ __forceinline__ GradProduct(int32_t rows, const GradChannels& channels, int32_t step, OffsetOf&& offset_of)
       : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
@@ -55,9 +56,8 @@ class GradProduct {
     return static_cast<uint32_t>(column * channel_bytes + (kWords ? lane / 4 * channel_bytes : lane / 16 * 16));
   }
 
-  // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
-  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
-  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
+  // Adds all of a warp's steps of a box. `places`: shared address of the first step's places, `apart` bytes before the
+  // next one's; `grad`, `input`: shared addresses of the staged tiles, from the lane's columns on.
   __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
                                       const Summed& summed = {}) {
     if constexpr (kTerms == 1) {
@@ -75,7 +75,7 @@ class GradProduct {
   }
   __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
 
-  // Calls visit(Rows<n>) with the number of fragments that the warp has; not where it has none.
+  // Calls visit(Rows<n>) with the number of fragments that the warp has, and not at all where it has none.
   template <int kCount>
   struct Rows {
     static constexpr int value = kCount;
@@ -94,8 +94,8 @@ class GradProduct {
             hopper::load_shared<uint32_t>(places + of_lane.input)};
   }
 
-  // As a column of an operand, of the lane's positions of a step or, of words, of half of it: those of the first
-  // `left` that exist. None: rows are not summed.
+  // A column of ones as an operand: for those of the lane's positions of a step (of half a step, where they are read as
+  // words) that are among the first `left`, else zeros.
   struct Ones {
     uint32_t words[kSumsRows ? 2 : 1];
 
@@ -114,7 +114,7 @@ class GradProduct {
   __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
     if constexpr (kSumsRows) {
       if (!wanted) return;
-      float sums[4];  // of all columns alike
+      float sums[4];  // the same in all columns
       zero(sums);
       multiply_add<ElementOf<T>>(sums, a, ones.words);
       row_sum[m][0] += sums[0];
@@ -122,12 +122,12 @@ class GradProduct {
     }
   }
 
-  // Of one term.
+  // Adds steps of one term.
   template <int kCount>
   __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
                                             uint32_t input, Summed summed) {
     if constexpr (!kWords) {
-      // Kept, not computed anew for each step.
+      // These are kept in registers, not computed anew for each step.
       const GradPlace computed = matrix_places(lane());
       const GradPlace of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
       GradPlace next = matrix_rows(places, of_lane);
@@ -141,7 +141,7 @@ class GradProduct {
     } else {
 #pragma unroll 1
       for (; steps > 0; --steps, places += apart) {
-        // One after the other: there are no registers for both.
+        // Halves of a step come one after the other, as there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
           add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
@@ -152,7 +152,7 @@ class GradProduct {
     }
   }
 
-  // 16 bits: matrices of eight positions and eight channels, transposed on their way.
+  // Adds a step of 16 bits, read as matrices of eight positions and eight channels, transposed on their way.
   template <int kCount>
   __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
     uint32_t b[kColumns][2];
@@ -225,7 +225,7 @@ class GradProduct {
     for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<ElementOf<T>>(words[i]);
   }
 
-  // Both terms of a number: the nearest TF32, and what it leaves.
+  // Splits numbers into both terms: the nearest TF32, and what it leaves.
   template <int kCount>
   __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
 #pragma unroll
@@ -280,7 +280,7 @@ class GradProduct {
   int32_t rows_;
   PairReads pairs_{};
   FragmentOffsets<T> offset_[kRows];
-  uint32_t eight_columns_;  // of words: from eight columns to the next
+  uint32_t eight_columns_;  // where words are read: bytes from eight columns to the next
 };
 
 }  // namespace convt3d::mma

@@ -43,8 +43,8 @@ struct BoxWalk {
   }
 };
 
-// Of channel rows a lane reads two entries beside each other, of positions that are four apart: the position of an
-// entry, and the entry of a position.
+// Where grad_output has channel rows, a lane reads two entries of the table beside each other, of positions that are
+// four apart. These are the position of an entry, and the entry of a position.
 __device__ __forceinline__ int32_t position_of_entry(int32_t i) { return i / 8 * 8 + i % 8 / 2 + i % 2 * 4; }
 __device__ __forceinline__ int32_t entry_of_position(int32_t i) { return i / 8 * 8 + i % 4 * 2 + i % 8 / 4; }
 
