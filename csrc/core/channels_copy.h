@@ -23,7 +23,7 @@ struct DepthReach {
   int64_t first;
   int64_t last;
 
-  // Of the boxes first_box .. end_box - 1, of so many depths.
+  // The depths that the boxes first_box .. end_box - 1 read, of `size` that there are.
   DepthRange of(int64_t first_box, int64_t end_box, int64_t size) const;
 };
 

@@ -38,7 +38,7 @@ struct ChannelsCopyParams {
   bool padded;              // a group's channels are no whole pieces
   bool transposes;
   bool beside;  // OperandCopy
-  // Of strips.
+  // What follows is of copies by strips.
   bool vectors;           // they are aligned, and those of the mask
   int32_t run;            // positions that are neighbours in memory
   Divisor strips_of_run;  // the last of which may have fewer positions
@@ -46,7 +46,7 @@ struct ChannelsCopyParams {
   Divisor depths;        // of an image, which have runs of their own
   int32_t log_pieces;    // of a block, for each of its positions
   Divisor piece_blocks;  // that share the pieces of a position
-  // Of gathered pieces.
+  // What follows is of copies that gather pieces.
   bool pieces_first;  // neighbouring threads have neighbouring pieces of a position, else neighbouring positions
   Divisor all_pieces;
   Divisor positions;  // of all images
@@ -268,7 +268,7 @@ class ChannelsCopy {
     int64_t channel_stride_;
   };
 
-  // Of all channels that the thread has: what it reads at once is on its way before any of it is awaited.
+  // Reads all channels that the thread has: what it reads at once is on its way before any of it is awaited.
   template <typename Loaded, bool kMasked, bool kPadded>
   __device__ __forceinline__ void read_as(int32_t first_piece, int32_t number, const Strip& strip) const {
     constexpr int kAtOnce = kMasked ? (Loaded::kAtOnce + 1) / 2 : Loaded::kAtOnce;
@@ -340,7 +340,7 @@ class ChannelsCopy {
     constexpr int kBeside = 1 << kLogBeside;
     const int32_t in_strip = lane / kBeside;
     const Place own = place_of(warp, lane % kBeside);
-    // Of 16 bits, row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
+    // In 16 bits, row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
     const Place row = sizeof(T) == 2 ? place_of(warp, lane % 8 / 2) : own;
     const int32_t row_channel = row.piece * kInPiece + (sizeof(T) == 2 ? lane / 8 * 2 + lane % 2 : 0);
 #pragma unroll

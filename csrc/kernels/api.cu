@@ -175,7 +175,7 @@ struct BackwardTensors {
   MutableTensor grad_input;
 };
 
-// From an image on.
+// The tensor from an image on.
 template <typename Tensor>
 Tensor from_image(const Tensor& tensor, int64_t image, DataType dtype) {
   if (tensor.data == nullptr) return tensor;

@@ -70,7 +70,8 @@ struct CollectPlan {
 // The layout is that of the strides of what is normalised.
 Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dtype);
 CollectPlan make_collect_plan(const Shape& shape, int64_t parts);
-// Of a forward; `parts` of each image and channel that the epilogue has left, 0 where the norm has a pass of its own.
+// The workspace of a forward. `parts`: how many of each image and channel the epilogue has left moments of, 0 where the
+// norm has a pass of its own.
 int64_t forward_workspace_bytes(const Shape& shape, const Plan& plan, int64_t parts);
 
 int64_t partial_bytes(const Shape& shape, int64_t splits, int planes);

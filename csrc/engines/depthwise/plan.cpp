@@ -75,7 +75,7 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
   }
 }
 
-// Of operands that the plan's kernel, which was made for regular ones, may not suit.
+// How threads read and write these operands, which may not be as regular as those that the kernel was planned for.
 DepthwiseAccess access_of(const Problem& problem, const DepthwisePlan& plan, int64_t bytes, const Operands& operands) {
   const OperandTraits& input = operands.first;
   const OperandTraits& output = operands.result;

@@ -26,7 +26,7 @@ constexpr int kHaloConsumerThreads = 32 * kHaloConsumerWarps;
 // Barriers of a part of the block.
 constexpr int kConsumersBarrier = 1;
 constexpr int kTileProducersBarrier = 2;
-// Of a thread of each kind, as large as the accumulators leave room for.
+// Registers of a thread of each kind, as many as the accumulators leave room for.
 constexpr int halo_consumer_registers(int columns) { return columns == 256 ? 208 : 192; }
 constexpr int halo_producer_registers(int columns) { return columns == 256 ? 88 : 120; }
 

@@ -118,8 +118,8 @@ class HaloConsumerState {
     tile_ = -1;
   }
   __device__ __forceinline__ void leave_tile(int stage) {
-    // Of a pass without products, which nothing holds the lanes together for: one that hands the tile back must not be
-    // ahead of one that still waits for it.
+    // In a pass without products nothing holds the lanes together: one that hands the tile back must not be ahead of
+    // one that still waits for it.
     if (tile_ >= 0) __syncwarp();
     release_tile();
     tile_ = stage;
@@ -197,7 +197,7 @@ __device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts,
   consumer.release_tile();
 }
 
-// Of one K step of two terms: the products with a low term, which come before those of the high terms, as the tensor
+// Multiplies one K step of two terms with a low term. These products come before that of the high terms, as the tensor
 // cores cut each sum. Of the low terms' product nothing would be left. `b_low`: from the high term's panels to the low
 // one's.
 template <bool kAdd, int kN>

@@ -67,7 +67,7 @@ void share_packing(PackHaloWeightParams<T>& params) {
   params.threads = rows * ceil_div(params.steps, params.part_steps);
 }
 
-// Of numbers for which a reciprocal is not worth its making.
+// A divisor that divides: for numbers for which a reciprocal is not worth its making.
 struct PlainDivisor {
   int divisor;
 
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int tap_h = taps_h.tap[tap.height][slab.height];
   const int tap_w = taps_w.tap[tap.width][arrangement.width_pairs() ? row_in_slab / 8 : slab.width];
   const bool exists = !filler && output_channel < product.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;
-  // Of the layer's groups that are joined: outside its own an output channel has no weights.
+  // Where groups of the layer are joined, an output channel has no weights outside its own group.
   const int group_inputs = product.in_channels / product.joined;
   const int group_outputs = product.out_channels / product.joined;
   const int joined_group = output_channel / group_outputs;

@@ -12,7 +12,7 @@ namespace convt3d {
 
 // A block's dynamic shared memory, divided as HaloMemory says.
 __device__ __forceinline__ unsigned char* halo_memory() { return dynamic_shared_memory_of_boxes(); }
-// Of it, 128 bytes that nobody reads.
+// 128 bytes of the block's shared memory that nobody reads.
 __device__ __forceinline__ unsigned char* halo_spare() { return halo_memory() + kHaloBarrierBytes - 128; }
 
 // An entry of the tables of boxes of planes: a word of an image's channel, and its (first) position in the tile.

@@ -27,7 +27,7 @@ struct HaloPipelineState {
   }
 };
 
-// In shared memory.
+// The ring of claimed work tiles, in shared memory.
 struct HaloWorkRing {
   uint64_t claimed[kHaloClaimedAhead];
   uint64_t taken[kHaloClaimedAhead];
@@ -78,7 +78,7 @@ class HaloWorkWalk {
     if constexpr (kWalker != HaloWalker::kWarpAhead) hopper::barrier_arrive(&ring_.taken[entry]);
   }
 
-  // Of a warp, one lane reads a work tile's index and says that it was read.
+  // One lane of a warp reads a work tile's index and says that it was read.
   __device__ __forceinline__ static bool leads() { return threadIdx.x % 32 == 0; }
 
   HaloWorkRing& ring_;

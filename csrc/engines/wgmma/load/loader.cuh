@@ -28,7 +28,7 @@ class HaloLoadCursor {
   __device__ __forceinline__ uint32_t index() const { return walk_.index(); }  // of the work tile
   __device__ __forceinline__ bool at_work_end() const { return chunk_ + 1 == chunks_ && pass_ + 1 == passes_; }
   __device__ __forceinline__ bool at_work_begin() const { return chunk_ == 0 && pass_ == 0; }
-  // Of the pass that the load is for, where that has a halo of its own.
+  // The phase of the pass that the load is for, where that has a halo of its own; else 0.
   __device__ __forceinline__ int phase(const HaloPlan& plan, const HaloWorkTile& work) const {
     return plan.arrangement.phase_halos ? plan.arrangement.phase_of(work.split * passes_ + pass_) : 0;
   }
@@ -113,7 +113,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   const Source<T>& source = params.source;
   const HaloWorkTile& work = chunk.work;
   const HaloOrigin& origin = chunk.origin;
-  // Of the tile's first image and of the group.
+  // The offset of the tile's first image and of the group.
   const int64_t offset =
       work.image * source.stride.n + static_cast<int64_t>(work.group) * plan.product.in_channels * source.stride.c;
   const int64_t images = plan.product.images - work.image;

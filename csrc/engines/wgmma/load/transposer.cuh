@@ -150,7 +150,7 @@ class HaloTransposer {
             swizzled(at, swizzle_mask_)};
   }
 
-  // Of a piece that has so many `channels`.
+  // Transposes a box into a piece of channels, of which so many exist.
   template <bool kWhole>
   __device__ __forceinline__ void store_box(const HaloChunk& chunk, const Box& at, int channels) const {
     const unsigned char* source = buffers_ + buffer_ * kHaloBoxBytes;

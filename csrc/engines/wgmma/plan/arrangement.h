@@ -129,9 +129,9 @@ struct HaloArrangement {
   }
 };
 
-// Of the depth, the height and the width.
+// The strides along depth, height and width.
 using HaloStrides = std::array<OneOrTwo, 3>;
-// Nothing where a stride is larger than the engine knows.
+// The strides of a problem; nothing where one is larger than the engine knows.
 std::optional<HaloStrides> halo_strides(const Problem& problem);
 
 struct HaloArrangementChoice {

@@ -24,7 +24,7 @@ int output_boxes(const HaloPlanParts& plan);
 TensorBox output_box(const Problem& problem, const HaloPlanParts& plan, int element_bytes, const TensorStrides& stride,
                      const void* address, int index);
 
-// Of parts that were searched for, the load and the store of these operands: by TMA's boxes where their strides and
+// The load and the store of these operands, made from those that were searched for: by TMA's boxes where strides and
 // addresses allow them. The store has its marks, which no search needs.
 HaloLoad load_of_operand(const Problem& problem, const HaloPlanParts& plan, int element_bytes,
                          const OperandTraits& input);

@@ -31,7 +31,7 @@ struct HaloLoops {
   CONVT3D_HOST_DEVICE int32_t count() const { return phases * sets; }
   // K steps and products in a stage.
   CONVT3D_HOST_DEVICE int32_t stage_steps() const { return terms.quotient(kHaloStageSlices); }
-  // Of a loop's stages the one that has a K step, and the step's number in it.
+  // Which of a loop's stages has a K step, and the step's number in that stage.
   CONVT3D_HOST_DEVICE int32_t stage_of(int32_t step) const { return step >> (kHaloStageSlicesLog - terms.log()); }
   CONVT3D_HOST_DEVICE int32_t step_in_stage(int32_t step) const { return step & (stage_steps() - 1); }
   CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }
@@ -51,7 +51,7 @@ struct HaloLoops {
 std::optional<HaloLoops> make_loops(const HaloProduct& product, const HaloArrangement& arrangement,
                                     const HaloPanels& panels);
 
-// Of the packed weight, of all groups.
+// Bytes of the packed weight of all groups.
 inline int64_t packed_weight_bytes(const HaloProduct& product, const HaloArrangement& arrangement,
                                    const HaloLoops& loops) {
   return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes;

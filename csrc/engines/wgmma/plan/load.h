@@ -108,7 +108,7 @@ class HaloLoad {
 // order that follows, whatever the strides of a call are.
 HaloLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const HaloProduct& product,
                       const HaloArrangement& arrangement, const HaloTile& tile);
-// Of an input whose channels are contiguous, for panels with so many bytes of a position.
+// The load of an input whose channels are contiguous, for panels with so many bytes of a position.
 HaloLoad load_of_channels(int element_bytes, const HaloProduct& product, int32_t position_bytes);
 
 }  // namespace convt3d

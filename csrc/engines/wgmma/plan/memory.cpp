@@ -29,7 +29,7 @@ HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const Ha
   HaloPartBytes parts{};
   parts[kColumnPart] = 2 * int64_t{halo_table_columns(tile.instruction.n)} * kHaloColumnBytes;
   parts[kSegmentPart] = int64_t{segments.segments[0] + segments.segments[1]} * kHaloStoredSegmentBytes;
-  // Of two stages more than there are: shifts are read ahead.
+  // The table has two stages more than there are, as shifts are read ahead.
   parts[kShiftPart] = round_up((loops.first[loops.count()] + 2) * loops.stage_steps() * int64_t{kHaloShiftBytes}, 128);
   if (load.transposes()) parts[kBoxPart] = kHaloTileProducerWarps * kHaloBoxBuffers * kHaloBoxBytes;
   if (load.plane_boxes()) {

@@ -41,12 +41,12 @@ struct HaloMemory {
 CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n + 63) & -64; }
 
 using HaloPartBytes = std::array<int64_t, kHaloParts>;
-// Of the parts whose sizes follow from the plan: all but tiles, staging and weights, of which there are none yet.
+// Bytes of the parts whose sizes follow from the plan: all but tiles, staging and weights, which have none yet.
 HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load,
                           const HaloSegments& segments);
-// What they all take at most, aligned.
+// Bytes that all parts take at most, aligned.
 int64_t most_bytes(const HaloPartBytes& parts);
-// Of all warps' staging, which begins and ends at a multiple of the swizzle's pattern.
+// Bytes of all warps' staging, which begins and ends at a multiple of the swizzle's pattern.
 int64_t staging_bytes(const HaloStore& store);
 
 // Stages of weights that the passes of one split fill, at most.

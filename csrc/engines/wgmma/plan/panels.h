@@ -25,7 +25,7 @@ struct HaloPanels {
   int32_t tap_steps;  // K steps of one tap in a chunk
 
   CONVT3D_HOST_DEVICE int32_t chunks() const { return count / in_chunk; }
-  // Of N-major panels: one position with all channels of a chunk.
+  // Bytes of one position with all channels of a chunk, in N-major panels.
   CONVT3D_HOST_DEVICE int32_t n_major_position_bytes() const { return tap_steps * kHaloOperandBytes; }
 };
 

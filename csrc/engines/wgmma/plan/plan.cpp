@@ -11,7 +11,7 @@ namespace {
 
 bool is_channels_last(const Operands& operands) { return operands.result.stride[1] == 1; }
 
-// Of parts that were searched for, the plan of these operands. Its memory is that of the load which was searched for.
+// The plan of these operands, made from the parts that were searched for. Its memory is that of the searched load.
 HaloPlan plan_of_operands(const Problem& problem, HaloElement element, const Operands& operands,
                           const DeviceTraits& device, bool copies, const HaloPlanParts& searched) {
   const HaloStore store = store_of_operand(problem, searched, element.bytes, operands.result);

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kSmallPlane = 128;
 // Channels of joined groups, in bytes, up to which joining may pay: beyond, it only multiplies by more zeros.
 constexpr int64_t kMostJoinedBytes = 128;
-// Of a packed weight: a thread of the packing, of which 31 bits count, writes at least 16 bytes.
+// Most bytes of a packed weight: a thread of the packing, whose number has 31 bits, writes at least 16 bytes.
 constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {

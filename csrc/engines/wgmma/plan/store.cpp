@@ -14,7 +14,7 @@ namespace {
 using Rows = HaloStoreShape::Rows;
 using Kept = HaloStoreShape::Kept;
 
-// Of the warpgroup that has more of them; `of`: HaloSegments, or a store.
+// Most segments of a burst of the warpgroup that has more of them; `of`: HaloSegments, or a store.
 template <typename Segments>
 int32_t burst_segments(const Segments& of) {
   int32_t most = 1;
@@ -54,7 +54,7 @@ RowBursts widest_of_rows(const HaloSegments& segments, Rows rows, int32_t least_
   const int32_t most = burst_segments(segments);
   const RowBursts all = bursts_of_rows(segments, rows, most);
   if (least_burst >= most || all.bursts.warp_bytes <= warp_bytes) return all;
-  // Of boxes of one line each, which take the most.
+  // Boxes of one line each take the most.
   const int64_t burst = (warp_bytes / aligned_box_bytes(segments, 1) - (segments.has_part() ? 1 : 0)) / 2;
   return bursts_of_rows(segments, rows, static_cast<int32_t>(std::max<int64_t>(burst, least_burst)));
 }

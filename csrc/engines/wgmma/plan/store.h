@@ -37,8 +37,8 @@ constexpr int kHaloStripColumns = 16;       // a strip: columns between two poin
 constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
 constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
 
-// Of runs, an entry of the table of columns: which of two bursts it belongs to, how many outputs are missing there,
-// and where it lies in its channel's run, in elements.
+// An entry of the table of columns of runs: which of two bursts the column belongs to, how many outputs are missing
+// there, and where it lies in its channel's run, in elements.
 constexpr int kHaloRunOffsetBits = 12;
 constexpr int kHaloRunMissingBits = 3;
 constexpr int kHaloRunOutputs = 4;  // of an entry: two neighbouring columns, at most both phases of the width
@@ -59,8 +59,8 @@ struct HaloStoredLine {
   int32_t left;    // lines of the depth from this one on
 };
 
-// Of a store, or of the segments that it is made of: number of the segment that holds a position of the tile (with the
-// halo), or follows it, among all of the tile.
+// The number, among all of the tile, of the segment that holds a position of the tile (with the halo), or follows it.
+// `of`: a store, or the segments that it is made of.
 template <typename Segments>
 CONVT3D_HOST_DEVICE int32_t halo_segment_of(const Segments& of, const HaloTile& tile, const HaloPosition& position) {
   if (position.d >= tile.size[0]) return tile.size[0] * tile.size[1] * of.line_segments;
@@ -70,8 +70,8 @@ CONVT3D_HOST_DEVICE int32_t halo_segment_of(const Segments& of, const HaloTile& 
                                                        : of.by_columns.quotient(position.w);
   return lines_before * of.line_segments + in_line;
 }
-// Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
-// warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
+// How many positions the pair of neighbours has that begins with a warpgroup's position, where outputs leave from the
+// registers; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
 template <typename Segments>
 CONVT3D_HOST_DEVICE int32_t halo_pair_positions(const Segments& of, const HaloTile& tile, int32_t warpgroup,
                                                 int32_t position) {
@@ -81,14 +81,14 @@ CONVT3D_HOST_DEVICE int32_t halo_pair_positions(const Segments& of, const HaloTi
   return odd == 0 && position + 1 < of.extent && first.w + 1 < tile.size[2] ? 2 : 1;
 }
 
-// Of runs.
+// How runs lie in a warp's staging.
 struct HaloRuns {
   OneOrTwo lines;     // of the output, in a segment: 2 where one pass has both phases of the height
   int32_t line_step;  // bytes from a line to the next, congruent to the output's modulo 16
   bool joined_lines;  // the step is the output's, and a burst is one run
 };
 
-// Of boxes, and of what threads store instead of them, a line at a time.
+// How boxes lie in a warp's staging, and what threads store instead of them, a line at a time.
 struct HaloBoxes {
   int32_t lines;  // of the tile, in one box, their segments behind one another
   int32_t bytes;  // from one box to the next
@@ -163,7 +163,7 @@ class HaloStore {
   CONVT3D_HOST_DEVICE int32_t in_bursts(int32_t warpgroup, int32_t segment) const {
     return part[warpgroup] == 0 ? segment - 1 : segment;
   }
-  // Of runs: where the line of a segment lies.
+  // Where the line of a segment lies, of runs.
   CONVT3D_HOST_DEVICE HaloStoredLine line_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
     HaloStoredLine first;
     first.depth = by_line_segments.quotient(first_segment[warpgroup]);
@@ -273,7 +273,7 @@ struct HaloStoreShape;
 HaloStore make_store(int element_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
                      const HaloStoreShape& shape, int32_t least_burst, int64_t bytes);
 HaloMarks make_marks(const HaloTile& tile, const HaloStore& store);
-// Of the warpgroup that has more segments.
+// Bursts of the warpgroup that has more segments.
 int32_t bursts(const HaloTile& tile, const HaloStore& store);
 
 }  // namespace convt3d

@@ -44,7 +44,7 @@ struct HaloStoreShape {
     int32_t box_lines;  // that can be one box, at most
     int32_t pitch;      // from a row of the staging to the next
   };
-  // Of registers.
+  // How outputs leave from the registers.
   struct Kept {
     int32_t warp_bytes;  // that a warp keeps of a pass until the next
   };
@@ -53,7 +53,7 @@ struct HaloStoreShape {
   int32_t least_burst;  // segments
 };
 
-// Of outputs that are dense and begin at a multiple of 16 bytes; nothing where the engine cannot store them.
+// How outputs leave that are dense and begin at a multiple of 16 bytes; nothing where the engine cannot store them.
 std::optional<HaloStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
                                                const HaloProduct& product, const HaloArrangement& arrangement,
                                                const HaloTile& tile);

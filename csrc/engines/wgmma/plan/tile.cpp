@@ -66,7 +66,7 @@ int fitting_height(const HaloArrangement& arrangement, int image_log, int depth,
   return static_cast<int>(std::min<int64_t>({height, arrangement.axis[1].positions, kHaloMaxTile[1]}));
 }
 
-// Those of equal parts of the phase grid's width, of which each is the widest of so many parts.
+// Widths of tiles that share the phase grid's width evenly: for each number of tiles the least that suffices.
 std::set<int> equal_widths(const HaloArrangement& arrangement, int image_log) {
   std::set<int> widths;
   const int32_t positions = arrangement.axis[2].positions;

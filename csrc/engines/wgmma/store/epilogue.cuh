@@ -19,7 +19,7 @@ namespace convt3d {
 template <int kIndex>
 using HaloStrip = std::integral_constant<int, kIndex>;
 
-// Of one warp; a pass is begun, which fetches what it needs from memory, and stored after its products.
+// The epilogue of one warp: a pass is begun, which fetches what it needs from memory, and stored after its products.
 template <typename T, int kN, int kSets>
 class HaloEpilogue : HaloFragments<T, kN, kSets> {
  public:
@@ -115,9 +115,9 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
   }
 
-  // Of the group, from the slab's first on.
+  // Channels of the group from the slab's first one on.
   __device__ __forceinline__ int channels_left() const { return params_.plan.product.out_channels - slab_channel_; }
-  // The slab's first, of all groups.
+  // The slab's first channel among those of all groups.
   __device__ __forceinline__ int first_channel() const {
     return work_.group * params_.plan.product.out_channels + slab_channel_;
   }
@@ -381,7 +381,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   const HaloStoredSegment* segments_;
   unsigned char* memory_;
   int warpgroup_;
-  // Of the pass.
+  // What follows is of the pass.
   HaloWorkTile work_;
   int slab_channel_;
   int residue_;  // a bit for each axis, and that of the phase that is kept of a pair

@@ -88,7 +88,7 @@ class HaloFragments {
   __device__ __forceinline__ void stage_channels(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t next = static_cast<uint32_t>((paired() ? 2 : 1) * store_.pitch);
     const bool turned = kSets == 1 && lane_ % 2 != 0;
-    // Of a thread's two columns.
+    // Where a thread's two columns go.
     const uint32_t first = address_ + entry + (turned ? next : 0);
     const uint32_t second = address_ + entry + (turned ? 0 : next);
     // Where voxels have less than 128 bytes, the swizzle's pattern is the same for both columns.
@@ -127,7 +127,7 @@ class HaloFragments {
   const HaloStore& store_;
   uint32_t address_;
   int lane_;
-  // Of the burst, of runs.
+  // What is known of the burst at hand, of runs.
   uint32_t run_lines_[2];  // where each of a thread's channels begins in shared memory
   uint32_t run_burst_;
 };

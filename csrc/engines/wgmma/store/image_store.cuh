@@ -14,7 +14,7 @@ __device__ __forceinline__ constexpr int fragment(int index) {
   return 4 * (index < kN / 8 ? index : 0);
 }
 
-// Of one warp and pass.
+// The stores of one warp and pass where images share the tile.
 template <typename T, int kN, int kSets>
 class HaloImageStore {
  public:

@@ -8,7 +8,7 @@
 
 namespace convt3d {
 
-// Of one warp and pass. Images do not share the tile.
+// The moments of one warp and pass. Images do not share the tile.
 template <typename T, int kN, int kSets>
 class HaloMoments {
  public:
@@ -105,7 +105,7 @@ class HaloMoments {
            (whole || (inside(0, at.d) && inside(1, at.h) && inside(2, at.w)));
   }
 
-  // As HaloPlan::moment_parts counts them.
+  // The number of a part, as HaloPlan::moment_parts counts them.
   __device__ __forceinline__ int64_t part(int set, int half) const {
     int64_t number = 0;
 #pragma unroll

@@ -104,7 +104,7 @@ __device__ __forceinline__ void fill_staging_tables(const HaloParams<T>& params,
   }
 }
 
-// Of a strip's columns, read at once: one of a warp's matrix, or two of fragments.
+// The entries of a strip's columns, read at once: one of a warp's matrix, or two of fragments.
 template <int kCount>
 class HaloColumnEntries {
  public:
@@ -120,7 +120,7 @@ class HaloColumnEntries {
   uint32_t bits_;
 };
 
-// Of a few strips, read at once, too.
+// The entries of a few strips, read at once, too.
 template <int kCount>
 struct HaloEntriesOfStrips {
   static constexpr int kStrips = 4;

@@ -8,7 +8,7 @@
 
 namespace convt3d {
 
-// Of a pass, of each axis; 0 where it has both.
+// A pass's residue along each axis; 0 where it has both.
 struct HaloResidues {
   int at[3];
 };
@@ -69,7 +69,7 @@ struct HaloTarget {
     destination = params.destination + work.image * stride.n + channel * stride.c + stride.spatial(at[0], at[1], at[2]);
   }
 
-  // Of a position of the tile.
+  // Where the output of a position of the tile is.
   __device__ __forceinline__ T* at(const HaloParams<T>& params, int d, int h, int w) const {
     const auto& axis = params.plan.arrangement.axis;
     return destination + params.destination_stride.spatial(d * axis[0].stride, h * axis[1].stride, w * axis[2].stride);

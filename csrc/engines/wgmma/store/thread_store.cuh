@@ -6,7 +6,7 @@
 
 namespace convt3d {
 
-// Of one warp and pass.
+// The stores of one warp and pass by its threads, without TMA.
 template <typename T>
 class HaloThreadStore {
  public:
