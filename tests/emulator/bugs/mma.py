@@ -132,8 +132,8 @@ BUGS = [
     Bug(
         "mma: channel rows: shift of a tap",
         M + "tile/tile.cpp",
-        "shift = (shift - unit * axis.length) * axis.step",
-        "shift = (shift - unit * axis.length) * (BUG ? 1 : axis.step)",
+        "shift = (shift - component * axis.length) * axis.step",
+        "shift = (shift - component * axis.length) * (BUG ? 1 : axis.step)",
         MMA + " --type tf32",
     ),
     Bug(

@@ -47,8 +47,8 @@ BUGS = [
     Bug(
         "mma weight gradient: column of a place",
         M + "tile/lines.cuh",
-        "(unit * width.length + in_unit) * params_.tile.pitch",
-        "(unit * width.length + (BUG && in_unit > 0 ? in_unit - 1 : in_unit)) * params_.tile.pitch",
+        "(component * width.length + in_component) * params_.tile.pitch",
+        "(component * width.length + (BUG && in_component > 0 ? in_component - 1 : in_component)) * params_.tile.pitch",
         MMA_WEIGHT,
     ),
     Bug(

@@ -21,9 +21,9 @@ struct LoadParams {
 
 // What a table is made for.
 struct LoadBox {
-  int64_t image;     // first image
-  int64_t first[3];  // coordinates of position 0: units' deltas are added to them
-  int32_t unit[3];   // unit of each split axis, else 0
+  int64_t image;         // first image
+  int64_t first[3];      // coordinates of position 0: components' deltas are added to them
+  int32_t component[3];  // component of each split axis, else 0
 };
 
 struct LoadStage {
@@ -107,11 +107,12 @@ class TileLines {
     for (int32_t i = fillers.thread; i < params_.shape.column_entries(); i += fillers.count) {
       columns[i] = -1;
 #pragma unroll 1
-      for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
-        const int32_t from = i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
-        const int32_t in_unit = from / width.step;
-        if (from >= 0 && in_unit * width.step == from && in_unit < width.length)
-          columns[i] = (unit * width.length + in_unit) * tile.pitch;
+      for (int32_t component = 0; component < (width.split ? 1 : width.components); ++component) {
+        const int32_t from =
+            i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[component]);
+        const int32_t in_component = from / width.step;
+        if (from >= 0 && in_component * width.step == from && in_component < width.length)
+          columns[i] = (component * width.length + in_component) * tile.pitch;
       }
     }
   }
@@ -157,14 +158,14 @@ class TileLines {
   // The source's coordinate of position 0 along an axis of a stage.
   __device__ __forceinline__ int64_t origin(int axis, const LoadBox& box) const {
     const TileAxis& of = params_.tile.axis[axis];
-    return box.first[axis] + (of.split ? of.delta[box.unit[axis]] : 0);
+    return box.first[axis] + (of.split ? of.delta[box.component[axis]] : 0);
   }
   // The coordinate of the row `staged` of a stage, from origin() on.
   __device__ __forceinline__ int32_t coordinate(int axis, int32_t staged) const {
     const TileAxis& of = params_.tile.axis[axis];
     if (of.split) return staged * of.step;
-    const int32_t unit = params_.shape.by_length[axis].quotient(staged);
-    return (staged - unit * of.length) * of.step + of.delta[unit];
+    const int32_t component = params_.shape.by_length[axis].quotient(staged);
+    return (staged - component * of.length) * of.step + of.delta[component];
   }
 
   // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
@@ -179,11 +180,12 @@ class TileLines {
       place.piece = params_.shape.by_pieces.take(number);
       column = number;
     }
-    // Of a split axis there is one unit, and its delta is in the origin.
-    const int32_t in_unit = params_.shape.by_units.quotient(column);
-    const int32_t unit = params_.shape.by_units.remainder(column, in_unit);
-    place.to = static_cast<uint32_t>((unit * width.length + in_unit) * params_.tile.pitch + place.piece * kPieceBytes);
-    place.w = in_unit * width.step + (width.split ? 0 : width.delta[unit]);
+    // Of a split axis there is one component, and its delta is in the origin.
+    const int32_t in_component = params_.shape.by_components.quotient(column);
+    const int32_t component = params_.shape.by_components.remainder(column, in_component);
+    place.to = static_cast<uint32_t>((component * width.length + in_component) * params_.tile.pitch +
+                                     place.piece * kPieceBytes);
+    place.w = in_component * width.step + (width.split ? 0 : width.delta[component]);
     return place;
   }
   // A place as make_fixed() kept it.

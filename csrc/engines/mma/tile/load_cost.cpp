@@ -110,7 +110,8 @@ double source_bytes(const LoadedTile& loaded) {
   const double channels = loaded.tile.pieces * double{kPieceBytes};
   if (loaded.way != LoadWay::kWidth) return masks * loaded.tile.staged_rows() * std::ceil(channels / kSector) * kSector;
   const TileAxis& width = loaded.tile.axis[2];
-  const double apart = std::min<double>(width.step / static_cast<double>(width.units), kSector / loaded.element_bytes);
+  const double apart =
+      std::min<double>(width.step / static_cast<double>(width.components), kSector / loaded.element_bytes);
   return masks * loaded.pieces() * kPieceBytes * std::max(apart, 1.0);
 }
 

@@ -33,9 +33,9 @@ void choose_rounds(LoadShape& shape) {
 
 RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, RowsAt rows) {
   const TileAxis& width = tile.axis[2];
-  const int32_t units = width.split ? 1 : width.units;
-  const int32_t least = *std::min_element(width.delta, width.delta + units);
-  const int32_t most = *std::max_element(width.delta, width.delta + units);
+  const int32_t components = width.split ? 1 : width.components;
+  const int32_t least = *std::min_element(width.delta, width.delta + components);
+  const int32_t most = *std::max_element(width.delta, width.delta + components);
   RawRows raw{};
   raw.least = width.split ? 0 : least;
   raw.begin = rows.begin;
@@ -78,7 +78,7 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
   shape.by_pieces = make_divisor(pieces);
   shape.by_columns = make_divisor(shape.columns);
   shape.by_lines = make_divisor(shape.lines);
-  shape.by_units = make_divisor(tile.axis[2].split ? 1 : tile.axis[2].units);
+  shape.by_components = make_divisor(tile.axis[2].split ? 1 : tile.axis[2].components);
   for (int i = 0; i < 2; ++i) shape.by_length[i] = make_divisor(tile.axis[i].length);
   return shape;
 }

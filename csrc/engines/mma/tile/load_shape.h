@@ -24,8 +24,8 @@ constexpr int32_t kCoordinatesPast = 14;
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
 struct RawRows {
-  int32_t least;       // coordinate that is read first, less that of position 0 (of a split axis, and its unit's delta)
-  int32_t span;        // neighbouring coordinates from there on
+  int32_t least;  // coordinate that is read first, less that of position 0 (of a split axis, and its component's delta)
+  int32_t span;   // neighbouring coordinates from there on
   int32_t pieces;      // pieces of 16 bytes that are copied of a row
   int32_t pitch;       // bytes from a channel's row to the next
   int32_t item_pitch;  // from a line's piece of channels to the next
@@ -46,8 +46,8 @@ struct LoadShape {
   Divisor by_at_once;  // of threads
   Divisor by_pieces;   // of a row: of channels or, of raw rows and channel rows, of the width
   Divisor by_columns;
-  Divisor by_units;      // of the width
-  Divisor by_length[2];  // of depth and height
+  Divisor by_components;  // of the width
+  Divisor by_length[2];   // of depth and height
   Divisor by_lines;
   RawRows raw;
   int64_t mask_bytes;    // a stage's mask, where it is copied as it is: it lies like the tile

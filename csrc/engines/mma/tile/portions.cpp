@@ -39,7 +39,7 @@ OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& 
 }
 
 DepthReach depth_reach(const TileAxis& depth) {
-  const int32_t* const end = depth.delta + depth.units;
+  const int32_t* const end = depth.delta + depth.components;
   return {int64_t{depth.box} * depth.step, *std::min_element(depth.delta, end),
           *std::max_element(depth.delta, end) + int64_t{depth.length - 1} * depth.step};
 }

@@ -2,8 +2,8 @@
 // channels of it in each row. As data; loader.cuh fills it.
 //
 // Positions u of a box find their source at u*step + offset(tap) along each axis (core/phase_map.h). Coordinates with
-// the same remainder by `step` are a unit, in which neighbours in u are neighbours. A tap is then a shift by rows, the
-// same for all u.
+// the same remainder by `step` are a (polyphase) component, in which neighbours in u are neighbours. A tap is then a
+// shift by rows, the same for all u.
 //
 // A tile of *channel rows* has a channel's coordinates along the width beside each other instead, all that a box spans:
 // [line][channel][coordinate], where a line is an image, a depth and a height. It is for words: elements of 32 bits, or
@@ -25,18 +25,18 @@ constexpr int kStepBytes = 32;  // bytes of channels of a step of K
 
 struct TileAxis {
   int32_t source_size;
-  int32_t box;     // positions u of a block
-  int32_t step;    // row r of unit i is at (first u + r)*step + delta[i]
-  int32_t length;  // rows of a unit
-  int32_t units;
-  int32_t beyond;  // channel rows: coordinates past those of the taps that are read, too
-  bool split;      // a stage has the unit of one tap, else all of them
+  int32_t box;         // positions u of a block
+  int32_t step;        // row r of component i is at (first u + r)*step + delta[i]
+  int32_t length;      // rows of a component
+  int32_t components;  // how many there are; of a split axis one for each tap
+  int32_t beyond;      // channel rows: coordinates past those of the taps that are read, too
+  bool split;          // a stage has the component of one tap, else all of them
   int32_t delta[kMostAxisTaps];
-  int32_t shift[kMostAxisTaps];  // tap k's row for u is the row of u in the first unit of its stage, plus shift[k]
+  int32_t shift[kMostAxisTaps];  // tap k's row for u is the row of u in the first component of its stage, plus shift[k]
 
-  CONVT3D_HOST_DEVICE int32_t staged() const { return split ? length : units * length; }  // rows of a stage
-  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
-  CONVT3D_HOST_DEVICE int32_t stages() const { return split ? units : 1; }
+  CONVT3D_HOST_DEVICE int32_t staged() const { return split ? length : components * length; }  // rows of a stage
+  CONVT3D_HOST_DEVICE int32_t rows() const { return components * length; }
+  CONVT3D_HOST_DEVICE int32_t stages() const { return split ? components : 1; }
 };
 
 // Which axis follows the width where a box's positions are numbered; the others follow in the order height, depth,

@@ -25,20 +25,20 @@ constexpr std::size_t kJudgedBoxes = 100;  // boxes that are priced for an arran
 constexpr std::size_t kGuessedBoxes = 12;  // arrangements that are priced with a guessed box
 constexpr std::size_t kTriedBoxes = 4;     // arrangements, the best of these, whose likeliest boxes are priced
 
-TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t units) {
+TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t components) {
   TileAxis axis{};
   axis.source_size = static_cast<int32_t>(source_size);
   axis.box = box;
   axis.step = step;
   axis.length = length;
-  axis.units = units;
+  axis.components = components;
   return axis;
 }
 
-// Rows of a unit of grad_output for so many positions.
-int64_t unit_length(const TapParts& taps, int32_t box) {
-  const int64_t last = (taps.most - 1) / taps.units;
-  return box + last * taps.units * taps.stride * taps.dilation / taps.step;
+// Rows of a component of grad_output for so many positions.
+int64_t component_length(const TapParts& taps, int32_t box) {
+  const int64_t last = (taps.most - 1) / taps.components;
+  return box + last * taps.components * taps.stride * taps.dilation / taps.step;
 }
 
 class Search {
@@ -138,8 +138,8 @@ class Search {
                           ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
     const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8) * base_.halves();
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
-    const int32_t read = base_.pairs.exist ? w.step : w.units;  // along the width, of a position
-    const double grad = static_cast<double>(d.units * h.units * read) * of.groups * of.row_chunk;
+    const int32_t read = base_.pairs.exist ? w.step : w.components;  // along the width, of a position
+    const double grad = static_cast<double>(d.components * h.components * read) * of.groups * of.row_chunk;
     const double input = static_cast<double>(of.groups) * n_chunk;
     return static_cast<double>(tiles) *
            position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, device_);
@@ -208,7 +208,7 @@ class Search {
       double rows = static_cast<double>(images);
       for (std::size_t i = 0; i < 3; ++i) {
         boxes *= static_cast<double>(ceil_div(problem_.input_size[i], box[i]));
-        rows *= static_cast<double>(base.taps[i].units * unit_length(base.taps[i], box[i]));
+        rows *= static_cast<double>(base.taps[i].components * component_length(base.taps[i], box[i]));
       }
       const int64_t positions = images * box[0] * box[1] * box[2];
       const int64_t steps = ceil_div(ceil_div(positions, kGradStep), base.warps_k);
@@ -260,13 +260,14 @@ class Search {
     for (std::size_t i = 0; i < 3; ++i) {
       TapParts& taps = plan.taps[i];
       plan.boxes[i + 1] = ceil_div(problem_.input_size[i], box[i]);
-      const int64_t length = unit_length(taps, box[i]);
-      rows *= taps.units * length;
-      if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
+      const int64_t length = component_length(taps, box[i]);
+      rows *= taps.components * length;
+      if (rows > kMostTileRows || length * taps.step + taps.components * taps.dilation > kMostCoordinates) return false;
       taps.length = static_cast<int32_t>(length);
-      of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
-      for (int32_t unit = 0; unit < taps.units; ++unit)
-        of_grad[i].delta[unit] = unit * taps.stride * taps.dilation - taps.padding;
+      of_grad[i] =
+          tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.components);
+      for (int32_t component = 0; component < taps.components; ++component)
+        of_grad[i].delta[component] = component * taps.stride * taps.dilation - taps.padding;
       of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
     }
     if (plan.pairs.exist) of_grad[2].beyond = plan.pairs_apart;
