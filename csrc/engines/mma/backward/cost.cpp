@@ -121,7 +121,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double asking = static_cast<double>(std::min<int64_t>(plan.blocks(), device.multiprocessors));
   const double memory_ms = (of_output + of_inputs) * grad.element_bytes / (kMemoryShare * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
-  const double summing_ms = 4.0 * static_cast<double>(grad.slots() * grad.slot_elements()) /
+  const double summing_ms = 4.0 * static_cast<double>(grad.partials() * grad.gradient_elements()) /
                             (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
   return std::max(computing / device.clocks_per_ms, memory_ms) + summing_ms + kLaunchMs;
 }

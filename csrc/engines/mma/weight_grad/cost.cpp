@@ -180,7 +180,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double computing =
       boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.loaders_sum_bias ? kBiasBlock : 0));
-  const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
+  const double partial_bytes = 4.0 * static_cast<double>(plan.partials() * plan.gradient_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
   const double copying = copies_ms(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.batch, device);

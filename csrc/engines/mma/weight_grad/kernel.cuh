@@ -273,7 +273,7 @@ class GradMultiplier {
     return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
-  // Joins the sums in memory, or begins them. No other warp has these elements of this slot. `left`: boxes left, the
+  // Joins the sums in memory, or begins them. No other warp has these elements of this partial. `left`: boxes left, the
   // one at hand among them.
   __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));

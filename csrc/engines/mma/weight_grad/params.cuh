@@ -46,9 +46,9 @@ struct WeightGradParams {
   Divisor tiles;
   int32_t split_boxes;
   int32_t segment_boxes;
-  float* partial;   // [slot][group][tap][output channel][input channel]
+  float* partial;   // [partial][group][tap][output channel][input channel]
   int32_t n_pitch;  // partial sums from an output channel to the next
-  int64_t slot_elements;
+  int64_t gradient_elements;
   BiasTaps bias_taps;
   float* bias;  // [split][part of the taps][output channel]; nullptr: not wanted
 };

@@ -155,18 +155,18 @@ struct WeightGradPlan {
   // The kernel's taps along the width.
   int32_t width_taps() const { return pairs.exist ? pairs.taps : taps[2].taps; }
   int32_t most_fragments() const { return (most_eights() + 1) / 2; }
-  // Sums that are added in the end: [slot][group][tap][output channel][input channel], float32; two input channels are
-  // stored at once.
-  int64_t slots() const { return splits * warps_k; }
+  // Partial gradients, which are added in the end: [partial][group][tap][output channel][input channel], float32; two
+  // input channels are stored at once.
+  int64_t partials() const { return splits * warps_k; }
   int32_t n_pitch() const { return (n_channels + 1) / 2 * 2; }
-  int64_t slot_elements() const {
+  int64_t gradient_elements() const {
     return groups * taps[0].taps * taps[1].taps * width_taps() * row_channels * n_pitch();
   }
-  // Sums of the bias's gradient that are added in the end: [split][part of the taps][output channel], float32.
-  int64_t bias_slots() const { return splits * part_count(); }
-  int64_t bias_bytes() const { return bias ? 4 * bias_slots() * groups * row_channels : 0; }
+  // Partial gradients of the bias: [split][part of the taps][output channel], float32.
+  int64_t bias_partials() const { return splits * part_count(); }
+  int64_t bias_bytes() const { return bias ? 4 * bias_partials() * groups * row_channels : 0; }
   // The workspace: these sums, then what is copied.
-  int64_t partial_bytes() const { return 4 * slots() * slot_elements(); }
+  int64_t partial_bytes() const { return 4 * partials() * gradient_elements(); }
   int64_t bias_offset() const { return workspace_part(partial_bytes()); }
   int64_t sums_bytes() const { return bias ? bias_offset() + bias_bytes() : partial_bytes(); }
   int64_t grad_copy_offset() const { return workspace_part(sums_bytes()); }

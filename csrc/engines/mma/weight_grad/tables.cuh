@@ -140,9 +140,9 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   share.joins_at = joins_next(params, share.boxes + 1);
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_pitch - n_first;
-  const int64_t slot = tile.split * params.warps_k + share.k;
+  const int64_t partial = tile.split * params.warps_k + share.k;
   const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.width_taps;
-  share.sums = params.partial + slot * params.slot_elements +
+  share.sums = params.partial + partial * params.gradient_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_pitch + n_first;
   shares[threadIdx.x] = share;
 }
