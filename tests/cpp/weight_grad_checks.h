@@ -84,8 +84,8 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
   expect(shape.threads == kLoadingThreads && shape.at_once <= shape.threads && shape.groups >= 1 &&
              shape.at_once * shape.groups <= shape.threads,
          "threads have places", problem);
-  expect(shape.at_once * shape.rounds >= shape.places && shape.at_once * (shape.rounds - 1) < shape.places,
-         "rounds cover the places", problem);
+  expect(shape.at_once * shape.iterations >= shape.places && shape.at_once * (shape.iterations - 1) < shape.places,
+         "iterations cover the places", problem);
   expect(shape.each * shape.groups >= shape.lines, "groups cover the lines", problem);
   expect(shape.lines * shape.columns == tile.staged_rows(), "lines are those of the tile", problem);
   if (has_channel_rows(way)) {

@@ -15,7 +15,7 @@ constexpr double kSector = 32;
 constexpr double kStage = 200;           // turns of buffers, tables and barriers
 constexpr double kSettled = 74;          // ... and waits for what has arrived
 constexpr double kTableLine = 67;        // a line of the table that its box has
-constexpr double kRound = 67;            // a place of a thread, before its lines
+constexpr double kPlace = 67;            // a place of a thread, before its lines
 constexpr double kFixedPlace = 25;       // ... of which all that is the same in all boxes is kept; not fitted
 constexpr double kRowPlace = 33;         // ... of channel rows; counted, not fitted
 constexpr double kRowMaskApplied = 18;   // 16 bytes of channel rows; counted, not fitted
@@ -59,29 +59,29 @@ LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device) {
   const LoadShape& shape = loaded.shape;
   const double channels = kPieceBytes / static_cast<double>(loaded.element_bytes);
   const double tables = static_cast<double>(ceil_div(shape.lines, shape.threads)) * kTableLine;
-  const double lines = static_cast<double>(shape.rounds) * shape.each;
+  const double lines = static_cast<double>(shape.iterations) * shape.each;
   const double masks = loaded.masked ? 2 : 1;
-  const double places = shape.rounds * kRound;
+  const double places = shape.iterations * kPlace;
   double copied = 0;  // instructions that wait for nothing
   double others = kStage + tables;
   double waits = 0;
   switch (loaded.way) {
     case LoadWay::kCopy:
       copied = lines * kCopyInstructions;
-      others += shape.rounds * kFixedPlace;
+      others += shape.iterations * kFixedPlace;
       break;
     case LoadWay::kChannelRows:
       copied = lines * kCopyInstructions;
-      others += shape.rounds * kRowPlace;
+      others += shape.iterations * kRowPlace;
       break;
     case LoadWay::kChannelRowsMasked:
       copied = 2 * lines * kCopyInstructions;
-      others += kSettled + 3 * shape.rounds * kRowPlace +
+      others += kSettled + 3 * shape.iterations * kRowPlace +
                 lines * (loaded.tile.channel_rows.elements > 1 ? kRowMaskApplied : kWordMaskApplied);
       break;
     case LoadWay::kCopyMasked:
       copied = 2 * lines * kCopyInstructions;
-      others += kSettled + 3 * shape.rounds * kFixedPlace + lines * kMaskApplied;
+      others += kSettled + 3 * shape.iterations * kFixedPlace + lines * kMaskApplied;
       break;
     case LoadWay::kRows: {
       copied = lines * masks * (shape.raw.begin == RowsBegin::kWhole ? kRowCopied : kOddRowCopied);

@@ -39,8 +39,8 @@ struct LoadShape {
   int32_t lines;
   int32_t columns;     // rows of a stage along the width
   int32_t places;      // of a line
-  int32_t rounds;      // in which a thread has one place each
-  int32_t at_once;     // places of a round
+  int32_t iterations;  // in which a thread has one place each
+  int32_t at_once;     // places of an iteration
   int32_t groups;      // of threads, which share the lines
   int32_t each;        // lines of a group
   Divisor by_at_once;  // of threads
