@@ -301,12 +301,12 @@ class Search {
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
                                        {plan.layouts.input_begin, step}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
-    if (plan.copies() && !set_copies(plan)) return false;
+    if (plan.copies_operands() && !set_operand_copies(plan)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;
   }
 
-  bool set_copies(WeightGradPlan& plan) const {
+  bool set_operand_copies(WeightGradPlan& plan) const {
     // The tile has the taps of the first part, whose coordinates are the least.
     plan.grad_copy.reach = depth_reach(plan.grad.axis[0]);
     int32_t last = 0;
@@ -385,7 +385,7 @@ std::string to_string(const WeightGradPlan& plan) {
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
       << to_string(plan.layouts.input) << (plan.pairs.exist ? " width_pairs" : "")
       << (plan.layouts.masked ? " masked" : "") << (plan.bias ? " bias" : "");
-  if (plan.copies()) {
+  if (plan.copies_operands()) {
     out << " copied=" << copied_name(plan) << " portion=" << to_string(plan.portions);
   }
   return out.str();

@@ -140,7 +140,7 @@ struct WeightGradPlan {
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   // Boxes of the largest launch.
   int64_t launch_boxes() const { return portion_boxes(portions, boxes); }
-  bool copies() const { return grad_copy.exists || input_copy.exists; }
+  bool copies_operands() const { return grad_copy.exists || input_copy.exists; }
   bool has(LoadWay way) const { return layouts.grad == way || layouts.input == way; }
   // There is nothing left to do for a box that has arrived.
   bool only_copies() const { return copies_only(layouts.grad) && copies_only(layouts.input); }
@@ -171,7 +171,9 @@ struct WeightGradPlan {
   int64_t sums_bytes() const { return bias ? bias_offset() + bias_bytes() : partial_bytes(); }
   int64_t grad_copy_offset() const { return workspace_part(sums_bytes()); }
   int64_t input_copy_offset() const { return grad_copy_offset() + workspace_part(grad_copy.bytes()); }
-  int64_t workspace_bytes() const { return copies() ? input_copy_offset() + input_copy.bytes() : sums_bytes(); }
+  int64_t workspace_bytes() const {
+    return copies_operands() ? input_copy_offset() + input_copy.bytes() : sums_bytes();
+  }
 };
 
 // What follows from the problem and the operands alone.
