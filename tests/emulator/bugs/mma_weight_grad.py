@@ -306,8 +306,8 @@ BUGS = [
     Bug(
         "mma weight gradient: positions past the box",
         M + "weight_grad/tables.cuh",
-        "places[i] = {0, static_cast<uint32_t>(zeros)};",
-        "places[i] = {0, static_cast<uint32_t>(BUG ? 0 : zeros)};",
+        "entries[i] = {0, static_cast<uint32_t>(zeros)};",
+        "entries[i] = {0, static_cast<uint32_t>(BUG ? 0 : zeros)};",
         MMA_WEIGHT,
     ),
     Bug(

@@ -62,7 +62,7 @@ class InputMultiplier {
     for (int i = 0; i < Product::kNamed; ++i) {
       const typename Product::Named named = Product::name_row(i, lane, channel_bytes);
       const int32_t m = warp_m * kExtent.warp_m + named.position;
-      rows[i] = (m < positions ? place_of(m) : 0) + named.bytes;
+      rows[i] = (m < positions ? row_of(m) : 0) + named.bytes;
     }
     Product product(
         rows,
@@ -108,13 +108,13 @@ class InputMultiplier {
   }
 
   // Bytes from the first position's row of grad_output to that of a position of the box.
-  __device__ __forceinline__ uint32_t place_of(int32_t m) const {
+  __device__ __forceinline__ uint32_t row_of(int32_t m) const {
     const WeightGradParams<T>& grad = params_.grad;
-    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
+    const auto* const entries = reinterpret_cast<const PositionEntry*>(shared_ + grad.layout.positions);
     if constexpr (kIsPaired<T>) {
-      return places[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
+      return entries[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
     } else {
-      return places[m].grad;
+      return entries[m].grad;
     }
   }
 

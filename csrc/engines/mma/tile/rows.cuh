@@ -186,12 +186,12 @@ class RawRowLoader : public TileLines<T, kThreads> {
           for (int c = 0; c < kChannels; ++c) words[c] = masked_word<T>(words[c], masks[c]);
         }
         if constexpr (kNeighbours == 2) {
-          store_row(
-              columns, i, to,
-              uint4{pair<0x5410>(words, 0), pair<0x5410>(words, 2), pair<0x5410>(words, 4), pair<0x5410>(words, 6)});
-          store_row(
-              columns, i + 1, to,
-              uint4{pair<0x7632>(words, 0), pair<0x7632>(words, 2), pair<0x7632>(words, 4), pair<0x7632>(words, 6)});
+          store_row(columns, i, to,
+                    uint4{both_halves<0x5410>(words, 0), both_halves<0x5410>(words, 2), both_halves<0x5410>(words, 4),
+                          both_halves<0x5410>(words, 6)});
+          store_row(columns, i + 1, to,
+                    uint4{both_halves<0x7632>(words, 0), both_halves<0x7632>(words, 2), both_halves<0x7632>(words, 4),
+                          both_halves<0x7632>(words, 6)});
         } else {
           store_row(columns, i, to, uint4{words[0], words[1], words[2], words[3]});
         }
@@ -209,7 +209,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
  private:
   // The lower halves of two neighbouring channels' words, or the upper ones.
   template <uint32_t kSelector, int kCount>
-  __device__ __forceinline__ static uint32_t pair(const uint32_t (&words)[kCount], int c) {
+  __device__ __forceinline__ static uint32_t both_halves(const uint32_t (&words)[kCount], int c) {
     return __byte_perm(words[c % kCount], words[(c + 1) % kCount], kSelector);
   }
 };

@@ -47,14 +47,14 @@ class BiasRows {
     const int32_t lane = thread_ % 32;
     fragments_ = 0;
     for (int32_t first = 0; first < fragments; first += 32) {
-      const FragmentPlace place = place_of(first + lane);
+      const FragmentIndex index = index_of(first + lane);
       bool counts = false;
       if (first + lane < fragments) {
-        const Fragment fragment = fragment_at(place);
+        const Fragment fragment = fragment_at(index);
         counts = fragment.eight[0].bias_channel >= 0 || fragment.eight[fragment.last].bias_channel >= 0;
       }
       const uint32_t all = __ballot_sync(0xFFFFFFFF, counts);
-      if (counts && thread_ < 32) counted()[fragments_ + __popc(all & ((1u << lane) - 1))] = place;
+      if (counts && thread_ < 32) counted()[fragments_ + __popc(all & ((1u << lane) - 1))] = index;
       fragments_ += __popc(all);
     }
   }
@@ -120,18 +120,18 @@ class BiasRows {
   }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
   // Where a fragment is: the number of its group among the block's, and its first eight.
-  struct FragmentPlace {
+  struct FragmentIndex {
     int16_t group;
     int16_t first;
   };
-  static_assert(sizeof(FragmentPlace) == kBiasFragmentBytes);
-  __device__ __forceinline__ FragmentPlace place_of(int32_t number) const {
+  static_assert(sizeof(FragmentIndex) == kBiasFragmentBytes);
+  __device__ __forceinline__ FragmentIndex index_of(int32_t number) const {
     const int32_t fragments = (eights() + 1) / 2;
     const int32_t group = number / fragments;
     return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
   }
-  __device__ __forceinline__ FragmentPlace* counted() const {
-    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1;
+  __device__ __forceinline__ FragmentIndex* counted() const {
+    return reinterpret_cast<FragmentIndex*>(shared_ + params_.layout.bias_fragments) + 1;
   }
 
   __device__ __forceinline__ float* unit_sums() const {
@@ -144,11 +144,11 @@ class BiasRows {
     uint32_t group;  // bytes from the first group's channels to its group's
     float* sums;
   };
-  __device__ __forceinline__ Fragment fragment_at(const FragmentPlace& place) const {
+  __device__ __forceinline__ Fragment fragment_at(const FragmentIndex& index) const {
     const int32_t count = eights();
-    return {eights_at() + place.first, min(1, count - 1 - place.first),
-            static_cast<uint32_t>(place.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
-            sums() + (place.group * count + place.first) * 8};
+    return {eights_at() + index.first, min(1, count - 1 - index.first),
+            static_cast<uint32_t>(index.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
+            sums() + (index.group * count + index.first) * 8};
   }
 
   // Adds a unit's fragments of one box; past the last fragment it has that one again.
@@ -167,15 +167,16 @@ class BiasRows {
                     [&](int32_t e) { return fragment.eight[min(e, fragment.last)].grad + fragment.group; });
     }
     float sum[kBiasRows][4] = {};
-    constexpr uint32_t kPlaces = kGradStep * uint32_t{sizeof(GradPlace)};
-    uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + static_cast<uint32_t>(slice) * kPlaces;
+    constexpr uint32_t kStepEntries = kGradStep * uint32_t{sizeof(PositionEntry)};
+    uint32_t entries =
+        hopper::shared_address(shared_ + params_.layout.positions) + static_cast<uint32_t>(slice) * kStepEntries;
     int32_t left = positions_of_box(params_) - slice * kGradStep;
 #pragma unroll 1
     for (; left >= kGradStep; left -= slices * kGradStep) {
-      add_step<true>(places, grad, offset, pairs, left, sum);
-      places += static_cast<uint32_t>(slices) * kPlaces;
+      add_step<true>(entries, grad, offset, pairs, left, sum);
+      entries += static_cast<uint32_t>(slices) * kStepEntries;
     }
-    if (left > 0) add_step<false>(places, grad, offset, pairs, left, sum);
+    if (left > 0) add_step<false>(entries, grad, offset, pairs, left, sum);
     float* const to = unit_sums() + unit * kBiasUnitSums + lane / 4;
 #pragma unroll
     for (int i = 0; i < kBiasRows; ++i) {
@@ -194,14 +195,14 @@ class BiasRows {
   // Adds a step: sixteen positions, or sixteen words of two. All of them count (kWhole), or the first `left`: what
   // fills up a box's last step reads a position that is there.
   template <bool kWhole>
-  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad,
+  __device__ __forceinline__ void add_step(uint32_t entries, uint32_t grad,
                                            const FragmentOffsets<T> (&offset)[kBiasRows], const PairReads& pairs,
                                            int32_t left, float (&sum)[kBiasRows][4]) const {
     const int32_t lane = thread_ % 32;
     if constexpr (FragmentOffsets<T>::kWords) {
 #pragma unroll 1
       for (int32_t half = 0; half < kGradStep; half += 8) {
-        const PlacedWords at(places + static_cast<uint32_t>(half) * uint32_t{sizeof(GradPlace)}, grad, 0, lane);
+        const PositionWords at(entries + static_cast<uint32_t>(half) * uint32_t{sizeof(PositionEntry)}, grad, 0, lane);
         uint32_t a[kBiasRows][4];
 #pragma unroll
         for (int i = 0; i < kBiasRows; ++i) at.load_rows(offset[i].of, a[i]);
@@ -213,7 +214,7 @@ class BiasRows {
         add_words(a, sum);
       }
     } else {
-      const uint32_t row = grad + hopper::load_shared<uint32_t>(places + matrix_places(lane).grad);
+      const uint32_t row = grad + hopper::load_shared<uint32_t>(entries + matrix_entries(lane).grad);
       uint32_t a[kBiasRows][4];
 #pragma unroll
       for (int i = 0; i < kBiasRows; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);

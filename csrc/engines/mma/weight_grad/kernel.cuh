@@ -226,7 +226,7 @@ class GradMultiplier {
     Product product(share.rows, {grad_step, input_step}, params_.source[0].tile.column_step,
                     // An eight that the warp does not have reads where one does that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
-    constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
+    constexpr uint32_t kEntriesBytes = kGradStep * sizeof(PositionEntry);
     const auto address = [&](int32_t offset) {
       return hopper::shared_address(shared_) + static_cast<uint32_t>(hopper::computed_here(offset));
     };
@@ -242,8 +242,8 @@ class GradMultiplier {
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input) +
                              Product::to_columns(here.group * params_.n_channels + here.n * kColumns * 8,
                                                  params_.source[1].tile.channel_step(sizeof(T)), hopper::lane_here());
-      product.add(address(params_.layout.places) + static_cast<uint32_t>(here.k) * kPlacesBytes,
-                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input, summed_here());
+      product.add(address(params_.layout.positions) + static_cast<uint32_t>(here.k) * kEntriesBytes,
+                  static_cast<uint32_t>(params_.warps_k) * kEntriesBytes, here.steps, grad, input, summed_here());
       arrive_warp(&barriers().empty[turn.index]);
       turn.advance(params_.stages);
       if (left == share_here().joins_at) {

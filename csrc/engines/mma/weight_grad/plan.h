@@ -60,7 +60,7 @@ CONVT3D_HOST_DEVICE constexpr int grad_rows(int columns, int terms) { return ter
 struct GradLayout {
   int32_t barriers;
   int32_t shares;          // what each multiplying warp computes
-  int32_t places;          // where each position of a box is in both tiles
+  int32_t positions;       // where each position of a box is in both tiles
   int32_t eights;          // where each eight of rows is in the tile of grad_output, and in the sums
   int32_t bias;            // the bias's sums of rows of all boxes so far, float32 (bias_rows.cuh)
   int32_t bias_units;      // the sums of rows of one box that each unit of work has, float32

@@ -56,15 +56,16 @@ class GradProduct {
     return static_cast<uint32_t>(column * channel_bytes + (kWords ? lane / 4 * channel_bytes : lane / 16 * 16));
   }
 
-  // Adds all of a warp's steps of a box. `places`: shared address of the first step's places, `apart` bytes before the
-  // next one's; `grad`, `input`: shared addresses of the staged tiles, from the lane's columns on.
-  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
+  // Adds all of a warp's steps of a box. `entries`: shared address of the first step's entries, `apart` bytes before
+  // the next one's; `grad`, `input`: shared addresses of the staged tiles, from the lane's columns on.
+  __device__ __forceinline__ void add(uint32_t entries, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
                                       const Summed& summed = {}) {
     if constexpr (kTerms == 1) {
-      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input, summed); });
+      with_rows<kRows>(
+          [&](auto rows) { add_steps<decltype(rows)::value>(entries, apart, steps, grad, input, summed); });
     } else {
 #pragma unroll 1
-      for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
+      for (; steps > 0; --steps, entries += apart) add_two_terms(entries, grad, input);
     }
   }
 
@@ -89,9 +90,9 @@ class GradProduct {
   }
 
   // Where a lane reads sixteen positions of 16 bits: its rows of both operands' matrices.
-  __device__ __forceinline__ static GradPlace matrix_rows(uint32_t places, const GradPlace& of_lane) {
-    return {hopper::load_shared<uint32_t>(places + of_lane.grad),
-            hopper::load_shared<uint32_t>(places + of_lane.input)};
+  __device__ __forceinline__ static PositionEntry matrix_rows(uint32_t entries, const PositionEntry& of_lane) {
+    return {hopper::load_shared<uint32_t>(entries + of_lane.grad),
+            hopper::load_shared<uint32_t>(entries + of_lane.input)};
   }
 
   // A column of ones as an operand: for those of the lane's positions of a step (of half a step, where they are read as
@@ -124,27 +125,27 @@ class GradProduct {
 
   // Adds steps of one term.
   template <int kCount>
-  __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
+  __device__ __forceinline__ void add_steps(uint32_t entries, uint32_t apart, int32_t steps, uint32_t grad,
                                             uint32_t input, Summed summed) {
     if constexpr (!kWords) {
       // These are kept in registers, not computed anew for each step.
-      const GradPlace computed = matrix_places(lane());
-      const GradPlace of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
-      GradPlace next = matrix_rows(places, of_lane);
+      const PositionEntry computed = matrix_entries(lane());
+      const PositionEntry of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
+      PositionEntry next = matrix_rows(entries, of_lane);
 #pragma unroll 1
       for (; steps > 0; --steps) {
-        const GradPlace now = next;
-        next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
+        const PositionEntry now = next;
+        next = matrix_rows(entries += apart, of_lane);  // past the last step, of something that nobody uses
         add_matrices<kCount>(grad + now.grad, input + now.input, summed);
         summed.left -= summed.step;
       }
     } else {
 #pragma unroll 1
-      for (; steps > 0; --steps, places += apart) {
+      for (; steps > 0; --steps, entries += apart) {
         // Halves of a step come one after the other, as there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
-          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
+          add_words<kCount>(entries + half * uint32_t{sizeof(PositionEntry)}, grad, input,
                             {summed.left - static_cast<int32_t>(half), summed.step});
         }
         summed.left -= summed.step;
@@ -190,15 +191,15 @@ class GradProduct {
     }
   }
 
-  __device__ __forceinline__ void load_columns(const PlacedWords& at, int n, uint32_t (&b)[2]) const {
+  __device__ __forceinline__ void load_columns(const PositionWords& at, int n, uint32_t (&b)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
       b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
   }
 
   template <int kCount>
-  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input, const Summed& summed) {
-    const PlacedWords at(places, grad, input, lane());
+  __device__ __forceinline__ void add_words(uint32_t entries, uint32_t grad, uint32_t input, const Summed& summed) {
+    const PositionWords at(entries, grad, input, lane());
     uint32_t b[kColumns][2];
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) {
@@ -225,7 +226,7 @@ class GradProduct {
     for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<ElementOf<T>>(words[i]);
   }
 
-  // Splits numbers into both terms: the nearest TF32, and what it leaves.
+  // Takes numbers apart into two terms: the nearest TF32, and what it leaves.
   template <int kCount>
   __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
 #pragma unroll
@@ -237,9 +238,9 @@ class GradProduct {
   }
 
   // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
-  __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
-    const PlacedWords at[2] = {PlacedWords(places, grad, input, lane()),
-                               PlacedWords(places + 8 * sizeof(GradPlace), grad, input, lane())};
+  __device__ __forceinline__ void add_two_terms(uint32_t entries, uint32_t grad, uint32_t input) {
+    const PositionWords at[2] = {PositionWords(entries, grad, input, lane()),
+                                 PositionWords(entries + 8 * sizeof(PositionEntry), grad, input, lane())};
     uint32_t high_b[2][kColumns][2];
     uint32_t low_b[2][kColumns][2];
 #pragma unroll

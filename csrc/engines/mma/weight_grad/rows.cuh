@@ -11,8 +11,8 @@
 
 namespace convt3d::mma {
 
-// Bytes from the first position's row to a position's, in both tiles.
-struct GradPlace {
+// An entry of the table of positions: bytes from the first position's row to a position's, in both tiles.
+struct PositionEntry {
   uint32_t grad;
   uint32_t input;
 };
@@ -67,21 +67,21 @@ struct FragmentOffsets {
   }
 };
 
-// Bytes from a step's first place to the places whose rows a lane names in both operands' matrices of 16 bits.
-__device__ __forceinline__ GradPlace matrix_places(int32_t lane) {
-  return {static_cast<uint32_t>(lane / 16 * 8 + lane % 8) * uint32_t{sizeof(GradPlace)},
-          static_cast<uint32_t>(lane % 16) * uint32_t{sizeof(GradPlace)} + 4};
+// Bytes from a step's first entry to those whose rows a lane names in both operands' matrices of 16 bits.
+__device__ __forceinline__ PositionEntry matrix_entries(int32_t lane) {
+  return {static_cast<uint32_t>(lane / 16 * 8 + lane % 8) * uint32_t{sizeof(PositionEntry)},
+          static_cast<uint32_t>(lane % 16) * uint32_t{sizeof(PositionEntry)} + 4};
 }
 
 // Eight positions of 32-bit channels; a lane has those of two entries beside each other: of rows of channels two
 // neighbours, so that those of four lanes are an even number of rows apart, in banks of their own; of channel rows two
 // that are four apart, so that four lanes have neighbours.
-struct PlacedWords {
+struct PositionWords {
   uint32_t grad[2];
   uint32_t input[2];
 
-  __device__ __forceinline__ PlacedWords(uint32_t places, uint32_t to_grad, uint32_t to_input, int32_t lane) {
-    const uint4 two = hopper::load_shared<uint4>(places + static_cast<uint32_t>(lane % 4) * 2 * sizeof(GradPlace));
+  __device__ __forceinline__ PositionWords(uint32_t entries, uint32_t to_grad, uint32_t to_input, int32_t lane) {
+    const uint4 two = hopper::load_shared<uint4>(entries + static_cast<uint32_t>(lane % 4) * 2 * sizeof(PositionEntry));
     grad[0] = to_grad + two.x;
     input[0] = to_input + two.y;
     grad[1] = to_grad + two.z;

@@ -56,10 +56,10 @@ __device__ __forceinline__ int32_t positions_of_box(const WeightGradParams<T>& p
 
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
 template <typename T>
-__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared,
-                                            const Fillers& fillers) {
+__device__ __forceinline__ void fill_positions(const WeightGradParams<T>& params, unsigned char* shared,
+                                               const Fillers& fillers) {
   const GradLayout& layout = params.layout;
-  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
+  auto* const entries = reinterpret_cast<PositionEntry*>(shared + layout.positions);
   const StagedTile& of_grad = params.source[0].tile;
   const StagedTile& of_input = params.source[1].tile;
   const ChannelRows& rows = of_input.channel_rows;
@@ -68,19 +68,19 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
   for (int32_t i = fillers.thread; i < params.steps * kGradStep; i += fillers.count) {
     int32_t rest = of_grad.has_channel_rows() ? position_of_entry(i) : i;
     if (rest >= positions) {
-      places[i] = {0, static_cast<uint32_t>(zeros)};
+      entries[i] = {0, static_cast<uint32_t>(zeros)};
       continue;
     }
     int32_t at[4];
 #pragma unroll
     for (int a = 2; a >= 0; --a) at[a + 1] = params.box[a].take(rest);
     at[0] = rest;
-    const auto place = [&](const StagedTile& tile) {
+    const auto row_bytes = [&](const StagedTile& tile) {
       int32_t row = at[3] * tile.column_step;
       for (int a = 0; a < 3; ++a) row += at[a] * tile.stride[a];
       return static_cast<uint32_t>(row * tile.pitch);
     };
-    places[i] = {place(of_grad), place(of_input)};
+    entries[i] = {row_bytes(of_grad), row_bytes(of_input)};
   }
   // What those that fill up the last step read: a row of zeros or, of channel rows, a zero behind each channel's.
   const int32_t words = of_input.has_channel_rows() ? of_input.pieces * 4 : of_input.pitch / 4;
@@ -195,7 +195,7 @@ __device__ __forceinline__ void fill_tables(const WeightGradParams<T>& params, c
                                             unsigned char* shared, const Fillers& fillers) {
   fill_shares(params, tile, columns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
   fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights), fillers);
-  fill_places(params, shared, fillers);
+  fill_positions(params, shared, fillers);
 }
 
 }  // namespace convt3d::mma
