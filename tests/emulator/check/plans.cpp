@@ -45,7 +45,7 @@ bool has_depthwise_plan(const Case& item) {
   if (plan_depthwise_tiles(op, item.problem, item.data_type(), {})) return true;
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
   return item.op == Operator::kForward &&
-         plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).usable;
+         plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).has_value();
 }
 
 }  // namespace check
