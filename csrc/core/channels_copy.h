@@ -27,16 +27,21 @@ struct DepthReach {
   DepthRange of(int64_t first_box, int64_t end_box, int64_t size) const;
 };
 
+// How the operand is read. Strips are 16 bytes of positions that are neighbours in memory; else a thread gathers a
+// piece of channels, and neighbouring threads have pieces or positions that are neighbours. One byte, as below: kernels
+// have plans among their parameters.
+enum class CopyWay : int8_t { kStrips, kGatheredPieces, kGatheredPositions };
+// Whether strips begin at multiples of 16 bytes: not all do; all do of copies that begin with the first depth; all do.
+enum class StripAlignment : int8_t { kNone, kFromFirstDepth, kAll };
+
 struct OperandCopy {
   bool exists;
-  bool masked;       // the mask is applied to the copy
-  bool transposes;   // strips of positions, else pieces of channels are gathered
+  bool masked;  // the mask is applied to the copy
+  CopyWay way;
   int32_t run_axes;  // from the width on, whose positions are neighbours in memory all together
-  bool aligned;      // strips are, those of a depth's beginning where `depths_aligned`
-  bool depths_aligned;
-  bool vectors;        // all strips of all portions are aligned
-  bool quads;          // four neighbouring channels are one load
-  bool channels_last;  // of the operand itself
+  StripAlignment alignment;
+  bool vectors;  // all strips of all portions are aligned
+  bool quads;    // four neighbouring channels are one load
   int64_t groups;
   int32_t channels;  // channels of a group
   int32_t padded;    // channels of a group in the copy, whole pieces

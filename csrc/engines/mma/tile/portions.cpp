@@ -98,7 +98,8 @@ bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> cop
   for (OperandCopy* const copy : copies) {
     if (copy->bytes() / kPieceBytes > INT32_MAX) return false;
     const bool from_first_depth = portions.depth_boxes == boxes[1] && copy->reach.first <= 0;
-    copy->vectors = copy->aligned && (copy->depths_aligned || from_first_depth);
+    copy->vectors = copy->alignment == StripAlignment::kAll ||
+                    (copy->alignment == StripAlignment::kFromFirstDepth && from_first_depth);
   }
   return true;
 }
