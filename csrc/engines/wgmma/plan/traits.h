@@ -6,9 +6,9 @@
 
 namespace convt3d {
 
-Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments);
+Traits wgmma_traits(const WgmmaPlan& plan, const ForwardArguments& arguments);
 // The traits of an input gradient: what differs from the forward that it is, and what meets the other order of the
 // taps.
-Traits halo_input_grad_traits(const HaloPlan& plan, const ForwardArguments& arguments);
+Traits wgmma_input_grad_traits(const WgmmaPlan& plan, const ForwardArguments& arguments);
 
 }  // namespace convt3d
