@@ -18,16 +18,7 @@ FILES = sorted(path for path in CSRC.rglob("*") if path.suffix in SUFFIXES)
 # Engines that kernels are written for; `instantiate` compiles them, a file each for an engine, an operator and a type.
 ENGINES = sorted(path.name for path in (CSRC / "engines").iterdir() if path.name != "instantiate")
 # What still has comments that hang on the line before them. Nothing shall join these.
-HANGING_COMMENTS = (
-    "engines/mma/correlation/",
-    "engines/mma/backward/cost.cpp",
-    "engines/mma/tile/load_cost.cpp",
-    "engines/mma/tile/multiprocessor_cost.h",
-    "engines/mma/weight_grad/cost.cpp",
-    "planning/choose.h",
-    "planning/norm_task.h",
-    "planning/operator_plan.h",
-)
+HANGING_COMMENTS = ("engines/mma/correlation/",)
 
 
 def includes(path: Path) -> list[str]:
