@@ -17,6 +17,8 @@ SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
 FILES = sorted(path for path in CSRC.rglob("*") if path.suffix in SUFFIXES)
 # Engines that kernels are written for; `instantiate` compiles them, a file each for an engine, an operator and a type.
 ENGINES = sorted(path.name for path in (CSRC / "engines").iterdir() if path.name != "instantiate")
+# What still has comments that hang on the line before them. Nothing shall join these.
+HANGING_COMMENTS = ("engines/mma/correlation/",)
 
 
 def includes(path: Path) -> list[str]:
@@ -96,3 +98,11 @@ def test_every_engine_type_and_operator_has_a_translation_unit() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CSRC)))
 def test_files_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CSRC)))
+def test_comments_stand_alone(path: Path) -> None:
+    """A comment that begins with dots says nothing without its neighbour."""
+    hanging = re.findall(r"^.*// \.\.\..*$", path.read_text(), re.MULTILINE)
+    if not str(path.relative_to(CSRC)).startswith(HANGING_COMMENTS):
+        assert not hanging

@@ -201,7 +201,7 @@ def _build_model() -> ctypes.CDLL:
     BUILD.mkdir(parents=True, exist_ok=True)
     source = COST.read_text()
     variables = "".join(f'extern "C" {{ double {name} = {value}; }}\n' for name, value in CONSTANT.findall(source))
-    cost = BUILD / "halo_cost_variables.cpp"
+    cost = BUILD / "wgmma_cost_variables.cpp"
     cost.write_text(variables + CONSTANT.sub("", source))
     library = BUILD / "libmodel.so"
     compiler = shutil.which("g++") or shutil.which("clang++")

@@ -25,7 +25,7 @@ inline bool has_quads(const OperandTraits& tensor, int64_t element_bytes, int64_
   return has_pieces(tensor, element_bytes, channels_per_group, kAccessQuad);
 }
 
-// ... and of the mask, where there is one.
+// The same of a tensor and of its mask, where there is one.
 inline bool has_quads(const OperandTraits& tensor, const OperandTraits& mask, int64_t element_bytes,
                       int64_t channels_per_group) {
   return has_quads(tensor, element_bytes, channels_per_group) &&

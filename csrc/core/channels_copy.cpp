@@ -9,11 +9,11 @@
 namespace convt3d {
 namespace {
 
-constexpr double kSectorBytes = 32;  // that memory is read by
+constexpr double kSectorBytes = 32;  // what memory is read by
 // Instructions for 16 bytes of the copy, as many as the machine code of sm_90a has, or fewer; not fitted.
-constexpr double kStrip = 100;     // of strips that are aligned
-constexpr double kOddStrip = 130;  // ... of others
-constexpr double kGathered = 190;  // of pieces that are gathered
+constexpr double kStrip = 100;     // read from strips that are aligned
+constexpr double kOddStrip = 130;  // read from strips that are not aligned
+constexpr double kGathered = 190;  // gathered element by element
 
 }  // namespace
 
@@ -34,9 +34,10 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
   copy.padded = static_cast<int32_t>(round_up(channels, in_piece));
   copy.size = size;
   copy.element_bytes = static_cast<int32_t>(element_bytes);
-  copy.channels_last = tensor.stride[1] == 1;
   const auto all_of = [&](auto&& has) { return has(tensor) && (!mask.present || has(mask)); };
-  copy.transposes = all_of([](const OperandTraits& of) { return of.stride[4] == 1; });
+  copy.way = all_of([](const OperandTraits& of) { return of.stride[4] == 1; }) ? CopyWay::kStrips
+             : tensor.stride[1] == 1                                           ? CopyWay::kGatheredPieces
+                                                                               : CopyWay::kGatheredPositions;
   copy.run_axes = 1;
   const auto joins = [&](std::size_t axis) {
     return all_of([&](const OperandTraits& of) { return of.stride[axis] == of.stride[axis + 1] * size[axis - 1]; });
@@ -45,9 +46,10 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
   const auto aligned = [&](std::size_t axis) {
     return all_of([&](const OperandTraits& of) { return of.stride[axis] % in_piece == 0; });
   };
-  copy.depths_aligned = aligned(2);
-  copy.aligned = aligned(0) && aligned(1) && (copy.run_axes == 3 || copy.depths_aligned) &&
-                 (copy.run_axes >= 2 || aligned(3)) && all_of([](const OperandTraits& of) { return of.address == 0; });
+  if (aligned(0) && aligned(1) && (copy.run_axes == 3 || aligned(2)) && (copy.run_axes >= 2 || aligned(3)) &&
+      all_of([](const OperandTraits& of) { return of.address == 0; })) {
+    copy.alignment = aligned(2) ? StripAlignment::kAll : StripAlignment::kFromFirstDepth;
+  }
   copy.quads = has_quads(tensor, mask, element_bytes, channels);
   return copy;
 }
@@ -56,7 +58,7 @@ void copy_whole(OperandCopy& copy, int64_t images) {
   copy.images = images;
   copy.depths = copy.size[0];
   copy.reach = {0, 0, copy.size[0] - 1};
-  copy.vectors = copy.aligned;
+  copy.vectors = copy.alignment != StripAlignment::kNone;
 }
 
 OperandTraits copied_operand(const OperandCopy& copy) {
@@ -66,11 +68,11 @@ OperandTraits copied_operand(const OperandCopy& copy) {
 double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device) {
   const auto positions = static_cast<double>(images * copy.image_positions());
   const double elements = positions * static_cast<double>(copy.groups * copy.channels);
-  const double apart = copy.transposes || copy.channels_last ? 1 : kSectorBytes / copy.element_bytes;
+  const double apart = copy.way == CopyWay::kGatheredPositions ? kSectorBytes / copy.element_bytes : 1;
   const double bytes = elements * copy.element_bytes * apart * (copy.masked ? 2 : 1) +
                        positions * static_cast<double>(copy.groups * copy.padded) * copy.element_bytes;
   const double pieces = positions * static_cast<double>(copy.groups * copy.padded * copy.element_bytes) / kCopiedPiece;
-  const double instructions = pieces * (!copy.transposes ? kGathered : copy.vectors ? kStrip : kOddStrip);
+  const double instructions = pieces * (copy.way != CopyWay::kStrips ? kGathered : copy.vectors ? kStrip : kOddStrip);
   return std::max(bytes / (kMemoryShare * device.bytes_per_ms),
                   instructions / (32 * kSchedulers * kIssued * device.multiprocessors * device.clocks_per_ms));
 }

@@ -23,27 +23,32 @@ struct DepthReach {
   int64_t first;
   int64_t last;
 
-  // Of the boxes first_box .. end_box - 1, of so many depths.
+  // The depths that the boxes first_box .. end_box - 1 read, of `size` that there are.
   DepthRange of(int64_t first_box, int64_t end_box, int64_t size) const;
 };
 
+// How the operand is read. Strips are 16 bytes of positions that are neighbours in memory; else a thread gathers a
+// piece of channels, and neighbouring threads have pieces or positions that are neighbours. One byte, as below: kernels
+// have plans among their parameters.
+enum class CopyWay : int8_t { kStrips, kGatheredPieces, kGatheredPositions };
+// Whether strips begin at multiples of 16 bytes: not all do; all do of copies that begin with the first depth; all do.
+enum class StripAlignment : int8_t { kNone, kFromFirstDepth, kAll };
+
 struct OperandCopy {
   bool exists;
-  bool masked;       // the mask is applied to the copy
-  bool transposes;   // strips of positions, else pieces of channels are gathered
+  bool masked;  // the mask is applied to the copy
+  CopyWay way;
   int32_t run_axes;  // from the width on, whose positions are neighbours in memory all together
-  bool aligned;      // strips are, those of a depth's beginning where `depths_aligned`
-  bool depths_aligned;
-  bool vectors;        // all strips of all portions are aligned
-  bool quads;          // four neighbouring channels are one load
-  bool channels_last;  // of the operand itself
+  StripAlignment alignment;
+  bool vectors;  // all strips of all portions are aligned
+  bool quads;    // four neighbouring channels are one load
   int64_t groups;
-  int32_t channels;  // of a group
-  int32_t padded;    // ... in the copy
+  int32_t channels;  // channels of a group
+  int32_t padded;    // channels of a group in the copy, whole pieces
   Int3 size;         // of the operand
-  DepthReach reach;  // of the plan's boxes
-  int64_t images;    // of a portion, at most
-  int64_t depths;    // ...
+  DepthReach reach;  // depths that the plan's boxes read
+  int64_t images;    // most images that are copied at a time
+  int64_t depths;    // most depths of an image that are copied at a time
   int32_t element_bytes;
   bool beside;  // made beside the kernel before, and is there after that one's end
 
@@ -54,11 +59,11 @@ struct OperandCopy {
 // `channels`: of a group.
 OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                          int64_t channels, int64_t element_bytes);
-// Of all images and depths at once.
+// Sets the copy to have all images and depths at once.
 void copy_whole(OperandCopy& copy, int64_t images);
-// The copy, as what reads it finds it.
+// What is known of the copy as an operand of the kernel that reads it.
 OperandTraits copied_operand(const OperandCopy& copy);
-// What the copy takes of so many images in whole, beside its launch: expected, a model.
+// The time that copying so many whole images takes, beside the launch: expected, a model.
 double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device);
 
 }  // namespace convt3d

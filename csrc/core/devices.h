@@ -20,9 +20,9 @@ const KnownDevice* find_device(const std::string& driver_name);
 std::string known_names();
 // One of that compute capability or, where the table has none, of the nearest before it.
 const KnownDevice& device_of_capability(int major, int minor);
-// Of any device, in the table or not: by its compute capability and the driver's name of it.
+// The rates of any device, in the table or not, by its compute capability and the driver's name of it.
 MultiprocessorRates multiprocessor_rates(int major, int minor, const std::string& driver_name);
-// Where the costs that are in clocks were fitted.
+// The device where the costs that are in clocks were fitted.
 const DeviceTraits& fitted_device();
 
 }  // namespace convt3d

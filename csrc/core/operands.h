@@ -44,7 +44,7 @@ inline OperandTraits dense_operand(int64_t channels, const Int3& size, bool chan
   const int64_t h = size[2] * w;
   return {{channels * positions, channels_last ? 1 : positions, size[1] * h, h, w}, 0, true};
 }
-// Of a forward whose input and output are so, in one format.
+// The operands of a forward whose input and output are dense, in one format.
 inline Operands dense_operands(const Problem& problem, bool channels_last) {
   Operands operands;
   operands.first = dense_operand(problem.in_channels, problem.input_size, channels_last);

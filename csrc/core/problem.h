@@ -40,7 +40,7 @@ struct Problem {
   Int3 output_size() const { return {output_size(0), output_size(1), output_size(2)}; }
 };
 
-// Of a bias gradient, of which nothing is known but the size of grad_output.
+// The problem of a bias gradient of which nothing is known but the size of grad_output.
 inline Problem bias_grad_problem(const std::array<int64_t, 5>& size) {
   Problem problem;
   problem.batch = size[0];
@@ -49,7 +49,7 @@ inline Problem bias_grad_problem(const std::array<int64_t, 5>& size) {
   problem.kernel_size = {1, 1, 1};
   return problem;
 }
-// ... of a problem's output.
+// The problem of the bias gradient that belongs to another problem.
 inline Problem bias_grad_problem(const Problem& problem) {
   const Int3 size = problem.output_size();
   return bias_grad_problem(std::array<int64_t, 5>{problem.batch, problem.out_channels, size[0], size[1], size[2]});

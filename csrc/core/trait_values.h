@@ -18,7 +18,7 @@ inline std::string one_or_many(int64_t count) { return count > 1 ? "many" : "1";
 inline std::string one_two_many(int64_t count) { return count > 2 ? "many" : count == 2 ? "2" : "1"; }
 // Its number, up to `last`.
 inline std::string count_name(int64_t count, int64_t last) { return count > last ? "more" : std::to_string(count); }
-// Of whole numbers between two.
+// Which signs whole numbers from `least` to `most` have.
 inline std::string sign_name(int64_t least, int64_t most) {
   return least < 0 && most > 0 ? "both" : least < 0 ? "below" : most > 0 ? "above" : "0";
 }

@@ -19,7 +19,7 @@ struct Trait {
 };
 using Traits = std::vector<Trait>;
 
-// Of a forward, beside its tensors.
+// What is told a forward beside its tensors.
 struct ForwardArguments {
   DataType dtype;
   Float32Mode mode;

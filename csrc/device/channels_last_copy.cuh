@@ -22,8 +22,8 @@
 namespace convt3d {
 
 constexpr int kCopyThreads = 128;
-constexpr int kCopyPieces = 512;      // of a block
-constexpr int kMostCopyStrips = 128;  // ... of each channel
+constexpr int kCopyPieces = 512;      // pieces of a block
+constexpr int kMostCopyStrips = 128;  // strips that a block has of each channel, at most
 constexpr int kCopySharedBytes = 16 * (kCopyPieces + kMostCopyStrips);
 
 template <typename T>
@@ -38,7 +38,7 @@ struct ChannelsCopyParams {
   bool padded;              // a group's channels are no whole pieces
   bool transposes;
   bool beside;  // OperandCopy
-  // Of strips.
+  // What follows is of copies by strips.
   bool vectors;           // they are aligned, and those of the mask
   int32_t run;            // positions that are neighbours in memory
   Divisor strips_of_run;  // the last of which may have fewer positions
@@ -46,7 +46,7 @@ struct ChannelsCopyParams {
   Divisor depths;        // of an image, which have runs of their own
   int32_t log_pieces;    // of a block, for each of its positions
   Divisor piece_blocks;  // that share the pieces of a position
-  // Of gathered pieces.
+  // What follows is of copies that gather pieces.
   bool pieces_first;  // neighbouring threads have neighbouring pieces of a position, else neighbouring positions
   Divisor all_pieces;
   Divisor positions;  // of all images
@@ -157,7 +157,7 @@ class ChannelsCopy {
     return strip.image * stride.n + strip.d * stride.d + strip.h * stride.h + strip.in_run;
   }
 
-  // Of each channel, in a block.
+  // Logarithm of the strips that a block has of each channel.
   __device__ __forceinline__ int32_t log_strips() const { return kLogStrips - params_.log_pieces; }
   // Where a strip is in shared memory. Eight neighbours of a channel, and those that a warp reads at once, are in banks
   // of their own.
@@ -167,7 +167,7 @@ class ChannelsCopy {
            static_cast<uint32_t>(((channel << log_strips()) + (strip & ~7) + (turned & 7)) * 16);
   }
 
-  // 16 bytes of a strip that is aligned,
+  // A way to read the 16 bytes of a strip: as one vector, from an aligned address on.
   struct Vector {
     static constexpr int kAtOnce = kEach;
     uint4 value;
@@ -177,7 +177,7 @@ class ChannelsCopy {
     }
     __device__ __forceinline__ uint4 strip() const { return value; }
   };
-  // ... from any address on, by words as far as they are whole,
+  // A way to read the 16 bytes of a strip: from any address on, by aligned words and, of 16 bits, what is left.
   struct Words {
     static constexpr int kAtOnce = kEach;
     uint32_t word[4];  // of 16 bits the first three that are whole
@@ -201,7 +201,7 @@ class ChannelsCopy {
               __byte_perm(word[1], word[2], next), __byte_perm(is_odd ? word[2] >> 16 : half[1], half[2], 0x5410)};
     }
   };
-  // ... element by element, as many as there are.
+  // A way to read a strip: element by element, as many as exist.
   struct Elements {
     static constexpr int kAtOnce = 16 / kInPiece;
     alignas(16) T value[kInPiece];
@@ -268,7 +268,7 @@ class ChannelsCopy {
     int64_t channel_stride_;
   };
 
-  // Of all channels that the thread has: what it reads at once is on its way before any of it is awaited.
+  // Reads all channels that the thread has: what it reads at once is on its way before any of it is awaited.
   template <typename Loaded, bool kMasked, bool kPadded>
   __device__ __forceinline__ void read_as(int32_t first_piece, int32_t number, const Strip& strip) const {
     constexpr int kAtOnce = kMasked ? (Loaded::kAtOnce + 1) / 2 : Loaded::kAtOnce;
@@ -340,7 +340,7 @@ class ChannelsCopy {
     constexpr int kBeside = 1 << kLogBeside;
     const int32_t in_strip = lane / kBeside;
     const Place own = place_of(warp, lane % kBeside);
-    // Of 16 bits, row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
+    // In 16 bits, row i of matrix r is channel 2*r + i%2 of place i/2: a lane then has a place's eight channels.
     const Place row = sizeof(T) == 2 ? place_of(warp, lane % 8 / 2) : own;
     const int32_t row_channel = row.piece * kInPiece + (sizeof(T) == 2 ? lane / 8 * 2 + lane % 2 : 0);
 #pragma unroll

@@ -14,8 +14,8 @@
 
 namespace convt3d::hopper {
 
-// Of the block's warps. The compiler sees that all lanes have the same: what depends on it only takes no registers of
-// theirs, and its branches part no lanes.
+// The warp's number in its block. The compiler sees that all lanes have the same: what depends on it alone takes no
+// registers of theirs, and its branches part no lanes.
 __device__ __forceinline__ int warp_index() { return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0); }
 
 // Descriptor of an operand of wgmma in shared memory. Two words, of which only one moves: the compiler would carry from

@@ -17,7 +17,7 @@ __device__ __forceinline__ void apply_mask(T& grad, T output) {
   if (is_masked(output)) grad = from_accumulator<T>(Accumulator<T>(0));
 }
 
-// Of a word of one element, or of two.
+// Applies the mask to a word of one element, or of two.
 template <typename T>
 __device__ __forceinline__ uint32_t masked_word(uint32_t grad, uint32_t output) {
   if constexpr (sizeof(ElementOf<T>) == 2) {

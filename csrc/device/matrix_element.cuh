@@ -10,8 +10,8 @@ namespace convt3d {
 template <typename T>
 constexpr int kPieceChannels = 16 / sizeof(T);
 
-// Of one term: float32 is rounded to TF32, to nearest with ties away from zero, as the tensor cores themselves would
-// truncate; 16-bit types enter as they are.
+// Elements as the tensor cores read them, in one term: float32 is rounded to TF32, to nearest with ties away from zero,
+// as the tensor cores themselves would truncate; 16-bit types enter as they are.
 template <typename T>
 __device__ __forceinline__ uint4 to_matrix_piece(const T (&values)[kPieceChannels<T>]) {
   uint4 piece = *reinterpret_cast<const uint4*>(values);
@@ -30,8 +30,9 @@ __device__ __forceinline__ uint32_t to_matrix_word(uint32_t word) {
   return word;
 }
 
-// Of two terms: the tensor cores read float32 as its high term, cutting the mantissa's last 13 bits (nothing finite
-// overflows); this is the low one, rounded. Where an element is not finite, its low term and what it reaches are NaN.
+// The low terms of float32 in two terms, rounded. The tensor cores read float32 as its high term, cutting the
+// mantissa's last 13 bits (nothing finite overflows). Where an element is not finite, its low term and what it reaches
+// are NaN.
 __device__ __forceinline__ uint4 low_piece(uint4 piece) {
   uint32_t* bits = reinterpret_cast<uint32_t*>(&piece);
 #pragma unroll

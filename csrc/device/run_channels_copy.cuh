@@ -30,9 +30,9 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
   params.channels = copy.channels;
   params.pieces_of_group = make_divisor(copy.padded / kInPiece);
   params.padded = copy.padded != copy.channels;
-  params.transposes = copy.transposes;
+  params.transposes = copy.way == CopyWay::kStrips;
   params.beside = copy.beside;
-  if (copy.transposes) {
+  if (params.transposes) {
     const int64_t rows = copy.run_axes == 1 ? size[1] : 1;
     const int64_t depths = copy.run_axes == 3 ? 1 : size[0];
     const int64_t run = size[0] * size[1] * size[2] / (rows * depths);
@@ -46,7 +46,7 @@ ChannelsCopyParams<T> channels_copy_params(const OperandCopy& copy, const Copied
     params.piece_blocks = make_divisor(ceil_div(params.pieces, int64_t{1} << params.log_pieces));
   } else {
     const int64_t positions = range.images * size[0] * size[1] * size[2];
-    params.pieces_first = copy.channels_last;
+    params.pieces_first = copy.way == CopyWay::kGatheredPieces;
     params.all_pieces = make_divisor(params.pieces);
     params.positions = make_divisor(positions);
     for (std::size_t i = 0; i < 3; ++i) params.size[i] = make_divisor(size[i]);
@@ -61,8 +61,8 @@ void copy_channels_last(const OperandCopy& copy, const CopiedRange& range, Const
   if (range.depths.count == 0) return;
   const ChannelsCopyParams<T> params = channels_copy_params<T>(copy, range, tensor, mask, to);
   const int64_t strips = (int64_t{kCopyPieces} >> params.log_pieces) / (16 / static_cast<int64_t>(sizeof(T)));
-  const int64_t blocks = copy.transposes ? ceil_div(params.count, strips) * params.piece_blocks.value
-                                         : ceil_div(params.count, kCopyPieces);
+  const int64_t blocks = params.transposes ? ceil_div(params.count, strips) * params.piece_blocks.value
+                                           : ceil_div(params.count, kCopyPieces);
   void (*const kernel)(ChannelsCopyParams<T>) = convt3d_channels_last_copy<T>;
   launch("channels-last copy", kernel, blocks, kCopyThreads, stream, params, kCopySharedBytes,
          overlapping_order("channels-last copy", reinterpret_cast<const void*>(kernel)));

@@ -7,7 +7,7 @@
 
 namespace convt3d {
 
-// Of numbers below 2^14.
+// Divides numbers below 2^14, by a product with the reciprocal.
 class SmallDivisor {
  public:
   __device__ __forceinline__ explicit SmallDivisor(int divisor)

@@ -31,7 +31,7 @@ CUtensorMapDataType data_type(BoxType type) {
   return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 }
 
-// Of rows of so many bytes.
+// The swizzle of boxes whose rows have so many bytes.
 CUtensorMapSwizzle swizzle(int32_t row_bytes) {
   return row_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
          : row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B

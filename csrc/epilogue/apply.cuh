@@ -9,7 +9,7 @@
 
 namespace convt3d {
 
-// Of an output channel; 0 where there is none.
+// The bias of an output channel; 0 where there is no bias.
 template <typename T>
 __device__ __forceinline__ Accumulator<T> bias_of(const Epilogue& epilogue, int64_t channel) {
   const T* const bias = static_cast<const T*>(epilogue.bias.data);
@@ -26,7 +26,7 @@ __device__ __forceinline__ Acc rectified(Acc value) {
   }
 }
 
-// As PyTorch's LeakyReLU or, without a slope, ReLU: a NaN passes.
+// Does as PyTorch's LeakyReLU or, without a slope, ReLU: a NaN passes.
 template <typename Acc>
 __device__ __forceinline__ Acc sloped(Acc value, Acc slope) {
   if (!(value <= 0)) return value;
@@ -39,7 +39,7 @@ __device__ __forceinline__ Acc normalised(Acc value, Acc center, Acc scale, Acc 
   return fma(value - center, scale, shift);
 }
 
-// Of a sum as memory would have it: rounded before, too.
+// Normalises a sum as memory would have it: it is rounded before, too.
 template <typename T>
 __device__ __forceinline__ float normalised(const ChannelNorm& norm, float value) {
   value = to_accumulator(from_accumulator<T>(value));

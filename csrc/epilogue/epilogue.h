@@ -13,8 +13,8 @@ namespace convt3d {
 
 enum class Activation : int { kNone, kRelu };
 
-// Of some outputs of one channel: how many they are and, of their deviations from a pivot near their mean, the sum and
-// the sum of squares. So neither a large mean nor an outlier costs digits.
+// The moments of some outputs of one channel: how many they are and, of their deviations from a pivot near their mean,
+// the sum and the sum of squares. So neither a large mean nor an outlier costs digits.
 struct alignas(16) PartMoments {
   float count;
   float pivot;

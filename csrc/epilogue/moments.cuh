@@ -16,8 +16,8 @@ __device__ __forceinline__ float sum_over_lanes(float value) {
   return value;
 }
 
-// Of the values that the lanes have which differ in the bits of kBits. The pivot is the mean of some of them: none of
-// the others then deviates from it by more than a part whose variance is no smaller.
+// Gathers the moments of the values that those lanes have which differ in the bits of kBits. The pivot is the mean of
+// some of the values: none of the others then deviates from it by more than a part whose variance is no smaller.
 template <int kBits>
 class MomentSums {
  public:

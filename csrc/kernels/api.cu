@@ -100,8 +100,8 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
         return depthwise::tile_forward<T>(problem, *tiles, input, weight, epilogue, output, stream);
       }
-      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
-        return wgmma::forward<T>(problem, *halo, input, weight, epilogue, output, workspace, stream);
+      if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
+        return wgmma::forward<T>(problem, *of_wgmma, input, weight, epilogue, output, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::forward<T>(problem, *correlation, input, weight, epilogue, output, workspace, stream);
@@ -122,8 +122,8 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
         return depthwise::patch_input_grad<T>(*patches, grad_output, weight, grad_input, stream);
       }
-      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
-        return wgmma::input_grad<T>(problem, *halo, grad_output, weight, grad_input, workspace, stream);
+      if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
+        return wgmma::input_grad<T>(problem, *of_wgmma, grad_output, weight, grad_input, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
@@ -175,7 +175,7 @@ struct BackwardTensors {
   MutableTensor grad_input;
 };
 
-// From an image on.
+// The tensor from an image on.
 template <typename Tensor>
 Tensor from_image(const Tensor& tensor, int64_t image, DataType dtype) {
   if (tensor.data == nullptr) return tensor;

@@ -32,7 +32,7 @@ struct OperatorPlan;
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
                                               const Operands& operands);
 int64_t workspace_bytes(const OperatorPlan& plan);
-// Of a forward: parts of each image and output channel that its epilogue can leave moments of; 0: none.
+// Parts of each image and output channel that a forward's epilogue can leave moments of; 0: none.
 int64_t moment_parts(const OperatorPlan& plan);
 // How a norm behind a forward is computed on the current device.
 NormWay norm_way(const OperatorPlan& forward, const NormTask& task);

@@ -13,8 +13,8 @@ struct CollectParams {
   double* partial;
 };
 
-// Of a channel's parts [first, end), every `step`-th: sums of deviations from the first one's pivot, without a division
-// for each part.
+// The moments of every `step`-th of a channel's parts [first, end): sums of deviations from the first part's pivot,
+// without a division for each part.
 __device__ __forceinline__ Moments collected(const PartMoments* parts, int64_t first, int64_t end, int64_t step,
                                              int64_t channels) {
   if (first >= end) return {};

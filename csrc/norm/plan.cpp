@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kWantedBlocks = 2048;
 constexpr int64_t kMostSteps = 16;
 
-// Of moments that are collected: 32 channels of 16 bytes are read side by side.
+// For moments that are collected: 32 channels of 16 bytes are read side by side.
 constexpr int64_t kMostCollectedLanes = 32;
 constexpr int64_t kCollectingBlocks = 512;
 constexpr int64_t kLeastSteps = 4;

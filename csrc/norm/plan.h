@@ -43,7 +43,7 @@ struct Plan {
   bool channels_last = false;
   int32_t slot = 0;             // elements
   int32_t lanes = 0;            // threads along the axis that is contiguous
-  int32_t others = 0;           // ... and across it; some threads of a block may be neither
+  int32_t others = 0;           // threads across that axis; some threads of a block may be neither
   int64_t channel_blocks = 1;   // of a position, where channels are contiguous
   int64_t units = 0;            // rows of blocks that have the same channels
   int64_t splits = 0;           // blocks that share a unit
@@ -70,7 +70,8 @@ struct CollectPlan {
 // The layout is that of the strides of what is normalised.
 Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dtype);
 CollectPlan make_collect_plan(const Shape& shape, int64_t parts);
-// Of a forward; `parts` of each image and channel that the epilogue has left, 0 where the norm has a pass of its own.
+// The workspace of a forward. `parts`: how many of each image and channel the epilogue has left moments of, 0 where the
+// norm has a pass of its own.
 int64_t forward_workspace_bytes(const Shape& shape, const Plan& plan, int64_t parts);
 
 int64_t partial_bytes(const Shape& shape, int64_t splits, int planes);

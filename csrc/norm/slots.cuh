@@ -64,7 +64,7 @@ struct Element {
   A x, grad;
 };
 
-// What a pass reads: the convolution's output.
+// What a pass of the forward reads: a slot of the convolution's output.
 template <typename T, typename R>
 struct InputSlot {
   static constexpr int kCount = kSlot<T>;
@@ -80,7 +80,7 @@ struct InputSlot {
   __device__ __forceinline__ Element<Accumulator<T>> element(int i) const { return {to_accumulator(x.value[i]), 0}; }
 };
 
-// ... and the gradient of the norm's result.
+// What a pass of the backward reads: a slot of the convolution's output and of the gradient of the norm's result.
 template <typename T, typename R>
 struct GradientSlot {
   static constexpr int kCount = kSlot<T>;

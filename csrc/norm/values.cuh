@@ -6,7 +6,7 @@
 
 namespace convt3d::norm {
 
-// Of one channel of one image: normalised = (x - mean) * rstd * weight + bias, which is (x - center) * scale + shift.
+// What normalises a channel of an image: (x - mean) * rstd * weight + bias, which is (x - center) * scale + shift.
 // `center` is the mean rounded, and `shift` has what was rounded off: nothing is lost where the mean is large.
 template <typename T>
 struct Channel {

@@ -11,7 +11,7 @@
 
 namespace convt3d {
 
-// Of input, weight and bias, in this order; only those that are wanted are computed, and have a value.
+// The gradients of input, weight and bias, in this order; only those that are wanted are computed, and have a value.
 using WantedGradients = std::array<bool, 3>;
 using Gradients = std::array<std::optional<Tensor>, 3>;
 

@@ -211,8 +211,8 @@ bool has_no_padding(const Problem& problem) {
   return problem.padding == none && problem.output_padding == none;
 }
 
-// Those that are wanted by one call of ATen: of a problem without padding, whose weight gradient oneDNN can be trusted
-// with as it is.
+// Computes the gradients that are wanted by one call of ATen, for a problem without padding: its weight gradient is
+// right in oneDNN as it is.
 Gradients gradients_of_unpadded(const char* op, const Problem& problem, MemoryFormat format, const Tensor& grad_output,
                                 const Tensor& input, const Tensor& weight, const WantedGradients& wanted) {
   const Problem asked = with_least_stride(problem);

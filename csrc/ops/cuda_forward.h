@@ -19,7 +19,7 @@ class CudaForward {
   // Null where the batch is empty: nothing is run.
   const OperatorPlan* plan() const { return plan_.get(); }
 
-  // As often as wanted.
+  // Launches the forward, as often as the caller wants.
   void run() const { run({}, {}, true); }
   void run(const EpilogueMoments& moments, const EpilogueNorm& norm, bool stores) const;
 

@@ -17,7 +17,7 @@ struct NormArguments {
   int32_t result_dtype = 0;  // the input's, or float32
 };
 
-// Of the convolution before the norm.
+// The arguments of the convolution before the norm.
 struct ConvolutionArguments {
   const Problem& problem;
   const Tensor& input;

@@ -10,7 +10,7 @@
 
 namespace convt3d {
 
-// Of a norm behind an operator whose input decides dtype and device and whose result has so many channels.
+// Checks the arguments of a norm behind an operator whose input decides dtype and device. `channels`: of its result.
 NormArguments check_norm(const char* op, const Tensor& input, int64_t channels, int64_t num_groups,
                          const std::optional<Tensor>& norm_weight, const std::optional<Tensor>& norm_bias, double eps,
                          double negative_slope, std::optional<torch::headeronly::ScalarType> dtype);

@@ -12,7 +12,7 @@ namespace {
 
 using torch::headeronly::ScalarType;
 
-// Of its dtype and strides.
+// The tensor with this dtype and these strides: a copy, unless it has them.
 Tensor copied(const char* op, const Tensor& source, const Int5& strides, int32_t dtype) {
   if (dtype_of(source) == dtype && strides_of(source) == strides) return source;
   Tensor result = allocate(op, sizes_of(source), strides, dtype, device_of(source));

@@ -32,7 +32,7 @@ struct PlanQuery {
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
 // for. Throws std::invalid_argument where that engine has none.
 OperatorPlan choose(const PlanQuery& query);
-// ... or none where no engine has a plan.
+// The same, or none where no engine has a plan.
 std::optional<OperatorPlan> choose_if_any(const PlanQuery& query);
 // Every plan that the only engine that is asked has for a call: first the one that it offers, then the others in the
 // order of their costs. Where all are asked, of a backward alone: first the one that is chosen, then the ways to

@@ -14,10 +14,10 @@ const char* to_string(NormWay way);
 
 // What is asked of a norm.
 struct NormTask {
-  int64_t rows = 0;           // of the forward: images times channels
-  int64_t positions = 0;      // ... of each
-  int32_t element_bytes = 0;  // of one
-  int32_t result_bytes = 0;   // of one of the norm's result
+  int64_t rows = 0;           // images times channels of the forward's output
+  int64_t positions = 0;      // positions of each row
+  int32_t element_bytes = 0;  // bytes of an element of the forward's output
+  int32_t result_bytes = 0;   // bytes of an element of the norm's result
   bool keeps_input = false;   // the forward's output is a result, too, as derivatives need it
 };
 

@@ -23,14 +23,14 @@ namespace convt3d {
 
 struct OperatorPlan;
 
-// Of a backward: each gradient by a plan of its own (planning/separate_plan.h).
+// The plan of a backward that computes each gradient by a plan of its own (planning/separate_plan.h).
 struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> input_grad;
   std::shared_ptr<const OperatorPlan> weight_grad;
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted and the weight gradient does not have it
   OperandCopy grad_copy;                          // what the gradients read instead of grad_output, and of its mask
-  OperandCopy input_copy;                         // ... of the input
-  int64_t rounds;  // of equally many images, that are copied at a time: of all but a `bias_grad`
+  OperandCopy input_copy;                         // what the weight gradient reads instead of the input
+  int64_t rounds;  // how often equally many images are copied and all gradients but `bias_grad` computed
   int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
 
   // The weight gradient's plan has the bias's, too.
@@ -47,7 +47,7 @@ struct SeparatePlan {
 
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
-                                DepthwisePatchPlan, HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan,
+                                DepthwisePatchPlan, WgmmaPlan, mma::CorrelationPlan, mma::WeightGradPlan,
                                 mma::BackwardPlan, SeparatePlan>;
 
 struct OperatorPlan {

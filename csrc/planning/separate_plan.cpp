@@ -200,7 +200,8 @@ class Separate {
     const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     return query_.device.begins_early() && rounds_of(way.copies) == 1 && input != nullptr && weight != nullptr &&
-           !input->copy.exists && !weight->copies() && way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
+           !input->copy.exists && !weight->copies_operands() &&
+           way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
   }
 
   // With the multiprocessors shared out by what the gradients take, and once more by what they took then.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -28,10 +29,12 @@ inline void check_depthwise(const Problem& any, int in_channels, int out_channel
   const int size = static_cast<int>(problem.output_size(0));
   for (const int element_bytes : {2, 4, 8}) {
     for (const bool channels_last : {false, true}) {
-      const DepthwisePlan plan = plan_depthwise_kernel(problem, element_bytes, channels_last, true);
-      expect(plan.usable == (in_channels * out_channels <= kDepthwiseMaxProducts && plan.shared_bytes <= 48 * 1024),
-             "the depthwise engine takes tiny groups and no others", problem);
-      if (!plan.usable) continue;
+      const std::optional<DepthwisePlan> made = plan_depthwise_kernel(problem, element_bytes, channels_last, true);
+      const bool is_tiny = in_channels * out_channels <= kDepthwiseMaxProducts;
+      const bool has_room = (in_channels * problem.taps() + 1) * 48 + kDepthwiseRowStageBytes <= 48 * 1024;
+      expect(made ? is_tiny : !is_tiny || !has_room, "the depthwise engine takes tiny groups and no others", problem);
+      if (!made) continue;
+      const DepthwisePlan& plan = *made;
       std::vector<Term> visited;
       for (int o = 0; o < size; ++o) {
         const DepthwiseAxis& axis = plan.axis[0];
@@ -66,16 +69,16 @@ inline void check_depthwise(const Problem& any, int in_channels, int out_channel
                  plan.slots * plan.lanes == kDepthwiseThreads,
              "tiles cover the items", problem);
       const bool any_taps = plan.width == DepthwiseWidth::kAny;
-      if (plan.channels) {
-        const int64_t run = depthwise_run(element_bytes, plan.paired);
+      if (plan.channels()) {
+        const int64_t run = depthwise_run(element_bytes, plan.pairs());
         expect(covered * kDepthwiseChannels >= problem.out_channels, "lanes cover the channels", problem);
         expect(plan.units[2] * plan.walk * run * (any_taps ? 1 : problem.stride[2]) >= size,
                "units cover the width, channels contiguous", problem);
       } else {
         expect(covered * (any_taps ? 1 : vector) >= size, "lanes cover the width", problem);
       }
-      const int rows = plan.paired ? 2 : any_taps && !plan.channels ? kDepthwiseRows : 1;
-      expect(plan.units[1] * rows >= size && plan.units[0] * (plan.paired ? 2 : 1) >= size,
+      const int rows = plan.pairs() ? 2 : any_taps && !plan.channels() ? kDepthwiseRows : 1;
+      expect(plan.units[1] * rows >= size && plan.units[0] * (plan.pairs() ? 2 : 1) >= size,
              "units cover the height and the depth", problem);
       expect(plan.shared_bytes <= 48 * 1024, "shared memory suffices", problem);
     }

@@ -55,15 +55,16 @@ void check_mma_terms(const Problem& any, const mma::CorrelationPlan& plan, std::
         for (int u = 0; u < plan.box[of]; ++u) {
           const int destination = (first + u) * residues.count + e;
           if (destination >= residues.size) continue;
-          // A stage of a split axis has the unit of its tap.
+          // A stage of a split axis has the component of its tap.
           const int staged = axis.shift[tap] + u * (of == 2 ? plan.tile.column_step : 1);
           expect(staged >= 0 && staged < axis.staged(), "a tap reads what is staged", problem);
-          const int unit = axis.split ? j : staged / axis.length;
+          const int component = axis.split ? j : staged / axis.length;
           const int row = axis.split ? staged : staged % axis.length;
-          const int begin = first * axis.step + axis.delta[unit];
+          const int begin = first * axis.step + axis.delta[component];
           const int source = begin + row * (coordinates ? 1 : axis.step);
           if (coordinates) {
-            expect(rows.before(begin) == rows.before(axis.delta[unit]), "all boxes begin where copies may", problem);
+            expect(rows.before(begin) == rows.before(axis.delta[component]), "all boxes begin where copies may",
+                   problem);
             expect(rows.before(begin) + row < rows.pieces * rows.elements, "a row has what its taps read", problem);
           }
           if (source < 0 || source >= axis.source_size) continue;
@@ -90,8 +91,8 @@ std::vector<int> stage_steps(const mma::CorrelationPlan& plan, const std::array<
           int count = plan.chunk_steps;
           for (size_t i = 0; i < 3; ++i) {
             const int taps = plan.residues[i].tap_count[residue[i]];
-            const int unit = i == 0 ? d : i == 1 ? h : w;
-            count *= plan.tile.axis[i].split ? (unit < taps ? 1 : 0) : taps;
+            const int component = i == 0 ? d : i == 1 ? h : w;
+            count *= plan.tile.axis[i].split ? (component < taps ? 1 : 0) : taps;
           }
           steps.push_back(count);
         }

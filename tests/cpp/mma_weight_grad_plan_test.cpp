@@ -106,7 +106,7 @@ int check_copies(const Problem& problem, int64_t most_copied) {
     for (const auto& [type, terms] :
          {std::pair{DataType::kFloat32, 1}, {DataType::kFloat32, 2}, {DataType::kFloat16, 1}}) {
       for (const WeightGradPlan& plan : weight_grad_candidates(problem, type, terms, operands, device, most_copied)) {
-        if (!plan.copies()) continue;
+        if (!plan.copies_operands()) continue;
         ++copied;
         check_plan(problem, plan, device, grad_rows(plan.columns, plan.terms));
         const BoxCounts counts{plan.boxes, plan.batch, plan.images, plan.box[0]};

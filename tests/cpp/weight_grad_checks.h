@@ -63,8 +63,8 @@ inline void check_axis(const Problem& any, const WeightGradPlan& plan, std::size
           const int32_t first = static_cast<int32_t>(box) * plan.box[axis];
           const int32_t row = u + taps.shift(j);
           inside = inside && row < taps.rows();
-          const int32_t unit = row / taps.length;
-          const int32_t at = (first + row % taps.length) * taps.step + taps.offset(part, unit);
+          const int32_t component = row / taps.length;
+          const int32_t at = (first + row % taps.length) * taps.step + taps.offset(part, component);
           const int32_t tap = taps.first(part) + j * taps.stride;
           if (first + u < inputs && at >= 0 && at < outputs) visited.push_back({first + u, tap, at});
         }
@@ -84,8 +84,8 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
   expect(shape.threads == kLoadingThreads && shape.at_once <= shape.threads && shape.groups >= 1 &&
              shape.at_once * shape.groups <= shape.threads,
          "threads have places", problem);
-  expect(shape.at_once * shape.rounds >= shape.places && shape.at_once * (shape.rounds - 1) < shape.places,
-         "rounds cover the places", problem);
+  expect(shape.at_once * shape.iterations >= shape.places && shape.at_once * (shape.iterations - 1) < shape.places,
+         "iterations cover the places", problem);
   expect(shape.each * shape.groups >= shape.lines, "groups cover the lines", problem);
   expect(shape.lines * shape.columns == tile.staged_rows(), "lines are those of the tile", problem);
   if (has_channel_rows(way)) {
@@ -120,9 +120,9 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
   const int32_t lead = raw.begin == RowsBegin::kWhole ? (raw.least % in_piece + in_piece) % in_piece : in_piece - 1;
   expect(raw.span + lead <= raw.pieces * in_piece, "a row has all that is read", problem);
   const TileAxis& width = tile.axis[2];
-  for (int32_t unit = 0; unit < width.units; ++unit) {
+  for (int32_t component = 0; component < width.components; ++component) {
     for (const int32_t row : {0, width.length - 1}) {
-      const int32_t from = row * width.step + width.delta[unit] - raw.least;
+      const int32_t from = row * width.step + width.delta[component] - raw.least;
       expect(from >= 0 && from < raw.span, "a row of the tile is read", problem);
     }
   }

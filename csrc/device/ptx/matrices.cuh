@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&matrix)[kCount], uint32
   }
 }
 
-// ... has the elements lane/4 of row 2*(lane%4), and of the next row.
+// The same matrices, transposed on their way: a lane's word has the elements lane/4 of row 2*(lane%4) and of the next.
 template <int kCount>
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&matrix)[kCount], uint32_t row) {
   static_assert(kCount == 1 || kCount == 2 || kCount == 4);

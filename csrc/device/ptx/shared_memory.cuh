@@ -5,9 +5,9 @@
 
 namespace convt3d {
 
-// What the launch gave the block.
+// The memory that the launch gave the block.
 extern __shared__ __align__(16) unsigned char dynamic_shared_memory[];
-// ... from a multiple of 1024 bytes on, as swizzled boxes must begin.
+// The same memory, where it begins at a multiple of 1024 bytes, as swizzled boxes must.
 __device__ __forceinline__ unsigned char* dynamic_shared_memory_of_boxes() {
   extern __shared__ __align__(1024) unsigned char memory[];
   return memory;

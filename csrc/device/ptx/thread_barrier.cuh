@@ -6,7 +6,7 @@
 
 namespace convt3d {
 
-// Of so many threads, whole warps, which come here or to arrive_threads().
+// Waits at a named barrier for so many threads, whole warps, which come here or to arrive_threads().
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

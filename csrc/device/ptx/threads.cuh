@@ -51,7 +51,7 @@ __device__ __forceinline__ bool elect_lane() {
   return elected != 0;
 }
 
-// Of a whole warpgroup: its share of the registers, a multiple of 8 for each thread.
+// Sets the registers that each thread of a whole warpgroup has, a multiple of 8: fewer, or more.
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

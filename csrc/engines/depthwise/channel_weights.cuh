@@ -9,8 +9,8 @@ namespace convt3d {
 // A thread's share of channels.
 struct DepthwiseChannelShare : DepthwiseShare {
   int64_t image;
-  int32_t channel;       // the first of its quad
-  int32_t lane_channel;  // ... of the block
+  int32_t channel;       // first channel of its quad
+  int32_t lane_channel;  // the same channel, from the block's first one on
 
   __device__ __forceinline__ explicit DepthwiseChannelShare(const DepthwisePlan& plan)
       : DepthwiseShare(plan),

@@ -105,7 +105,7 @@ void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.units = {plan.size[0], narrow(ceil_div(plan.size[1], height)), narrow(ceil_div(plan.size[2], plan.patch_width))};
   const int64_t items = int64_t{plan.units[0]} * plan.units[1] * plan.units[2];
   plan.items = narrow(std::min(items, kMostItems));
-  // As few warps as have all items at once, if these are few.
+  // Where items are few, a block has no more warps than have all of them at once.
   plan.threads = kDepthwisePatchThreads;
   while (plan.threads > kWarp && items * plan.lanes <= plan.threads / 2) plan.threads /= 2;
   plan.slots = plan.threads / plan.lanes;

@@ -15,8 +15,8 @@
 
 namespace convt3d {
 
-constexpr int kDepthwisePatchThreads = 128;  // of a block of the input gradient
-// ... and of the weight gradient, at most: two blocks share a multiprocessor's registers.
+constexpr int kDepthwisePatchThreads = 128;  // threads of a block of the input gradient
+// Most threads of a block of the weight gradient: two blocks share a multiprocessor's registers.
 constexpr int depthwise_patch_sum_threads(int taps) { return taps > 3 ? 224 : 256; }
 constexpr int kDepthwisePatchDepthTaps = 7;  // at most
 constexpr int kDepthwisePatchBytes = 48 * 1024;
@@ -110,11 +110,11 @@ struct DepthwisePatchPlan {
   int32_t slots;          // items of a block at a time
   int32_t steps;          // items of a thread, one after the other
   int32_t item_tiles;     // blocks along the items
-  Divisor by_taps;        // of the input gradient: all taps of a channel
-  bool result_vectors;    // of the input gradient: a thread's neighbours are stored as one
-  int32_t whole_patches;  // of the weight gradient: patches of the width before those of the single positions left
-  int32_t segment;        // ... rows of the input that a thread walks along
-  int32_t parts;          // ... warps of a block that share the sums of one tap of the depth
+  Divisor by_taps;        // input gradient: all taps of a channel
+  bool result_vectors;    // input gradient: a thread's neighbours are stored as one
+  int32_t whole_patches;  // weight gradient: patches of the width before those of the single positions left
+  int32_t segment;        // weight gradient: rows of the input that a thread walks along
+  int32_t parts;          // weight gradient: warps of a block that share the sums of one tap of the depth
   int64_t shared_bytes;
   double clocks;  // of all blocks together, by a model: a multiprocessor at work alone
 

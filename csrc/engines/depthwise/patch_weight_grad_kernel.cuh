@@ -28,7 +28,7 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   // Where registers suffice, so that what is kept needs no moves between them.
   constexpr int kUnrolled = kTaps <= 3 && kChannels == 1 ? kSets : 1;
   using Row = DepthwisePatchRow<T, Taps, kAccess, kWidth, kChannels>;
-  // Of one channel, neighbours along the width are a vector.
+  // A thread that has one channel reads neighbours along the width as a vector.
   constexpr int kVector = kAccess == DepthwisePatchAccess::kChannels ? kChannels : kWidth;
   using Input = DepthwisePiece<T, kVector>;
   constexpr int kInputs = kWidth * kChannels / kVector;

@@ -67,7 +67,9 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
     with_width_taps(width, [&](auto taps) {
       if (!has_taps(problem, 2, taps)) return;
       plan.width = width;
-      plan.paired = taps.kStride == 2 && has_taps(problem, 0, taps) && has_taps(problem, 1, taps);
+      if (taps.kStride == 2 && has_taps(problem, 0, taps) && has_taps(problem, 1, taps)) {
+        plan.kind = plan.channels() ? DepthwiseKind::kChannelPairs : DepthwiseKind::kRowPairs;
+      }
       for (const int i : {0, 1, 2}) {
         plan.shift[i] = static_cast<int32_t>((problem.padding[i] - taps.kPadding) / taps.kStride);
       }
@@ -75,11 +77,11 @@ void choose_width(const Problem& problem, DepthwisePlan& plan) {
   }
 }
 
-// Of operands that the plan's kernel, which was made for regular ones, may not suit.
+// How threads read and write these operands, which may not be as regular as those that the kernel was planned for.
 DepthwiseAccess access_of(const Problem& problem, const DepthwisePlan& plan, int64_t bytes, const Operands& operands) {
   const OperandTraits& input = operands.first;
   const OperandTraits& output = operands.result;
-  if (plan.channels) {
+  if (plan.channels()) {
     return {plan.pure() && has_quads(input, bytes, problem.in_channels),
             has_quads(output, bytes, problem.out_channels)};
   }
@@ -91,11 +93,12 @@ DepthwiseAccess access_of(const Problem& problem, const DepthwisePlan& plan, int
 
 }  // namespace
 
-DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last, bool regular) {
+std::optional<DepthwisePlan> plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last,
+                                                   bool regular) {
   DepthwisePlan plan{};
-  if (problem.in_channels_per_group() * problem.out_channels_per_group() > kDepthwiseMaxProducts) return plan;
+  if (problem.in_channels_per_group() * problem.out_channels_per_group() > kDepthwiseMaxProducts) return std::nullopt;
   for (int i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kDepthwiseMaxStride) return plan;
+    if (problem.stride[i] > kDepthwiseMaxStride) return std::nullopt;
     plan.axis[i] = make_axis(forward_axis(problem, i));
   }
   plan.batch = problem.batch;
@@ -103,10 +106,10 @@ DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, b
   plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
   plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
   // Vectors of very few channels are mostly empty; rows of them are only strided.
-  plan.channels = channels_last && problem.out_channels >= 4;
+  plan.kind = channels_last && problem.out_channels >= 4 ? DepthwiseKind::kChannels : DepthwiseKind::kRows;
 
   const int vector = depthwise_vector(element_bytes);
-  const bool whole = !plan.channels || (plan.pure() && problem.out_channels % kDepthwiseChannels == 0);
+  const bool whole = !plan.channels() || (plan.pure() && problem.out_channels % kDepthwiseChannels == 0);
   if (element_bytes < 8 && regular && whole) choose_width(problem, plan);
   const bool any = plan.width == DepthwiseWidth::kAny;
 
@@ -115,17 +118,17 @@ DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, b
   const int accumulator_bytes = element_bytes == 8 ? 8 : 4;
   int64_t units[3] = {size[0], size[1], 0};
   int64_t items = 0;
-  if (plan.paired) {
+  if (plan.pairs()) {
     units[0] = per_residue(0);
     units[1] = per_residue(1);
-  } else if (any && !plan.channels) {
+  } else if (any && !plan.channels()) {
     units[1] = problem.stride[1] * ceil_div(per_residue(1), kDepthwiseRows);
   }
-  if (plan.channels) {
-    units[2] = ceil_div(per_residue(2), depthwise_run(element_bytes, plan.paired)) * (any ? problem.stride[2] : 1);
+  if (plan.channels()) {
+    units[2] = ceil_div(per_residue(2), depthwise_run(element_bytes, plan.pairs())) * (any ? problem.stride[2] : 1);
     const int64_t quads = ceil_div(problem.out_channels, kDepthwiseChannels);
     const auto shared_bytes = [&](int32_t lanes) {
-      const int64_t pitch = depthwise_weight_pitch(plan.paired ? kDepthwisePairLanes : lanes, accumulator_bytes);
+      const int64_t pitch = depthwise_weight_pitch(plan.pairs() ? kDepthwisePairLanes : lanes, accumulator_bytes);
       return (plan.in_channels * problem.taps() + 1) * pitch * accumulator_bytes;
     };
     plan.lanes = channel_lanes(quads);
@@ -152,7 +155,7 @@ DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, b
     const int64_t weight = plan.in_channels * problem.kernel_size[0] * problem.kernel_size[1] * row;
     plan.shared_bytes = weight * accumulator_bytes + (any ? 0 : kDepthwiseRowStageBytes);
   }
-  if (items > INT_MAX / 2 || plan.shared_bytes > kSharedBytes) return plan;
+  if (items > INT_MAX / 2 || plan.shared_bytes > kSharedBytes) return std::nullopt;
   for (int i = 0; i < 3; ++i) {
     plan.units[i] = static_cast<int32_t>(units[i]);
     plan.by_units[i] = make_divisor(units[i]);
@@ -164,8 +167,8 @@ DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, b
   plan.steps = static_cast<int32_t>(std::clamp<int64_t>(plan.blocks() / kTargetBlocks, 1, kMaxSteps / plan.walk));
   plan.item_tiles = static_cast<int32_t>(ceil_div(items, int64_t{plan.slots} * plan.steps));
   // The kernels for any taps take what turns out not to be regular.
-  plan.usable =
-      plan.blocks() <= INT_MAX && (any || plan_depthwise_kernel(problem, element_bytes, channels_last, false).usable);
+  if (!any && !plan_depthwise_kernel(problem, element_bytes, channels_last, false)) return std::nullopt;
+  if (plan.blocks() > INT_MAX) return std::nullopt;
   return plan;
 }
 
@@ -173,14 +176,15 @@ std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& proble
                                                            const Operands& operands) {
   const int bytes = static_cast<int>(element_size(dtype));
   const bool channels_last = operands.result.stride[1] == 1;
-  DepthwiseForwardPlan plan{plan_depthwise_kernel(problem, bytes, channels_last, true), {}};
-  if (!plan.kernel.usable) return std::nullopt;
+  const std::optional<DepthwisePlan> of_regular = plan_depthwise_kernel(problem, bytes, channels_last, true);
+  if (!of_regular) return std::nullopt;
+  DepthwiseForwardPlan plan{*of_regular, {}};
   plan.access = access_of(problem, plan.kernel, bytes, operands);
   const bool regular =
-      plan.kernel.channels ? plan.access.vectors() : operands.first.stride[4] == 1 && operands.result.stride[4] == 1;
-  if (!regular) plan.kernel = plan_depthwise_kernel(problem, bytes, plan.kernel.channels, false);
+      plan.kernel.channels() ? plan.access.vectors() : operands.first.stride[4] == 1 && operands.result.stride[4] == 1;
+  if (!regular) plan.kernel = *plan_depthwise_kernel(problem, bytes, channels_last, false);
   // Whole vectors of a pair leave from the registers.
-  if (plan.kernel.paired && !plan.kernel.channels && plan.access.vectors())
+  if (plan.kernel.kind == DepthwiseKind::kRowPairs && plan.access.vectors())
     plan.kernel.shared_bytes -= kDepthwiseRowStageBytes;
   return plan;
 }
@@ -206,9 +210,9 @@ std::string to_string(DepthwiseWidth width) {
 std::string to_string(const DepthwiseForwardPlan& forward) {
   const DepthwisePlan& plan = forward.kernel;
   std::ostringstream out;
-  out << (plan.channels ? "channels" : "rows") << " width=" << to_string(plan.width) << (plan.paired ? " paired" : "")
-      << " units=" << plan.units[0] << 'x' << plan.units[1] << 'x' << plan.units[2] << " lanes=" << plan.lanes
-      << " walk=" << plan.walk << " steps=" << plan.steps << " shared=" << plan.shared_bytes
+  out << (plan.channels() ? "channels" : "rows") << " width=" << to_string(plan.width)
+      << (plan.pairs() ? " paired" : "") << " units=" << plan.units[0] << 'x' << plan.units[1] << 'x' << plan.units[2]
+      << " lanes=" << plan.lanes << " walk=" << plan.walk << " steps=" << plan.steps << " shared=" << plan.shared_bytes
       << " blocks=" << plan.blocks() << " load=" << (forward.access.source_vectors ? "vectors" : "elements")
       << " store=" << (forward.access.destination_vectors ? "vectors" : "elements");
   return out.str();

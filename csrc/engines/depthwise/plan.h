@@ -94,11 +94,11 @@ constexpr int depthwise_vector(int element_bytes) { return 16 / element_bytes; }
 // Channels: channels of a thread, and its positions u along the width.
 constexpr int kDepthwiseChannels = 4;
 constexpr int kDepthwisePairRun = 2;
-constexpr int depthwise_run(int element_bytes, bool paired) {
-  return paired ? kDepthwisePairRun : element_bytes == 8 ? 2 : 4;
+constexpr int depthwise_run(int element_bytes, bool pairs) {
+  return pairs ? kDepthwisePairRun : element_bytes == 8 ? 2 : 4;
 }
 
-// ... and from a row of staged weights to the next, in accumulators, where each is of `lanes` threads' channels.
+// Accumulators from a row of staged weights to the next, where a row has the channels of `lanes` threads.
 constexpr int32_t depthwise_weight_pitch(int32_t lanes, int accumulator_bytes) {
   return lanes * kDepthwiseChannels + 16 / accumulator_bytes;
 }
@@ -117,21 +117,22 @@ struct DepthwiseAxis {
   int32_t dst_size;
   int32_t taps;
   int32_t tap_step;     // from one tap of a residue to the next
-  int32_t offset_step;  // ... and between their offsets
+  int32_t offset_step;  // from the offset of one tap of a residue to that of the next
   DepthwiseResidue residue[kDepthwiseMaxStride];
 };
 
+// What a thread owns. In pairs depth and height have the taps of the width, and it owns both residues of each.
+enum class DepthwiseKind : int { kRows, kRowPairs, kChannels, kChannelPairs };
+
 struct DepthwisePlan {
-  bool usable;
-  bool channels;  // threads along channels, else along the width
-  bool paired;    // depth and height have the taps of `width`, and a thread owns both residues of each
-  DepthwiseWidth width;
+  DepthwiseKind kind;
+  DepthwiseWidth width;  // known to the kernel where `kind` has pairs
   std::array<DepthwiseAxis, 3> axis;
   int64_t batch;
   int32_t groups;
   int32_t in_channels;   // per group
   int32_t out_channels;  // per group
-  int32_t shift[3];      // what the padding adds to the offsets of `width`; depth and height: where paired
+  int32_t shift[3];      // what the padding adds to the offsets of `width`; of pairs along depth and height, too
   int32_t walk;          // channels, taps known: units of the width that a thread takes in turn
   int32_t lanes;         // neighbouring threads along the width or the channels, a power of two
   int32_t lane_tiles;    // blocks along them
@@ -143,8 +144,10 @@ struct DepthwisePlan {
   int32_t item_tiles;  // blocks along the items
   int64_t shared_bytes;
 
+  bool channels() const { return kind == DepthwiseKind::kChannels || kind == DepthwiseKind::kChannelPairs; }
+  bool pairs() const { return kind == DepthwiseKind::kRowPairs || kind == DepthwiseKind::kChannelPairs; }
   bool pure() const { return in_channels == 1 && out_channels == 1; }
-  int64_t blocks() const { return batch * (channels ? 1 : int64_t{groups} * out_channels) * lane_tiles * item_tiles; }
+  int64_t blocks() const { return batch * (channels() ? 1 : int64_t{groups} * out_channels) * lane_tiles * item_tiles; }
 };
 
 // How the kernel's threads load and store.
@@ -155,7 +158,7 @@ struct DepthwiseAccess {
   bool vectors() const { return source_vectors && destination_vectors; }
 };
 
-// What runs: the kernel's part, and the rest.
+// The plan of a call: what the kernel computes, and how its threads read and write tensors.
 struct DepthwiseForwardPlan {
   DepthwisePlan kernel;
   DepthwiseAccess access;
@@ -164,10 +167,11 @@ struct DepthwiseForwardPlan {
 // None where the engine cannot.
 std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& problem, DataType dtype,
                                                            const Operands& operands);
-// Its part for the kernel, which may turn out not to be usable. `channels_last`: the output's format. `regular`: input
-// and output are contiguous along the width or, channels_last, aligned for 16-byte loads and stores of channels; the
-// kernels that know the taps need it.
-DepthwisePlan plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last, bool regular);
+// The kernel's part of it; none where no kernel can. `channels_last`: the output's format. `regular`: input and output
+// are contiguous along the width or, channels_last, aligned for 16-byte loads and stores of channels; the kernels that
+// know the taps need it.
+std::optional<DepthwisePlan> plan_depthwise_kernel(const Problem& problem, int element_bytes, bool channels_last,
+                                                   bool regular);
 std::string to_string(DepthwiseWidth width);
 std::string to_string(const DepthwiseForwardPlan& plan);
 

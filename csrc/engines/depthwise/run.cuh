@@ -18,18 +18,16 @@ namespace convt3d::depthwise {
 template <typename T>
 void run_depthwise(const DepthwiseForwardPlan& forward, const DepthwiseParams<T>& params, Stream stream) {
   const DepthwisePlan& plan = forward.kernel;
-  auto* kernel = plan.channels ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
+  auto* kernel = plan.channels() ? convt3d_depthwise_channels_any<T> : convt3d_depthwise_rows_any<T>;
   if constexpr (!std::is_same_v<T, double>) {
     with_width_taps(plan.width, [&](auto taps) {
       using Taps = decltype(taps);
-      kernel = plan.channels ? convt3d_depthwise_channels<T, Taps> : convt3d_depthwise_rows<T, Taps, 1>;
+      kernel = plan.channels() ? convt3d_depthwise_channels<T, Taps> : convt3d_depthwise_rows<T, Taps, 1>;
       if constexpr (Taps::kStride == 2) {
-        if (plan.paired && plan.channels) {
+        if (plan.kind == DepthwiseKind::kChannelPairs) {
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
-        } else if (plan.paired && forward.access.vectors()) {
-          kernel = convt3d_depthwise_row_pairs<T, Taps>;
-        } else if (plan.paired) {
-          kernel = convt3d_depthwise_rows<T, Taps, 2>;
+        } else if (plan.kind == DepthwiseKind::kRowPairs) {
+          kernel = forward.access.vectors() ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });

@@ -17,7 +17,7 @@ __device__ __forceinline__ void stage_tap_slots(const DepthwiseTileParams<T>& pa
   const uint32_t width = plan.taps[2];
   const int32_t existing = min(plan.tile_channels, plan.channels - first_channel);
   const uint32_t count = existing * depth * width * height;
-  // Of an output, rows of the source fall as taps rise.
+  // In a forward, the rows of the source that an output reads fall as taps rise.
   const bool turned = plan.op == Operator::kForward && plan.run != DepthwiseRun::kSpread;
 #pragma unroll 1
   for (uint32_t index = threadIdx.x; index < count; index += kDepthwiseTileThreads) {

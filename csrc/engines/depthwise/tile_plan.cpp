@@ -162,7 +162,7 @@ double stage_clocks(const DepthwiseTilePlan& plan, const DepthwiseBox& box, int6
   return plan.masked && &box == &plan.box[0] ? clocks * kMaskedFactor : clocks;
 }
 
-// Of all threads of a block.
+// Clocks of the products of all threads of a block.
 double product_clocks(const DepthwiseTilePlan& plan) {
   const double length = depthwise_run_length(plan.run);
   const double taps = plan.taps[1];

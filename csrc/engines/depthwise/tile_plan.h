@@ -45,7 +45,7 @@ constexpr int depthwise_run_rows(DepthwiseRun run) {
 struct DepthwiseBox {
   std::array<int32_t, 3> extent;   // depth, height, width
   std::array<int32_t, 3> first;    // position of the box that the first tile reads
-  std::array<int32_t, 3> advance;  // ... from it to the next tile's
+  std::array<int32_t, 3> advance;  // positions from a tile's box to the next tile's
   Divisor by_extent[2];            // depth, height
   int32_t columns;                 // of the width: with room for whole vectors, wherever these begin
   int32_t split_columns;           // 1: even columns come first, and odd ones from odd_columns on; else 0
@@ -74,8 +74,8 @@ struct DepthwiseTilePlan {
   std::array<int32_t, 3> padding;
   std::array<int32_t, 3> size;  // of what the tiles cover: the result or, of the weight gradient, the input
   std::array<int32_t, 3> tile;  // positions of a tile: depth, height (whole runs), width
-  int32_t tile_channels;        // a power of two, ...
-  int32_t channel_shift;        // ... this one
+  int32_t tile_channels;        // channels of a tile, a power of two
+  int32_t channel_shift;        // its exponent
   std::array<int32_t, 3> tiles;
   int32_t channel_tiles;
   Divisor by_tile[3];  // depth, runs of the height, width
@@ -93,9 +93,8 @@ struct DepthwiseTilePlan {
   int64_t shared_bytes;
   double clocks;  // of all blocks together, by a model: a multiprocessor at work alone
 
-  CONVT3D_HOST_DEVICE int64_t positions() const {
-    return batch * tiles[0] * tiles[1] * tiles[2];
-  }  // tiles of a channel
+  // Tiles of a channel.
+  CONVT3D_HOST_DEVICE int64_t positions() const { return batch * tiles[0] * tiles[1] * tiles[2]; }
   int64_t blocks() const { return int64_t{channel_tiles} * (op == Operator::kWeightGrad ? splits : positions()); }
   CONVT3D_HOST_DEVICE int32_t pairs() const { return taps[0] * taps[2]; }  // rows of taps along the height
   // Floats from a channel's weights to the next.

@@ -28,7 +28,7 @@ struct BiasGradParams {
   double* partial;  // [split][channel]
 };
 
-// Neighbours, of which some exist.
+// Elements that are neighbours in memory, of which some exist.
 template <typename T, int kCount>
 struct BiasGradPiece {
   alignas(kCount * sizeof(T) == 16 ? 16 : sizeof(T)) T value[kCount];
@@ -37,7 +37,7 @@ struct BiasGradPiece {
 #pragma unroll
     for (T& element : value) element = from_accumulator<T>(Accumulator<T>(0));
   }
-  // All of them, aligned.
+  // All elements, from an aligned address on.
   __device__ __forceinline__ void read(const T* from) {
     if constexpr (kCount * sizeof(T) == 16) {
       *reinterpret_cast<uint4*>(value) = __ldg(reinterpret_cast<const uint4*>(from));
@@ -45,7 +45,7 @@ struct BiasGradPiece {
       value[0] = __ldg(from);
     }
   }
-  // ... `begin` to `end` of them.
+  // Elements `begin` to `end` alone, from any address on.
   __device__ __forceinline__ void read(const T* from, int32_t begin, int32_t end) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {

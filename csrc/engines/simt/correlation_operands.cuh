@@ -25,7 +25,7 @@ struct CorrelationParams {
   T* destination;
   Strides destination_stride;
   bool destination_channels_contiguous;
-  bool destination_quads;  // ... and every quad of channels is aligned and whole
+  bool destination_quads;  // channels are contiguous, and every quad of them is aligned and whole
   Epilogue epilogue;
 };
 

@@ -13,14 +13,14 @@ namespace {
 constexpr int64_t kTargetBlocks = 1024;
 // Below this many positions a split costs more in its partial sums than it gains.
 constexpr int64_t kMinSplitPositions = 512;
-// Of a bias gradient: how often a thread reads at least; threads side by side along channels; what makes a run long
+// For a bias gradient: how often a thread reads at least; threads side by side along channels; what makes a run long
 // enough.
 constexpr int64_t kLeastThreadUnits = 8;
 constexpr int32_t kBiasGradLanes = 32;
 constexpr int64_t kLeastRunPieces = 2;
 
-// As many threads along so many pieces of channels as leave the fewest without one; 64 bytes are read at a time at
-// least.
+// How many threads to put along so many pieces of channels: as many as leave the fewest threads without a piece. 64
+// bytes are read at a time at least.
 int32_t piece_lanes(int64_t pieces) {
   int32_t best = static_cast<int32_t>(std::min<int64_t>(pieces, 4));
   while ((best & (best - 1)) != 0) ++best;

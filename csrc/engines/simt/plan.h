@@ -59,7 +59,7 @@ struct CorrelationPlan {
   bool masked;           // a ReLU's output masks what is read
   ChannelAccess source;  // how channels are read
   bool destination_channels_contiguous;
-  bool destination_quads;  // ... and every quad of them is aligned and whole
+  bool destination_quads;  // channels are contiguous, and every quad of them is aligned and whole
 
   int64_t tiles() const { return phases * tiles_m * tiles_n * groups; }
 };
@@ -70,7 +70,7 @@ struct WeightGradPlan {
   int64_t batch;
   int64_t groups;
   int32_t row_channels;  // output channels per group
-  int32_t row_padded;    // ... rounded up to whole quads, so that a quad of rows shares its tap
+  int32_t row_padded;    // row_channels rounded up to whole quads, so that a quad of rows shares its tap
   int32_t n_channels;    // input channels per group
   int64_t rows;          // taps * row_padded
   int64_t tiles_m;

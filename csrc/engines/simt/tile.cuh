@@ -49,7 +49,7 @@ struct Tile {
   static constexpr int kK = kExtent.k;
 
   static constexpr int kTM = kShape == TileShape::kNarrow ? 4 : 8;  // C elements of a thread along M
-  static constexpr int kTN = kShape == TileShape::kNarrow && sizeof(Acc) == 4 ? 8 : 4;  // ... and along N
+  static constexpr int kTN = kShape == TileShape::kNarrow && sizeof(Acc) == 4 ? 8 : 4;  // C elements of it along N
   static constexpr int kUnrolledK = kShape == TileShape::kNarrow ? kNarrowSteps : kK;
   static constexpr int kThreads = (kM / kTM) * (kN / kTN);
   static constexpr int kLanesN = kN / kTN < 4 ? kN / kTN : 4;  // lanes of a warp along N

@@ -13,4 +13,4 @@ class Bug:
     file: str  # of csrc/
     old: str
     new: str
-    options: str = "--engine halo"  # the emulator's, of the cases that should find it
+    options: str = "--engine wgmma"  # the emulator's, of the cases that should find it

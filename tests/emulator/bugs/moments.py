@@ -6,13 +6,13 @@ from bugs.bug import Bug
 
 EPILOGUE = "epilogue/moments.cuh"
 TARGET = "engines/wgmma/store/target.cuh"
-HALO = "engines/wgmma/store/moments.cuh"
+WGMMA = "engines/wgmma/store/moments.cuh"
 MMA = "engines/mma/correlation/store.cuh"
 COLLECT = "norm/collect.cu"
-OF_HALO = "--engine halo --operator forward"
+OF_WGMMA = "--engine wgmma --operator forward"
 OF_MMA = "--engine mma --operator forward"
 BUGS = [
-    Bug("moments: lanes", EPILOGUE, "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_HALO),
+    Bug("moments: lanes", EPILOGUE, "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_WGMMA),
     Bug("moments: mean", EPILOGUE, "sum_ += deviation;", "sum_ += BUG ? value : deviation;", OF_MMA),
     Bug(
         "moments: squares",
@@ -24,47 +24,49 @@ BUGS = [
     Bug("moments, mma: second word", MMA, "first_m_ + 32 * k + lane_)", "first_m_ + 32 * k * !BUG + lane_)", OF_MMA),
     Bug(
         "moments, wgmma: lanes",
-        HALO,
+        WGMMA,
         "outputs[half] >> (2 * (lane % 4));",
         "outputs[half] >> (2 * (BUG ? 0 : lane % 4));",
-        OF_HALO,
+        OF_WGMMA,
     ),
-    Bug("moments, wgmma: halo", HALO, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_HALO),
-    Bug("moments, wgmma: whole tiles", HALO, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_HALO),
-    Bug("moments, wgmma: pivot", HALO, "count[half] == 0 && here", "(BUG || count[half] == 0) && here", OF_HALO),
-    Bug("moments, wgmma: columns", HALO, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_HALO),
-    Bug("moments, wgmma: end of the width", HALO, "&& inside(2, at.w)));", "&& (BUG || inside(2, at.w))));", OF_HALO),
+    Bug("moments, wgmma: halo", WGMMA, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_WGMMA),
+    Bug("moments, wgmma: whole tiles", WGMMA, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_WGMMA),
+    Bug("moments, wgmma: pivot", WGMMA, "count[half] == 0 && here", "(BUG || count[half] == 0) && here", OF_WGMMA),
+    Bug("moments, wgmma: columns", WGMMA, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_WGMMA),
+    Bug("moments, wgmma: end of the width", WGMMA, "&& inside(2, at.w)));", "&& (BUG || inside(2, at.w))));", OF_WGMMA),
     Bug(
         "moments, wgmma: residue",
-        HALO,
+        WGMMA,
         "+ residue(axis, set, half) <",
         "+ (BUG ? 0 : residue(axis, set, half)) <",
-        OF_HALO,
+        OF_WGMMA,
     ),
     Bug(
         "moments, wgmma: pairs",
-        HALO,
+        WGMMA,
         "return residues_.at[2] + half;",
         "return residues_.at[2] + (BUG ? 0 : half);",
-        OF_HALO,
+        OF_WGMMA,
     ),
     Bug(
         "moments, wgmma: sets",
-        HALO,
+        WGMMA,
         "return residues_.at[1] + set;",
         "return residues_.at[1] + (BUG ? 0 : set);",
-        OF_HALO,
+        OF_WGMMA,
     ),
-    Bug("moments, wgmma: warpgroup", HALO, "2 * number + warpgroup_;", "2 * number + (BUG ? 0 : warpgroup_);", OF_HALO),
+    Bug(
+        "moments, wgmma: warpgroup", WGMMA, "2 * number + warpgroup_;", "2 * number + (BUG ? 0 : warpgroup_);", OF_WGMMA
+    ),
     Bug(
         "moments, wgmma: channels of sets",
         TARGET,
-        "? kHaloSlabRows * set : 0",
-        "? kHaloSlabRows * (BUG ? 0 : set) : 0",
-        OF_HALO,
+        "? kWgmmaSlabRows * set : 0",
+        "? kWgmmaSlabRows * (BUG ? 0 : set) : 0",
+        OF_WGMMA,
     ),
-    Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_HALO),
-    Bug("moments, wgmma: padding", HALO, "&& row < channels_)", "&& row < channels_ + BUG)", OF_HALO),
+    Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_WGMMA),
+    Bug("moments, wgmma: padding", WGMMA, "&& row < channels_)", "&& row < channels_ + BUG)", OF_WGMMA),
     Bug(
         "moments, mma: positions",
         MMA,
@@ -109,21 +111,21 @@ BUGS = [
         "engines/wgmma/store/fragments.cuh",
         "first_channel + min(row, channels - 1));",
         "first_channel + (BUG ? 0 : min(row, channels - 1)));",
-        OF_HALO,
+        OF_WGMMA,
     ),
     Bug(
         "norm in the epilogue, wgmma: image",
         "engines/wgmma/store/epilogue.cuh",
         "normalise(c, work_.image,",
         "normalise(c, BUG ? 0 : work_.image,",
-        OF_HALO,
+        OF_WGMMA,
     ),
     Bug(
         "not stored, wgmma",
         "engines/wgmma/store/epilogue.cuh",
         "if (!params_.epilogue.stores)",
         "if (!params_.epilogue.stores && !BUG)",
-        OF_HALO,
+        OF_WGMMA,
     ),
     Bug(
         "norm in the epilogue, mma: channels",

@@ -10,7 +10,7 @@
 
 namespace convt3d::mma {
 
-// Where a block leaves its split's and group's.
+// Where a block leaves the bias's sums of its split and group.
 template <typename T>
 __device__ __forceinline__ float* bias_of_block(const BackwardParams<T>& params) {
   const GradTile tile = tile_here(params.grad);
@@ -35,7 +35,7 @@ class RowBiasSums {
     for (int32_t i = fillers.thread; i < count; i += fillers.count) sums()[i] = 0;
   }
 
-  // Of a warp, whose own they are.
+  // Adds the row sums of a warp, which has these elements for itself.
   template <typename Product>
   __device__ __forceinline__ void add(const GradShare& share, const Product& product) const {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -50,7 +50,7 @@ class RowBiasSums {
     }
   }
 
-  // By the warps of the weight gradient, when all have added theirs.
+  // Stores the sums, when all warps of the weight gradient have added theirs.
   __device__ __forceinline__ void store() const {
     sync_threads(kGradMultipliers, 32 * kGradWarps);
     const WeightGradParams<T>& grad = params_.grad;
@@ -61,7 +61,7 @@ class RowBiasSums {
       const int32_t row = channel % 8;
       double sum = 0;
       for (int32_t i = 0; i < count; ++i) {
-        // Of the taps' eights those that have the channel.
+        // Only eights that have the channel, one of each tap, count.
         if (row >= eight[i].channels || eight[i].row % grad.row_channels != channel - row) continue;
         for (int32_t k = 0; k < grad.warps_k; ++k) sum += sums()[(k * count + i) * 8 + row];
       }

@@ -15,18 +15,18 @@ namespace convt3d::mma {
 namespace {
 
 // Clocks of a multiprocessor.
-constexpr double kBox = 300;        // barriers, and to turn sums into places and stores
-constexpr double kBlock = 6000;     // weights, the first box, and what begins and ends a block
+constexpr double kBox = 300;        // a box: barriers, and finding out where sums are stored
+constexpr double kBlock = 6000;     // a block: weights, the first box, and what begins and ends it
 constexpr double kShortRun = 32;    // bytes that a run of memory costs beside its own
-constexpr double kLaunchMs = 0.01;  // of the packing before and the sums behind, too
+constexpr double kLaunchMs = 0.01;  // the launches, those of the packing before and of the sums behind among them
 // Instructions of a warp.
-constexpr double kRounded = 2;           // of a word
-constexpr double kParted = 6;            // ... into two terms
-constexpr double kPairsLatency = 70;     // clocks of a step of the input gradient's words; set by hand
-constexpr double kPairsParted = 4;       // of a fragment of pairs
-constexpr double kStoredInPieces = 1.5;  // of 32 elements
-constexpr double kStoredInRows = 2.5;
-constexpr double kStoredInMatrices = 1.2;
+constexpr double kRounded = 2;             // rounding a word
+constexpr double kParted = 6;              // taking a word apart into two terms
+constexpr double kPairsLatency = 70;       // clocks of a step of the input gradient's width pairs; set by hand
+constexpr double kPairsParted = 4;         // taking a fragment of width pairs apart into taps
+constexpr double kStoredInPieces = 1.5;    // storing 32 elements as pieces of channels
+constexpr double kStoredInRows = 2.5;      // storing 32 elements as rows along the width
+constexpr double kStoredInMatrices = 1.2;  // storing 32 elements as rows that were staged as matrices
 
 // Bytes of memory that a tile costs: `channels` of a group, which lie beside each other along the width where there is
 // one group.
@@ -121,7 +121,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double asking = static_cast<double>(std::min<int64_t>(plan.blocks(), device.multiprocessors));
   const double memory_ms = (of_output + of_inputs) * grad.element_bytes / (kMemoryShare * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
-  const double summing_ms = 4.0 * static_cast<double>(grad.slots() * grad.slot_elements()) /
+  const double summing_ms = 4.0 * static_cast<double>(grad.partials() * grad.gradient_elements()) /
                             (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
   return std::max(computing / device.clocks_per_ms, memory_ms) + summing_ms + kLaunchMs;
 }

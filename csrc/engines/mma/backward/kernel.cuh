@@ -13,10 +13,10 @@ namespace convt3d::mma {
 
 static_assert(kMultipliers < 16 && sizeof(BlockShare) <= kShareBytes);
 
-// The barrier of all warps that multiply.
+// The named barrier of all warps that multiply.
 constexpr int kBackwardMultipliers = 3;
 
-// Steps of K: of each step of channels all taps, one after another.
+// Fills the table of steps of K: for each step of channels all taps, one after another.
 template <typename T>
 __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, int32_t* table,
                                                const Fillers& fillers) {
@@ -46,7 +46,7 @@ class InputMultiplier {
   static_assert(kExtent.warps() == kInputWarps);
 
  public:
-  // `thread`: of those of the input gradient.
+  // `thread`: number among the threads of the input gradient.
   __device__ __forceinline__ InputMultiplier(const BackwardParams<T>& params, unsigned char* shared, int32_t thread)
       : params_(params), shared_(shared), thread_(thread) {}
 
@@ -62,7 +62,7 @@ class InputMultiplier {
     for (int i = 0; i < Product::kNamed; ++i) {
       const typename Product::Named named = Product::name_row(i, lane, channel_bytes);
       const int32_t m = warp_m * kExtent.warp_m + named.position;
-      rows[i] = (m < positions ? place_of(m) : 0) + named.bytes;
+      rows[i] = (m < positions ? row_of(m) : 0) + named.bytes;
     }
     Product product(
         rows,
@@ -72,7 +72,7 @@ class InputMultiplier {
     const auto address = [&](int32_t offset) { return shared + static_cast<uint32_t>(offset); };
     auto& barriers = *reinterpret_cast<StageBarriers*>(shared_ + grad.layout.barriers);
     const BlockShare& share = *reinterpret_cast<const BlockShare*>(shared_ + params_.layout.share);
-    // Read again for each box: no registers are left to keep it.
+    // The end is read again for each box, as no registers are left to keep it.
     const auto end = [&] {
       const unsigned char* const shares = shared_ + hopper::computed_here(grad.layout.shares);
       return share.first_box + reinterpret_cast<const GradShare*>(shares)->boxes;
@@ -99,7 +99,7 @@ class InputMultiplier {
  private:
   static constexpr uint32_t kStep = step_bytes(kExtent, kTerms);
 
-  // Of warps along the positions and along the channels; not kept while the warp multiplies.
+  // The warp's number along the positions and along the channels, which no register keeps while the warp multiplies.
   __device__ __forceinline__ int32_t warp_m_here() const {
     return hopper::computed_here(thread_) / 32 / kExtent.warps_n;
   }
@@ -108,17 +108,17 @@ class InputMultiplier {
   }
 
   // Bytes from the first position's row of grad_output to that of a position of the box.
-  __device__ __forceinline__ uint32_t place_of(int32_t m) const {
+  __device__ __forceinline__ uint32_t row_of(int32_t m) const {
     const WeightGradParams<T>& grad = params_.grad;
-    const auto* const places = reinterpret_cast<const GradPlace*>(shared_ + grad.layout.places);
+    const auto* const entries = reinterpret_cast<const PositionEntry*>(shared_ + grad.layout.positions);
     if constexpr (kIsPaired<T>) {
-      return places[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
+      return entries[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
     } else {
-      return places[m].grad;
+      return entries[m].grad;
     }
   }
 
-  // Of the group; they stay.
+  // Loads all packed weights of the group, which stay.
   __device__ __forceinline__ void load_weights() const {
     wait_for_kernel_before();  // which packs them
     const int32_t bytes = params_.taps * params_.channel_steps * static_cast<int32_t>(kStep);

@@ -1,4 +1,4 @@
-// What the kernel of all gradients is told.
+// The parameters of the kernel of all gradients.
 #pragma once
 
 #include "engines/mma/backward/plan.h"
@@ -7,7 +7,7 @@
 
 namespace convt3d::mma {
 
-// T: of grad_output and the input, as the kernel reads them.
+// T is the type of grad_output and the input, as the kernel reads them.
 template <typename T>
 struct BackwardParams {
   WeightGradParams<T> grad;
@@ -16,10 +16,10 @@ struct BackwardParams {
   int32_t channel_steps;
   int32_t taps;
   const unsigned char* weight;  // packed: correlation/pack_weight.cuh
-  float* bias;                  // [split][output channel], of rows that warps sum that multiply; nullptr: none do
+  float* bias;                  // [split][output channel], where multiplying warps sum its rows; else nullptr
 };
 
-// What older drivers take.
+// Older drivers take 4096 bytes of parameters.
 static_assert(sizeof(BackwardParams<float>) <= 4096 && sizeof(BackwardParams<float>) % 8 == 0);
 
 }  // namespace convt3d::mma

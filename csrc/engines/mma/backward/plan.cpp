@@ -27,10 +27,10 @@ bool parts_output(const Problem& problem) {
   return true;
 }
 
-// All taps of an axis in one part, each a unit of its own.
+// All taps of an axis in one part, each a component of its own.
 TapParts all_taps(const Problem& problem, std::size_t axis) {
   TapParts taps{};
-  taps.taps = taps.most = taps.units = static_cast<int32_t>(problem.kernel_size[axis]);
+  taps.taps = taps.most = taps.components = static_cast<int32_t>(problem.kernel_size[axis]);
   taps.step = static_cast<int32_t>(problem.stride[axis]);
   taps.padding = static_cast<int32_t>(problem.padding[axis]);
   taps.dilation = static_cast<int32_t>(problem.dilation[axis]);
@@ -111,7 +111,7 @@ class Search {
     }
   }
 
-  // Those that do not leave most of a tile's positions empty or, where stages of these do not fit, `any`.
+  // Boxes that do not leave most of a tile's positions empty or, where the stages of none of these fit, `any`.
   std::vector<Box> boxes_of(int32_t most, bool any) const {
     const Int3& size = problem_.input_size;
     const auto whole = [&](std::size_t i) { return static_cast<int32_t>(std::min<int64_t>(size[i], 1 << 20)); };
@@ -160,10 +160,11 @@ class Search {
       taps.length = box[i];
       of_grad[i].source_size = static_cast<int32_t>(problem_.output_size(static_cast<int>(i)));
       of_grad[i].step = taps.step;
-      of_grad[i].units = taps.units;
-      for (int32_t unit = 0; unit < taps.units; ++unit) of_grad[i].delta[unit] = unit - taps.padding;
+      of_grad[i].components = taps.components;
+      for (int32_t component = 0; component < taps.components; ++component)
+        of_grad[i].delta[component] = component - taps.padding;
       of_input[i].source_size = static_cast<int32_t>(problem_.input_size[i]);
-      of_input[i].step = of_input[i].units = 1;
+      of_input[i].step = of_input[i].components = 1;
       of_grad[i].box = of_grad[i].length = of_input[i].box = of_input[i].length = box[i];
       rows *= of_grad[i].rows();
     }

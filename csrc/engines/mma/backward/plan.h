@@ -15,7 +15,7 @@
 
 namespace convt3d::mma {
 
-constexpr int kInputWarps = 4;  // that multiply for the input gradient
+constexpr int kInputWarps = 4;  // warps that multiply for the input gradient
 constexpr int kInputThreads = 32 * kInputWarps;
 constexpr int kBackwardThreads = kGradThreads + kInputThreads;
 
@@ -36,12 +36,12 @@ CONVT3D_HOST_DEVICE constexpr int backward_rows(Shape shape, int terms) {
 
 // A block's shared memory before that of the weight gradient, in bytes.
 struct BackwardLayout {
-  int32_t share;    // the block's, of the input gradient
+  int32_t share;    // the block's share of the input gradient
   int32_t offsets;  // int64: where grad_input has each position of each warp, or each row
   int32_t steps;    // int32: where each step of K reads, from a position's row on; one more follows
   int32_t bias;     // float32: sums of rows, where multiplying warps sum them; bias_sums.cuh
-  int32_t staging;  // of rows of grad_input
-  int32_t weights;  // packed
+  int32_t staging;  // rows of grad_input on their way to memory
+  int32_t weights;  // packed weights
   int64_t bytes;
 };
 
@@ -49,9 +49,9 @@ struct BackwardPlan {
   WeightGradPlan grad;    // with the boxes and stages of all
   CorrelationPlan input;  // what the weight's packing and the stores look at
   int32_t channel_steps;  // steps of K of a tap
-  int32_t result_bytes;   // of an element of grad_input
+  int32_t result_bytes;   // bytes of an element of grad_input
   BackwardLayout layout;
-  double cost_ms;  // expected
+  double cost_ms;  // expected time
 
   int32_t k_steps() const { return input.taps() * channel_steps; }
   int64_t blocks() const { return grad.tiles() * grad.splits; }

@@ -56,7 +56,7 @@ double fetched(const CorrelationPlan& plan) {
   if (plan.way == LoadWay::kWidth) return torn(1.0 * element_bytes * width.box);
   const int32_t all = plan.k_channels * element_bytes;
   const int32_t run = std::min(plan.chunk_steps * kStepBytes, all);
-  const bool whole = plan.chunks == 1 && plan.groups == 1 && width.stages() == 1 && width.units == width.step;
+  const bool whole = plan.chunks == 1 && plan.groups == 1 && width.stages() == 1 && width.components == width.step;
   if (whole) return torn(1.0 * run * width.rows());
   return run % kFetchedBytes == 0 && all % kFetchedBytes == 0 ? 1 : torn(run);
 }

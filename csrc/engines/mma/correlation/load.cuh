@@ -32,21 +32,21 @@ __device__ __forceinline__ void wait_for_copies(int32_t pending) {
 
 // The stages of a phase: chunks of channels and, of split axes, taps.
 struct StageCursor {
-  int32_t unit[3];
+  int32_t component[3];
   int32_t chunk;
 
   template <typename T>
   __device__ __forceinline__ StageCursor(const CorrelationParams<T>& params, int32_t stage) {
 #pragma unroll
-    for (int i = 2; i >= 0; --i) unit[i] = params.by_stages[i].take(stage);
+    for (int i = 2; i >= 0; --i) component[i] = params.by_stages[i].take(stage);
     chunk = stage;
   }
   template <typename T>
   __device__ __forceinline__ void advance(const CorrelationParams<T>& params) {
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
-      if (++unit[i] < static_cast<int32_t>(params.by_stages[i].value)) return;
-      unit[i] = 0;
+      if (++component[i] < static_cast<int32_t>(params.by_stages[i].value)) return;
+      component[i] = 0;
     }
     ++chunk;
   }
@@ -164,7 +164,7 @@ class SourceLoad {
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       box.first[i] = int64_t{at.first[i]} * params_.load.tile.axis[i].step;
-      box.unit[i] = walk.cursor.unit[i];
+      box.component[i] = walk.cursor.component[i];
     }
     return box;
   }

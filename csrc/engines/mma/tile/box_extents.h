@@ -6,8 +6,8 @@
 
 namespace convt3d::mma {
 
-// Of all numbers of positions, up to `most`, that make as many boxes of an axis of `extent`, the least; and powers of
-// two. The largest first.
+// Extents of a box that are worth trying on an axis of `extent` positions, `most` at most, the largest first: for each
+// number of boxes the least extent that makes so many, and powers of two.
 std::vector<int32_t> box_extents(int64_t extent, int32_t most);
 
 }  // namespace convt3d::mma

@@ -12,13 +12,13 @@ namespace convt3d::mma {
 // bits are copied as they are into a tile of channel rows (tile.h), too, with the mask beside them or without.
 enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows, kChannelRows, kChannelRowsMasked };
 
-// Past the registers: what is begun arrives later.
+// Asynchronous copies ("cp.async"), past the registers: what is begun arrives later.
 inline bool copies(LoadWay way) { return way != LoadWay::kChannels && way != LoadWay::kWidth; }
-// ... into its place in the tile.
+// All that is copied goes into its place in the tile, and nothing is left to do when it has arrived.
 CONVT3D_HOST_DEVICE inline bool copies_only(LoadWay way) {
   return way == LoadWay::kCopy || way == LoadWay::kChannelRows;
 }
-// ... and the mask into the same one beside it.
+// The mask is copied, too: beside the tile, where it lies like the tile.
 CONVT3D_HOST_DEVICE inline bool copies_masked(LoadWay way) {
   return way == LoadWay::kCopyMasked || way == LoadWay::kChannelRowsMasked;
 }

@@ -21,18 +21,18 @@ struct LoadParams {
 
 // What a table is made for.
 struct LoadBox {
-  int64_t image;     // first
-  int64_t first[3];  // coordinates of position 0: units' deltas are added to them
-  int32_t unit[3];   // of each split axis, else 0
+  int64_t image;         // first image
+  int64_t first[3];      // coordinates of position 0: components' deltas are added to them
+  int32_t component[3];  // component of each split axis, else 0
 };
 
 struct LoadStage {
   const LoadBox& box;
   uint32_t table;         // shared address of what make_table() made
-  int64_t first_channel;  // of the source
-  int32_t channels;       // that exist from there on; the tile's rows may be longer or shorter
+  int64_t first_channel;  // channel of the source
+  int32_t channels;       // channels that exist from there on; the tile's rows may be longer or shorter
   uint32_t to;            // shared address of the tile
-  uint32_t raw;           // ... of raw rows, or of the mask
+  uint32_t raw;           // shared address of raw rows, or of the mask that is copied
 };
 
 // A line of a stage: where its first channel of coordinate 0 of the width is, in bytes, and its first row in the tile.
@@ -40,7 +40,7 @@ struct alignas(kLineBytes) LoadLine {
   int64_t source;
   int32_t row;
 };
-// ... of any box, from its first image and its coordinates 0 on; in bytes and in coordinates.
+// What is the same of a line in all boxes: bytes and coordinates from the box's first image and its coordinates 0 on.
 struct alignas(16) FixedLine {
   int64_t source;
   int64_t mask;
@@ -49,7 +49,7 @@ struct alignas(16) FixedLine {
   int32_t d;
   int32_t h;
 };
-// A place of any box.
+// What is the same of a place in all boxes.
 struct alignas(kFixedPlaceBytes) FixedPlace {
   uint32_t to;  // its piece of channels, and above kPieceBits sixteenths of the bytes in the tile's line
   int32_t w;    // coordinate from the box's first one on
@@ -65,7 +65,7 @@ struct Fillers {
   int32_t count;
 };
 
-// Added to whatever else is known of a place, it stays below zero.
+// The offset of a line that does not exist: whatever a place adds to it, it stays below zero.
 constexpr int64_t kNowhere = -(int64_t{1} << 62);
 
 template <typename T, int kThreads>
@@ -107,11 +107,12 @@ class TileLines {
     for (int32_t i = fillers.thread; i < params_.shape.column_entries(); i += fillers.count) {
       columns[i] = -1;
 #pragma unroll 1
-      for (int32_t unit = 0; unit < (width.split ? 1 : width.units); ++unit) {
-        const int32_t from = i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[unit]);
-        const int32_t in_unit = from / width.step;
-        if (from >= 0 && in_unit * width.step == from && in_unit < width.length)
-          columns[i] = (unit * width.length + in_unit) * tile.pitch;
+      for (int32_t component = 0; component < (width.split ? 1 : width.components); ++component) {
+        const int32_t from =
+            i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[component]);
+        const int32_t in_component = from / width.step;
+        if (from >= 0 && in_component * width.step == from && in_component < width.length)
+          columns[i] = (component * width.length + in_component) * tile.pitch;
       }
     }
   }
@@ -154,17 +155,17 @@ class TileLines {
     int32_t w;      // coordinate in the source, from the box's first one on
   };
 
-  // Of position 0 along an axis of a stage.
+  // The source's coordinate of position 0 along an axis of a stage.
   __device__ __forceinline__ int64_t origin(int axis, const LoadBox& box) const {
     const TileAxis& of = params_.tile.axis[axis];
-    return box.first[axis] + (of.split ? of.delta[box.unit[axis]] : 0);
+    return box.first[axis] + (of.split ? of.delta[box.component[axis]] : 0);
   }
-  // From there, of the row `staged` of a stage.
+  // The coordinate of the row `staged` of a stage, from origin() on.
   __device__ __forceinline__ int32_t coordinate(int axis, int32_t staged) const {
     const TileAxis& of = params_.tile.axis[axis];
     if (of.split) return staged * of.step;
-    const int32_t unit = params_.shape.by_length[axis].quotient(staged);
-    return (staged - unit * of.length) * of.step + of.delta[unit];
+    const int32_t component = params_.shape.by_length[axis].quotient(staged);
+    return (staged - component * of.length) * of.step + of.delta[component];
   }
 
   // Neighbouring numbers are pieces of a row or, along the width, neighbours in the source.
@@ -179,14 +180,15 @@ class TileLines {
       place.piece = params_.shape.by_pieces.take(number);
       column = number;
     }
-    // Of a split axis there is one unit, and its delta is in the origin.
-    const int32_t in_unit = params_.shape.by_units.quotient(column);
-    const int32_t unit = params_.shape.by_units.remainder(column, in_unit);
-    place.to = static_cast<uint32_t>((unit * width.length + in_unit) * params_.tile.pitch + place.piece * kPieceBytes);
-    place.w = in_unit * width.step + (width.split ? 0 : width.delta[unit]);
+    // Of a split axis there is one component, and its delta is in the origin.
+    const int32_t in_component = params_.shape.by_components.quotient(column);
+    const int32_t component = params_.shape.by_components.remainder(column, in_component);
+    place.to = static_cast<uint32_t>((component * width.length + in_component) * params_.tile.pitch +
+                                     place.piece * kPieceBytes);
+    place.w = in_component * width.step + (width.split ? 0 : width.delta[component]);
     return place;
   }
-  // What make_fixed() kept.
+  // A place as make_fixed() kept it.
   __device__ __forceinline__ Place fixed_place(int32_t number) const {
     const uint2 words = hopper::load_shared<uint2>(
         hopper::shared_address(fixed_) +
@@ -194,7 +196,7 @@ class TileLines {
     return {words.x >> kPieceBits << 4, static_cast<int32_t>(words.x & ((1u << kPieceBits) - 1)),
             static_cast<int32_t>(words.y)};
   }
-  // ... of raw rows: the tile's row of the first coordinate that is staged, and of some before.
+  // Where make_fixed() kept, of raw rows, the tile's row of each coordinate: kCoordinatesBefore the first, and on.
   __device__ __forceinline__ uint32_t columns_address() const {
     return hopper::shared_address(fixed_) +
            static_cast<uint32_t>(params_.shape.lines * kFixedLineBytes + params_.shape.fixed_places * kFixedPlaceBytes);

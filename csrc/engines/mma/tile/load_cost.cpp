@@ -13,23 +13,23 @@ constexpr double kSector = 32;
 
 // Instructions of a loading warp: about as many as the machine code of sm_90a has, fitted to times measured on an H200.
 constexpr double kStage = 200;           // turns of buffers, tables and barriers
-constexpr double kSettled = 74;          // ... and waits for what has arrived
+constexpr double kSettled = 74;          // what a stage costs more where copies are waited for
 constexpr double kTableLine = 67;        // a line of the table that its box has
-constexpr double kRound = 67;            // a place of a thread, before its lines
-constexpr double kFixedPlace = 25;       // ... of which all that is the same in all boxes is kept; not fitted
-constexpr double kRowPlace = 33;         // ... of channel rows; counted, not fitted
-constexpr double kRowMaskApplied = 18;   // 16 bytes of channel rows; counted, not fitted
-constexpr double kWordMaskApplied = 7;   // ... an element; counted, not fitted
+constexpr double kPlace = 67;            // a place of a thread, before its lines
+constexpr double kFixedPlace = 25;       // a place of which what is the same in all boxes is kept; not fitted
+constexpr double kRowPlace = 33;         // a place of channel rows; counted, not fitted
+constexpr double kRowMaskApplied = 18;   // a mask of 16 bytes of channel rows; counted, not fitted
+constexpr double kWordMaskApplied = 7;   // a mask of an element of channel rows; counted, not fitted
 constexpr double kRowCopied = 9.6;       // 16 bytes of rows that begin at multiples of 16 bytes
-constexpr double kOddRowCopied = 21;     // ... anywhere
-constexpr double kMaskApplied = 35;      // ... of 16 bits; not fitted
+constexpr double kOddRowCopied = 21;     // 16 bytes of rows that begin anywhere
+constexpr double kMaskApplied = 35;      // a mask of 16 bytes of channels; not fitted
 constexpr double kMatrices = 7.5;        // four matrices of whole rows, transposed; counted in machine code, not fitted
-constexpr double kAlikeMatrices = 14.5;  // ... of others
-constexpr double kNoMatrixStore = 11;    // ... more, without stmatrix
-constexpr double kMasksOfMatrices = 11;  // ... their masks
+constexpr double kAlikeMatrices = 14.5;  // four matrices of rows that begin alike; counted, not fitted
+constexpr double kNoMatrixStore = 11;    // what four matrices cost more without stmatrix
+constexpr double kMasksOfMatrices = 11;  // the masks of four matrices
 constexpr double kMatricesBegin = 42;    // what a warp begins four places with
-constexpr double kWords16 = 34;          // a transposed word of eight channels, beside the reads
-constexpr double kWords32 = 21;          // ... of four
+constexpr double kWords16 = 34;          // a transposed word of each of eight channels, beside the reads
+constexpr double kWords32 = 21;          // a transposed word of each of four channels, beside the reads
 constexpr double kItem = 37;             // a line's piece of channels, before its words
 constexpr double kElement = 8;           // what goes through registers, element by element; not fitted
 constexpr double kCopyingClocks = 2.7;   // of an instruction of copies, many of which wait for nothing
@@ -59,29 +59,29 @@ LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device) {
   const LoadShape& shape = loaded.shape;
   const double channels = kPieceBytes / static_cast<double>(loaded.element_bytes);
   const double tables = static_cast<double>(ceil_div(shape.lines, shape.threads)) * kTableLine;
-  const double lines = static_cast<double>(shape.rounds) * shape.each;
+  const double lines = static_cast<double>(shape.iterations) * shape.each;
   const double masks = loaded.masked ? 2 : 1;
-  const double places = shape.rounds * kRound;
+  const double places = shape.iterations * kPlace;
   double copied = 0;  // instructions that wait for nothing
   double others = kStage + tables;
   double waits = 0;
   switch (loaded.way) {
     case LoadWay::kCopy:
       copied = lines * kCopyInstructions;
-      others += shape.rounds * kFixedPlace;
+      others += shape.iterations * kFixedPlace;
       break;
     case LoadWay::kChannelRows:
       copied = lines * kCopyInstructions;
-      others += shape.rounds * kRowPlace;
+      others += shape.iterations * kRowPlace;
       break;
     case LoadWay::kChannelRowsMasked:
       copied = 2 * lines * kCopyInstructions;
-      others += kSettled + 3 * shape.rounds * kRowPlace +
+      others += kSettled + 3 * shape.iterations * kRowPlace +
                 lines * (loaded.tile.channel_rows.elements > 1 ? kRowMaskApplied : kWordMaskApplied);
       break;
     case LoadWay::kCopyMasked:
       copied = 2 * lines * kCopyInstructions;
-      others += kSettled + 3 * shape.rounds * kFixedPlace + lines * kMaskApplied;
+      others += kSettled + 3 * shape.iterations * kFixedPlace + lines * kMaskApplied;
       break;
     case LoadWay::kRows: {
       copied = lines * masks * (shape.raw.begin == RowsBegin::kWhole ? kRowCopied : kOddRowCopied);
@@ -110,7 +110,8 @@ double source_bytes(const LoadedTile& loaded) {
   const double channels = loaded.tile.pieces * double{kPieceBytes};
   if (loaded.way != LoadWay::kWidth) return masks * loaded.tile.staged_rows() * std::ceil(channels / kSector) * kSector;
   const TileAxis& width = loaded.tile.axis[2];
-  const double apart = std::min<double>(width.step / static_cast<double>(width.units), kSector / loaded.element_bytes);
+  const double apart =
+      std::min<double>(width.step / static_cast<double>(width.components), kSector / loaded.element_bytes);
   return masks * loaded.pieces() * kPieceBytes * std::max(apart, 1.0);
 }
 

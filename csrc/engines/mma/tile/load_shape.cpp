@@ -7,35 +7,35 @@
 namespace convt3d::mma {
 namespace {
 
-constexpr int32_t kMostRounds = 16;
-constexpr int64_t kRoundLines = 12;     // a round begins at the cost of so many lines
-constexpr int64_t kMostSpan = 1 << 16;  // more is more than any shared memory
+constexpr int32_t kMostIterations = 16;
+constexpr int64_t kIterationLines = 12;  // an iteration begins at the cost of so many lines
+constexpr int64_t kMostSpan = 1 << 16;   // more is more than any shared memory
 
-// In how many rounds the threads have their places: many small ones leave fewer threads without one.
-void choose_rounds(LoadShape& shape) {
+// Chooses in how many iterations the threads have their places: many small ones leave fewer threads without a place.
+void choose_iterations(LoadShape& shape) {
   int64_t least = 0;
-  for (int64_t rounds = ceil_div(shape.places, shape.threads); rounds <= shape.places; ++rounds) {
-    const int64_t at_once = ceil_div(shape.places, rounds);
+  for (int64_t iterations = ceil_div(shape.places, shape.threads); iterations <= shape.places; ++iterations) {
+    const int64_t at_once = ceil_div(shape.places, iterations);
     const int64_t groups = std::min<int64_t>(shape.threads / at_once, shape.lines);
     const int64_t each = ceil_div(shape.lines, groups);
-    const int64_t clocks = rounds * (each + kRoundLines);
+    const int64_t clocks = iterations * (each + kIterationLines);
     if (least == 0 || clocks < least) {
       least = clocks;
-      shape.rounds = static_cast<int32_t>(rounds);
+      shape.iterations = static_cast<int32_t>(iterations);
       shape.at_once = static_cast<int32_t>(at_once);
       shape.groups = static_cast<int32_t>(groups);
       shape.each = static_cast<int32_t>(each);
     }
-    if (rounds >= kMostRounds) break;
+    if (iterations >= kMostIterations) break;
   }
   shape.by_at_once = make_divisor(shape.at_once);
 }
 
 RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, RowsAt rows) {
   const TileAxis& width = tile.axis[2];
-  const int32_t units = width.split ? 1 : width.units;
-  const int32_t least = *std::min_element(width.delta, width.delta + units);
-  const int32_t most = *std::max_element(width.delta, width.delta + units);
+  const int32_t components = width.split ? 1 : width.components;
+  const int32_t least = *std::min_element(width.delta, width.delta + components);
+  const int32_t most = *std::max_element(width.delta, width.delta + components);
   RawRows raw{};
   raw.least = width.split ? 0 : least;
   raw.begin = rows.begin;
@@ -74,11 +74,11 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
   }
   if (copies_masked(way)) shape.mask_bytes = tile.bytes();
   if (way == LoadWay::kCopy || way == LoadWay::kCopyMasked) shape.fixed_places = shape.places;
-  choose_rounds(shape);
+  choose_iterations(shape);
   shape.by_pieces = make_divisor(pieces);
   shape.by_columns = make_divisor(shape.columns);
   shape.by_lines = make_divisor(shape.lines);
-  shape.by_units = make_divisor(tile.axis[2].split ? 1 : tile.axis[2].units);
+  shape.by_components = make_divisor(tile.axis[2].split ? 1 : tile.axis[2].components);
   for (int i = 0; i < 2; ++i) shape.by_length[i] = make_divisor(tile.axis[i].length);
   return shape;
 }

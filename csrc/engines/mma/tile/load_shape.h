@@ -14,9 +14,9 @@
 
 namespace convt3d::mma {
 
-constexpr int32_t kLineBytes = 16;       // of a line in the table
-constexpr int32_t kFixedLineBytes = 32;  // of what is the same of a line in all boxes
-constexpr int32_t kFixedPlaceBytes = 8;  // ... of a place
+constexpr int32_t kLineBytes = 16;       // a line in the table of a box
+constexpr int32_t kFixedLineBytes = 32;  // what is the same of a line in all boxes
+constexpr int32_t kFixedPlaceBytes = 8;  // what is the same of a place in all boxes
 
 // Entries of the table of coordinates that a matrix may reach before the first one that is staged, and past the last.
 constexpr int32_t kCoordinatesBefore = 7;
@@ -24,12 +24,12 @@ constexpr int32_t kCoordinatesPast = 14;
 
 // Rows of single channels along the width, as they lie in the source, 16 bytes at a time from an aligned address on.
 struct RawRows {
-  int32_t least;       // coordinate that is read first, less that of position 0 (of a split axis, and its unit's delta)
-  int32_t span;        // neighbouring coordinates from there on
-  int32_t pieces;      // of 16 bytes, that are copied of a row
+  int32_t least;  // coordinate that is read first, less that of position 0 (of a split axis, and its component's delta)
+  int32_t span;   // neighbouring coordinates from there on
+  int32_t pieces;      // pieces of 16 bytes that are copied of a row
   int32_t pitch;       // bytes from a channel's row to the next
   int32_t item_pitch;  // from a line's piece of channels to the next
-  int64_t bytes;       // of a stage; a mask's are as many
+  int64_t bytes;       // raw rows of a stage; a mask's are as many
   RowsBegin begin;
   bool matrices;  // eight channels' pieces are matrices, which are transposed as such
 };
@@ -39,34 +39,35 @@ struct LoadShape {
   int32_t lines;
   int32_t columns;     // rows of a stage along the width
   int32_t places;      // of a line
-  int32_t rounds;      // in which a thread has one place each
-  int32_t at_once;     // places of a round
+  int32_t iterations;  // in which a thread has one place each
+  int32_t at_once;     // places of an iteration
   int32_t groups;      // of threads, which share the lines
   int32_t each;        // lines of a group
   Divisor by_at_once;  // of threads
   Divisor by_pieces;   // of a row: of channels or, of raw rows and channel rows, of the width
   Divisor by_columns;
-  Divisor by_units;      // of the width
-  Divisor by_length[2];  // of depth and height
+  Divisor by_components;  // of the width
+  Divisor by_length[2];   // of depth and height
   Divisor by_lines;
   RawRows raw;
-  int64_t mask_bytes;    // of a stage, where the mask is copied as it is: it lies like the tile
-  int32_t fixed_places;  // of which is kept what is the same in all boxes
+  int64_t mask_bytes;    // a stage's mask, where it is copied as it is: it lies like the tile
+  int32_t fixed_places;  // places of which is kept what is the same in all boxes
 
   CONVT3D_HOST_DEVICE int32_t table_bytes(bool masked) const { return lines * kLineBytes * (masked ? 2 : 1); }
-  // Of raw rows: the tile's row of each coordinate from kCoordinatesBefore the first on, below zero where it has none.
+  // Entries of the table of coordinates, which only raw rows have: the tile's row of each coordinate from
+  // kCoordinatesBefore the first on, below zero where it has none.
   CONVT3D_HOST_DEVICE int32_t column_entries() const {
     return raw.bytes == 0 ? 0 : kCoordinatesBefore + raw.span + kCoordinatesPast;
   }
-  // What is copied beside the tile.
+  // Bytes of what is copied beside the tile.
   CONVT3D_HOST_DEVICE int64_t raw_bytes(bool masked) const { return raw.bytes * (masked ? 2 : 1) + mask_bytes; }
-  // What is the same for all boxes.
+  // Bytes of what is the same for all boxes.
   CONVT3D_HOST_DEVICE int32_t fixed_bytes() const {
     return lines * kFixedLineBytes + fixed_places * kFixedPlaceBytes + 4 * column_entries();
   }
 };
 
-// Of raw rows: where they begin, and a number that the coordinates of all boxes' first positions are multiples of.
+// Where raw rows begin, and a number of which the coordinates of all boxes' first positions are multiples.
 struct RowsAt {
   RowsBegin begin;
   int32_t multiple;

@@ -64,7 +64,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     return params_.way == LoadWay::kRows || copies_masked(params_.way);
   }
 
-  // Of the copies of this thread or, of raw rows, of all loading threads, which have arrived.
+  // Does what is left to do for copies that have arrived: this thread's or, of raw rows, all loading threads'.
   __device__ __forceinline__ void settle(const LoadStage& stage) const {
     if constexpr (kMayHaveChannelRows) {
       if (params_.way == LoadWay::kChannelRowsMasked) {
@@ -90,7 +90,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     int32_t channel;
     int32_t w;
   };
-  // Pieces of channels.
+  // The places of a tile whose pieces are channels of a position.
   struct FixedPlaces {
     const TileLoader& loader;
 
@@ -101,7 +101,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     }
     __device__ __forceinline__ static int64_t channel_step(const Strides&) { return 1; }
   };
-  // Pieces of channel rows, from a multiple of their elements on.
+  // The places of a tile of channel rows, whose pieces begin at multiples of kElements.
   template <int kElements>
   struct RowPlaces {
     const TileLoader& loader;
@@ -137,11 +137,11 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     }
   }
 
-  // Of channels or, of channel rows, of coordinates, in registers.
+  // 16 bytes in registers, of channels or, of channel rows, of coordinates.
   struct Piece {
     alignas(16) T value[kChannels];
 
-    // `left` channels exist, and none where the address is below zero, which is nowhere.
+    // Reads the first `left` elements, or none where the address is below zero, which is nowhere.
     __device__ __forceinline__ void read(int64_t at, int64_t stride, int32_t left) {
       *reinterpret_cast<uint4*>(value) = uint4{0, 0, 0, 0};
       const T* const from = reinterpret_cast<const T*>(at);
@@ -202,7 +202,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     });
   }
 
-  // What the thread copied, in place, by the mask, which it copied as well.
+  // Masks in place what the thread copied, by the mask, which it copied as well.
   template <int kBytes, typename Places>
   __device__ __forceinline__ void mask_copied(const LoadStage& stage, const Places& places) const {
     this->for_each_place([&](int32_t number, int32_t first, int32_t count) {
@@ -244,7 +244,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     });
   }
 
-  // Element by element.
+  // Fills the tile element by element.
   template <bool kMasked>
   __device__ __forceinline__ void gather(const LoadStage& stage) const {
     const bool along_width = params_.way == LoadWay::kWidth;

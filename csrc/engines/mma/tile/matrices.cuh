@@ -44,8 +44,9 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
  private:
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kMatrixRows = 8;
-  static constexpr int kAtOnce = 4;       // matrices
-  static constexpr int kLinesAtOnce = 2;  // in flight, half as many with a mask: more would take too many registers
+  static constexpr int kAtOnce = 4;  // matrices that a warp transposes at once
+  static constexpr int kLinesAtOnce =
+      2;  // lines in flight, half as many with a mask: more would take too many registers
   static_assert(kThreads % 32 == 0);
 
   // Where a lane's row of a matrix goes: of whole rows it is the same in all lines, but for where those begin.
@@ -66,7 +67,8 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
         most_low_ = static_cast<uint32_t>(4 * position);
       }
     }
-    // Of neighbouring lines of the table; `to`: the tile's first line. `from`, `from` + `pitch` .. where it is nowhere.
+    // Finds the targets in neighbouring lines of the table; `to`: the tile's first line. Where the tile does not have
+    // the row, the targets are `from`, `from` + `pitch` and so on.
     template <int kLines>
     __device__ __forceinline__ void of(uint32_t line, uint32_t to, uint32_t from, uint32_t pitch,
                                        uint32_t (&targets)[kLines]) const {
@@ -92,7 +94,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
     }
 
    private:
-    uint32_t entry_;  // of the table of coordinates
+    uint32_t entry_;  // the position's entry in the table of coordinates
     uint32_t to_ = 0;
     // Twice as many bytes, as entries have four and elements two: of the first element's address, and as many of them
     // as leave the position one of the row's.
@@ -125,7 +127,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
       const int32_t first = params_.shape.by_lines.take(quad);
       const int32_t count = min(params_.shape.lines - first, end - at);
       at += count;
-      // The last of all once more, rather than none.
+      // Lanes past the last place have that one once more.
       int32_t group = min(quad * kAtOnce + thread_ % 32 / kMatrixRows, places - 1);
       const int32_t piece = tile.pieces_of_row.take(group);
       uint32_t from = stage.raw + static_cast<uint32_t>(first) * line_pitch +
@@ -159,7 +161,7 @@ class RawMatrixLoader : public RawRowLoader<T, kThreads> {
     }
   }
 
-  // Of the tile's coordinates before the source's first one.
+  // Stores zeros for the tile's coordinates before the source's first one.
   __device__ __forceinline__ void store_zeros(const LoadStage& stage, int32_t count) const {
     const int32_t items = params_.shape.lines * params_.tile.pieces;
 #pragma unroll 1

@@ -11,10 +11,10 @@ namespace convt3d::mma {
 constexpr double kAloneClocks = 5.1;     // from an instruction of a warp to its next, where it waits for the one before
 constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to what is
 constexpr double kRoundedWord = 0.8;     // instructions that round a word to TF32; neighbours wait for nothing
-constexpr double kProductShare = 0.835;  // of the rate of products
-constexpr double kL2Share = 0.7;         // of the rate of L2
-constexpr double kSumShare = 0.2;        // ... of who adds splits of a weight gradient
-constexpr double kStoreShare = 0.44;     // ... of who stores them
+constexpr double kProductShare = 0.835;  // of the rate of products, that is reached
+constexpr double kL2Share = 0.7;         // of the rate of L2, that loading warps reach
+constexpr double kSumShare = 0.2;        // of the rate of L2, that adding the splits of a weight gradient reaches
+constexpr double kStoreShare = 0.44;     // of the rate of L2, that storing the splits of a weight gradient reaches
 constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
 
 // A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.

@@ -45,8 +45,8 @@ struct StageTurn {
   }
 };
 
-// For all lanes of a warp: whoever waits sees what they did before. A `lane` of hopper::lane_here() is kept in no
-// register meanwhile.
+// Arrives for all lanes of a warp: whoever waits sees what they did before. Where `lane` is hopper::lane_here(), no
+// register keeps it meanwhile.
 __device__ __forceinline__ void arrive_warp(uint64_t* barrier, int lane = static_cast<int>(threadIdx.x) % 32) {
   __syncwarp();
   if (lane == 0) hopper::barrier_arrive(barrier);

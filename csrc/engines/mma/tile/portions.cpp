@@ -14,7 +14,7 @@ int64_t images_of(const Portions& portions, int64_t images, int64_t batch) {
   return std::min(batch, portions.image_boxes * images);
 }
 
-// What the copies of a portion take.
+// Sets the images and depths that a portion's copies have at most, and returns the bytes that they take.
 int64_t set_room(const Portions& portions, std::initializer_list<OperandCopy*> copies, int64_t images, int64_t batch) {
   int64_t bytes = 0;
   for (OperandCopy* const copy : copies) {
@@ -27,7 +27,7 @@ int64_t set_room(const Portions& portions, std::initializer_list<OperandCopy*> c
   return bytes;
 }
 
-// As many parts of as many each as `most` of each make.
+// How many of `count` a part has where as few parts as `most` allows share them evenly.
 int64_t evenly(int64_t count, int64_t most) { return ceil_div(count, ceil_div(count, most)); }
 
 }  // namespace
@@ -39,7 +39,7 @@ OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& 
 }
 
 DepthReach depth_reach(const TileAxis& depth) {
-  const int32_t* const end = depth.delta + depth.units;
+  const int32_t* const end = depth.delta + depth.components;
   return {int64_t{depth.box} * depth.step, *std::min_element(depth.delta, end),
           *std::max_element(depth.delta, end) + int64_t{depth.length - 1} * depth.step};
 }
@@ -98,7 +98,8 @@ bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> cop
   for (OperandCopy* const copy : copies) {
     if (copy->bytes() / kPieceBytes > INT32_MAX) return false;
     const bool from_first_depth = portions.depth_boxes == boxes[1] && copy->reach.first <= 0;
-    copy->vectors = copy->aligned && (copy->depths_aligned || from_first_depth);
+    copy->vectors = copy->alignment == StripAlignment::kAll ||
+                    (copy->alignment == StripAlignment::kFromFirstDepth && from_first_depth);
   }
   return true;
 }

@@ -16,8 +16,8 @@
 
 namespace convt3d::mma {
 
-// That of core/channels_copy.h but for slices, whose images have gaps between them: a copy that does not exist.
-// Autograd hands over slices of the largest tensors of a network, which nobody shall copy.
+// The copy that operand_copy() of core/channels_copy.h describes, or one that does not exist for slices, whose images
+// have gaps between them. Autograd hands over slices of the largest tensors of a network, which nobody shall copy.
 OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                               int64_t channels, int64_t element_bytes);
 DepthReach depth_reach(const TileAxis& depth);
@@ -45,22 +45,22 @@ int64_t portion_boxes(const Portions& portions, const std::array<int64_t, 4>& bo
 const char* to_name(const Portions& portions, const std::array<int64_t, 4>& boxes);
 std::string to_string(const Portions& portions);
 
-// Boxes, in whole.
+// How many boxes a call has, and how large they are.
 struct BoxCounts {
   std::array<int64_t, 4> boxes;  // along images, depth, height, width
   int64_t batch;
-  int64_t images;  // of a box
-  int64_t depth;   // ... positions
+  int64_t images;  // images of a box
+  int64_t depth;   // positions of a box along the depth
 };
 // Sets what the copies of a portion have, together at most so many bytes, or more for boxes of one depth. False where a
 // portion of the boxes would have too many.
 bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> copies, const BoxCounts& counts,
                      int64_t most_bytes);
 
-// What it takes to copy, in all portions: expected, a model.
+// The time that the copies of all portions take: expected, a model.
 double copies_ms(const Portions& portions, std::initializer_list<const OperandCopy*> copies,
                  const std::array<int64_t, 4>& boxes, int64_t batch, const DeviceTraits& device);
-// Of the launches of a portion's kernel, beside those of the first portion.
+// The time that the launches of all portions but the first take.
 double portions_ms(int64_t count);
 // Whether a portion's copies are in L2 when they are read.
 bool stay_in_l2(std::initializer_list<const OperandCopy*> copies, const DeviceTraits& device);

@@ -51,9 +51,9 @@ class RawRowLoader : public TileLines<T, kThreads> {
 
   // What a stage reads along the width.
   struct Run {
-    int64_t least;   // coordinate that belongs to the tile
-    int64_t first;   // coordinate that is in the source
-    int64_t end;     // ... one past them; none are left where it is not past the first
+    int64_t least;   // first coordinate that belongs to the tile
+    int64_t first;   // first coordinate that is in the source, too
+    int64_t end;     // one past the last coordinate in tile and source; there is none where `end` is not past `first`
     int32_t before;  // coordinates before the first that belong to the tile, and are zeros
   };
   __device__ __forceinline__ Run run_of(const LoadBox& box) const {
@@ -71,7 +71,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
   }
 
  private:
-  // Whole rows of matrices have their zeros before the source beside them.
+  // Whole rows that are read as matrices have zeros for the coordinates before the source, copied like the rest.
   static constexpr bool kZerosBefore = sizeof(T) == 2;
 
   // A row that begins between two multiples of 16 bytes is copied from the one before on. Nothing is read past it.
@@ -118,7 +118,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
     static constexpr int kRows = kAligned ? 1 : kChannels;
     uint32_t from[kRows];
 
-    // `low`: of the address of the first channel's first element; `step`: from a channel to the next.
+    // `low`: low bits of the address of the first channel's first element; `step`: bytes from a channel to the next.
     __device__ __forceinline__ RawPiece(uint32_t raw, uint32_t low, uint32_t step, int32_t pitch) {
 #pragma unroll
       for (int c = 0; c < kRows; ++c) {
@@ -186,12 +186,12 @@ class RawRowLoader : public TileLines<T, kThreads> {
           for (int c = 0; c < kChannels; ++c) words[c] = masked_word<T>(words[c], masks[c]);
         }
         if constexpr (kNeighbours == 2) {
-          store_row(
-              columns, i, to,
-              uint4{pair<0x5410>(words, 0), pair<0x5410>(words, 2), pair<0x5410>(words, 4), pair<0x5410>(words, 6)});
-          store_row(
-              columns, i + 1, to,
-              uint4{pair<0x7632>(words, 0), pair<0x7632>(words, 2), pair<0x7632>(words, 4), pair<0x7632>(words, 6)});
+          store_row(columns, i, to,
+                    uint4{both_halves<0x5410>(words, 0), both_halves<0x5410>(words, 2), both_halves<0x5410>(words, 4),
+                          both_halves<0x5410>(words, 6)});
+          store_row(columns, i + 1, to,
+                    uint4{both_halves<0x7632>(words, 0), both_halves<0x7632>(words, 2), both_halves<0x7632>(words, 4),
+                          both_halves<0x7632>(words, 6)});
         } else {
           store_row(columns, i, to, uint4{words[0], words[1], words[2], words[3]});
         }
@@ -200,7 +200,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
   }
 
  protected:
-  // Of the coordinate `i` after the first that is staged, where that has a row.
+  // Stores the tile's piece of the coordinate `i` after the first that is staged, where that has a row.
   __device__ __forceinline__ static void store_row(uint32_t columns, int32_t i, uint32_t to, const uint4& piece) {
     const auto row = hopper::load_shared<uint32_t>(columns + static_cast<uint32_t>(4 * (i + kCoordinatesBefore)));
     hopper::store_shared(to + row, piece, static_cast<int32_t>(row) >= 0);
@@ -209,7 +209,7 @@ class RawRowLoader : public TileLines<T, kThreads> {
  private:
   // The lower halves of two neighbouring channels' words, or the upper ones.
   template <uint32_t kSelector, int kCount>
-  __device__ __forceinline__ static uint32_t pair(const uint32_t (&words)[kCount], int c) {
+  __device__ __forceinline__ static uint32_t both_halves(const uint32_t (&words)[kCount], int c) {
     return __byte_perm(words[c % kCount], words[(c + 1) % kCount], kSelector);
   }
 };

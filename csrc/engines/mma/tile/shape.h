@@ -27,28 +27,29 @@ constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16,      Shape::k128x32
                              Shape::k64x64,  Shape::k128x64,      Shape::k128x64Wide, Shape::k128x64Eight,
                              Shape::k256x64, Shape::k256x64Eight, Shape::k128x128,    Shape::k128x128Eight};
 
-// Of a block, beside those that multiply.
+// The loading warps of a correlation's block, beside those that multiply.
 constexpr int kSourceWarps = 3;
 constexpr int kWeightWarps = 1;
 constexpr int kSourceThreads = 32 * kSourceWarps;
 
-constexpr int kRegisters = 65536;  // of a multiprocessor
+constexpr int kRegisters = 65536;  // registers of a multiprocessor
 
 struct ShapeExtent {
   int32_t warps_m;
   int32_t warps_n;
   int32_t warp_m;  // positions of a warp
   int32_t warp_n;  // channels of a warp
-  int32_t blocks;  // that should fit a multiprocessor: what the registers are shared out for
+  int32_t blocks;  // blocks that should fit a multiprocessor, for which the registers are shared out
 
   CONVT3D_HOST_DEVICE constexpr int32_t m() const { return warps_m * warp_m; }
   CONVT3D_HOST_DEVICE constexpr int32_t n() const { return warps_n * warp_n; }
-  CONVT3D_HOST_DEVICE constexpr int32_t warps() const { return warps_m * warps_n; }  // that multiply
+  CONVT3D_HOST_DEVICE constexpr int32_t warps() const { return warps_m * warps_n; }  // multiplying warps
   CONVT3D_HOST_DEVICE constexpr int32_t registers() const { return kRegisters / (threads() * blocks); }  // of a thread
   CONVT3D_HOST_DEVICE constexpr int32_t threads() const { return (warps() + kSourceWarps + kWeightWarps) * 32; }
 };
 
-// `terms`: numbers that stand for one in the tensor cores. With two each warp has sums of two levels.
+// `terms`: numbers that stand for one in the tensor cores (device/two_terms.cuh). With two terms each warp has sums of
+// two levels.
 CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   switch (shape) {
     case Shape::k256x8:
@@ -78,8 +79,8 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
   }
   return {};
 }
-// What is on its way to a thread that adds sums of other blocks: so many pieces of 16 bytes, of so many splits. A
-// second split is on its way where that leaves registers.
+// How many pieces of 16 bytes, and of how many splits, are on their way to a thread that adds sums of other blocks. A
+// second split's are where that leaves registers.
 CONVT3D_HOST_DEVICE constexpr int32_t sum_pieces(const ShapeExtent& extent) {
   const int32_t pieces = extent.m() * extent.n() / (extent.warps() * 32 * 4);
   return pieces < 8 ? pieces : 8;
@@ -89,9 +90,9 @@ CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
   return sums + 2 * 4 * sum_pieces(extent) < extent.registers() ? 2 : 1;
 }
 
-// Of a correlation. Channel rows are read word by word: there large warps spare reads; elsewhere wide ones have too few
-// registers, and large ones wait for themselves. Of two terms the largest would not have the registers for two levels
-// of sums.
+// The shapes of a correlation. Channel rows are read word by word: there large warps spare reads; elsewhere wide ones
+// have too few registers, and large ones wait for their own instructions. The largest do not have the registers for
+// sums of two levels.
 constexpr bool has_shape(Shape shape, int terms, bool channel_rows) {
   switch (shape) {
     case Shape::k128x64:

@@ -25,8 +25,8 @@ std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
     parts.most = most;
     const int32_t longest = static_cast<int32_t>(ceil_div(base.taps, stride));
     parts.parts = static_cast<int32_t>(std::min(base.taps, stride) * ceil_div(longest, most));
-    parts.units = stride == 1 ? std::min(most, residue_stride) : 1;
-    if (parts.units > kMostAxisTaps) return;
+    parts.components = stride == 1 ? std::min(most, residue_stride) : 1;
+    if (parts.components > kMostAxisTaps) return;
     result.push_back(parts);
   };
   const int32_t of_residue = static_cast<int32_t>(ceil_div(base.taps, residue_stride));

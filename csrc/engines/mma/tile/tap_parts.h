@@ -12,15 +12,15 @@ namespace convt3d::mma {
 
 // The taps along one axis, in parts: a block has one part, tap first(part) + j*stride for j < count(part).
 struct TapParts {
-  int32_t taps;  // of all parts
+  int32_t taps;  // taps of all parts
   int32_t step;  // the problem's stride
   int32_t padding;
   int32_t dilation;
   int32_t stride;  // 1, or the distance of taps that read the same residue
   int32_t most;    // taps of a part
   int32_t parts;
-  int32_t units;   // residues that a part reads, one after another in the tile
-  int32_t length;  // rows of a unit
+  int32_t components;  // polyphase components of grad_output that a part reads, one after another in the tile
+  int32_t length;      // rows of a component
 
   CONVT3D_HOST_DEVICE int32_t first(int32_t part) const {
     if (stride == 1) return part * most;  // no division, with which a kernel would begin
@@ -31,15 +31,15 @@ struct TapParts {
     if (stride != 1) left = (left + stride - 1) / stride;
     return left < 0 ? 0 : left < most ? left : most;
   }
-  // Of tap j of a part, from position*step.
+  // Coordinates from position*step to where tap j of a part reads.
   CONVT3D_HOST_DEVICE int32_t offset(int32_t part, int32_t j) const {
     return (first(part) + j * stride) * dilation - padding;
   }
-  // Rows from a position's row in the first unit to that of tap j.
+  // Rows from a position's row in the first component to that of tap j.
   CONVT3D_HOST_DEVICE int32_t shift(int32_t j) const {
-    return j % units * length + j / units * units * stride * dilation / step;
+    return j % components * length + j / components * components * stride * dilation / step;
   }
-  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
+  CONVT3D_HOST_DEVICE int32_t rows() const { return components * length; }
   // Coordinates from a position's own to that of tap j.
   CONVT3D_HOST_DEVICE int32_t coordinates(int32_t j) const { return j * stride * dilation; }
 };

@@ -16,8 +16,8 @@ constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than an
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-// Of each eight neighbouring positions of a box, those of a beginning of it, waits(readers), added up: readers of the
-// rows whose numbers are equal modulo 8, which have the same banks as rows are an odd number of pieces apart.
+// Adds up waits(readers) for each eight neighbouring positions of a box, or of its first 256: readers[i] read rows
+// whose number modulo 8 is i. These have the same banks, as rows are an odd number of pieces apart.
 template <typename Waits>
 int32_t sum_over_eights(const StagedTile& tile, const BoxRows& rows, int32_t column_step, Waits&& waits) {
   const int32_t width = tile.axis[2].box;
@@ -53,7 +53,7 @@ void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
   tile.rows = tile.images * tile.stride[0];
 }
 
-// Of each axis, from the innermost on, the least padding with the fewest conflicts.
+// Chooses for each axis, from the innermost on, the least padding with the fewest conflicts.
 void choose_strides(StagedTile& tile, const BoxRows& rows) {
   const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
   int32_t padding[3] = {0, 0, 0};
@@ -75,25 +75,26 @@ void choose_strides(StagedTile& tile, const BoxRows& rows) {
   tile.conflicts = fewest;
 }
 
-// An axis whose rows are coordinates, all that its units span.
+// An axis whose rows are coordinates, all that its components span.
 TileAxis of_coordinates(const TileAxis& axis) {
-  const int32_t units = axis.split ? 1 : axis.units;
-  const int32_t least = *std::min_element(axis.delta, axis.delta + units);
-  const int32_t most = *std::max_element(axis.delta, axis.delta + units);
+  const int32_t components = axis.split ? 1 : axis.components;
+  const int32_t least = *std::min_element(axis.delta, axis.delta + components);
+  const int32_t most = *std::max_element(axis.delta, axis.delta + components);
   TileAxis result = axis;
   const int64_t length = int64_t{axis.length - 1} * axis.step + 1 + (axis.split ? 0 : most - least) + axis.beyond;
   result.length = static_cast<int32_t>(std::min<int64_t>(length, kMostCoordinates));
   for (int32_t& shift : result.shift) {
-    const int32_t unit = axis.split ? 0 : shift / axis.length;
-    shift = (shift - unit * axis.length) * axis.step + (axis.split ? 0 : axis.delta[unit] - least);
+    const int32_t component = axis.split ? 0 : shift / axis.length;
+    shift = (shift - component * axis.length) * axis.step + (axis.split ? 0 : axis.delta[component] - least);
   }
   if (axis.split) return result;
-  result.units = 1;
+  result.components = 1;
   result.delta[0] = least;
   return result;
 }
 
-// As conflicts(), of an element of each of eight positions, of four channels an odd number of pieces apart.
+// Counts as conflicts() does, where a word of each of eight positions is read, of four channels that are an odd number
+// of pieces apart.
 int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
   return sum_over_eights(tile, rows, tile.column_step, [](const auto& readers) {
     return 2 * (*std::max_element(readers.begin(), readers.end()) - 1);
@@ -124,12 +125,12 @@ bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis)
   axis.box = box;
   axis.step = map.src_step;
   axis.split = split;
-  struct Unit {
+  struct Component {
     int64_t least = INT64_MAX;  // of the quotients of its offsets by the step
     int64_t most = INT64_MIN;
     int64_t remainder = 0;
   };
-  std::map<int64_t, Unit> units;  // by number of the tap in its phase, or by remainder
+  std::map<int64_t, Component> components;  // by number of the tap in its phase, or by remainder
   const auto visit = [&](auto&& each) {
     for (int32_t p = 0; p < map.phases; ++p) {
       const AxisPhase phase = axis_phase(map, p);
@@ -142,25 +143,25 @@ bool make_tile_axis(const AxisMap& map, int32_t box, bool split, TileAxis& axis)
     }
   };
   visit([&](int32_t, int64_t quotient, int64_t remainder, int64_t key) {
-    Unit& unit = units[key];
-    unit.least = std::min(unit.least, quotient);
-    unit.most = std::max(unit.most, quotient);
-    unit.remainder = remainder;
+    Component& component = components[key];
+    component.least = std::min(component.least, quotient);
+    component.most = std::max(component.most, quotient);
+    component.remainder = remainder;
   });
   int64_t span = 0;
-  for (const auto& [key, unit] : units) span = std::max(span, unit.most - unit.least);
+  for (const auto& [key, component] : components) span = std::max(span, component.most - component.least);
   if (span > 1 << 20) return false;
   axis.length = static_cast<int32_t>(box + span);
-  axis.units = static_cast<int32_t>(units.size());
+  axis.components = static_cast<int32_t>(components.size());
   std::map<int64_t, int32_t> number;
-  for (const auto& [key, unit] : units) {
+  for (const auto& [key, component] : components) {
     const auto index = static_cast<int32_t>(number.size());
     number[key] = index;
-    axis.delta[index] = static_cast<int32_t>(unit.least * map.src_step + unit.remainder);
+    axis.delta[index] = static_cast<int32_t>(component.least * map.src_step + component.remainder);
   }
   visit([&](int32_t tap, int64_t quotient, int64_t, int64_t key) {
     const int32_t first = split ? 0 : number[key] * axis.length;
-    axis.shift[tap] = first + static_cast<int32_t>(quotient - units[key].least);
+    axis.shift[tap] = first + static_cast<int32_t>(quotient - components[key].least);
   });
   return true;
 }
@@ -219,7 +220,7 @@ int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
 }
 
 int32_t elements_before(const TileAxis& width, int32_t elements) {
-  const int32_t* const end = width.delta + width.units;
+  const int32_t* const end = width.delta + width.components;
   if (!width.split) return *std::min_element(width.delta, end) & (elements - 1);
   int32_t most = 0;
   for (const int32_t* delta = width.delta; delta < end; ++delta) most = std::max(most, *delta & (elements - 1));
@@ -248,7 +249,7 @@ void pad_lines(StagedTile& tile, BoxOrder order) {
   const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
   std::array<int32_t, 3> padding{};
   tile.conflicts = word_conflicts(tile, rows);
-  // Of wider boxes eight neighbours lie in one line.
+  // In wider boxes eight neighbours lie in one line.
   for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
     padding[i] = kPieceBytes / kWordBytes;
     set_channel_lines(tile, tile.pieces, padding);

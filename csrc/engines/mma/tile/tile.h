@@ -2,8 +2,8 @@
 // channels of it in each row. As data; loader.cuh fills it.
 //
 // Positions u of a box find their source at u*step + offset(tap) along each axis (core/phase_map.h). Coordinates with
-// the same remainder by `step` are a unit, in which neighbours in u are neighbours. A tap is then a shift by rows, the
-// same for all u.
+// the same remainder by `step` are a (polyphase) component, in which neighbours in u are neighbours. A tap is then a
+// shift by rows, the same for all u.
 //
 // A tile of *channel rows* has a channel's coordinates along the width beside each other instead, all that a box spans:
 // [line][channel][coordinate], where a line is an image, a depth and a height. It is for words: elements of 32 bits, or
@@ -21,22 +21,22 @@ namespace convt3d::mma {
 
 constexpr int kMostAxisTaps = 32;
 constexpr int kPieceBytes = 16;
-constexpr int kStepBytes = 32;  // of K, which one product takes
+constexpr int kStepBytes = 32;  // bytes of channels of a step of K
 
 struct TileAxis {
   int32_t source_size;
-  int32_t box;     // positions u of a block
-  int32_t step;    // row r of unit i is at (first u + r)*step + delta[i]
-  int32_t length;  // rows of a unit
-  int32_t units;
-  int32_t beyond;  // coordinates past those of the taps, which are read too; of channel rows
-  bool split;      // a stage has the unit of one tap, else all of them
+  int32_t box;         // positions u of a block
+  int32_t step;        // row r of component i is at (first u + r)*step + delta[i]
+  int32_t length;      // rows of a component
+  int32_t components;  // how many there are; of a split axis one for each tap
+  int32_t beyond;      // channel rows: coordinates past those of the taps that are read, too
+  bool split;          // a stage has the component of one tap, else all of them
   int32_t delta[kMostAxisTaps];
-  int32_t shift[kMostAxisTaps];  // of tap k: its row for u is the row of u in the first unit of its stage, plus this
+  int32_t shift[kMostAxisTaps];  // tap k's row for u is the row of u in the first component of its stage, plus shift[k]
 
-  CONVT3D_HOST_DEVICE int32_t staged() const { return split ? length : units * length; }  // rows of a stage
-  CONVT3D_HOST_DEVICE int32_t rows() const { return units * length; }
-  CONVT3D_HOST_DEVICE int32_t stages() const { return split ? units : 1; }
+  CONVT3D_HOST_DEVICE int32_t staged() const { return split ? length : components * length; }  // rows of a stage
+  CONVT3D_HOST_DEVICE int32_t rows() const { return components * length; }
+  CONVT3D_HOST_DEVICE int32_t stages() const { return split ? components : 1; }
 };
 
 // Which axis follows the width where a box's positions are numbered; the others follow in the order height, depth,
@@ -49,12 +49,12 @@ struct BoxPlace {
   int32_t h;
 };
 
-// Numbers of the rows along the width of a box.
+// How the rows along the width of a box are numbered.
 struct BoxRows {
   BoxOrder order;
   int32_t count;
   Divisor first;   // extent of the axis that follows the width
-  Divisor second;  // ... of the next
+  Divisor second;  // extent of the axis after that
 
   CONVT3D_HOST_DEVICE BoxPlace place(int32_t row) const {
     const int32_t a = first.take(row);
@@ -67,10 +67,9 @@ struct BoxRows {
 BoxRows make_box_rows(BoxOrder order, int32_t images, int32_t depth, int32_t height);
 
 struct ChannelRows {
-  int32_t
-      elements;    // that are copied at once: 4 where all rows begin at multiples of 16 bytes, or 1; 0: there are none
-  int32_t pieces;  // of so many elements, from a multiple of them on, of a row
-  int32_t pitch;   // bytes from a channel's row to the next
+  int32_t elements;  // copied at once, a piece: 4 where all rows begin at multiples of 16 bytes, or 1; 0: no such rows
+  int32_t pieces;    // pieces of a row, from a multiple of `elements` on
+  int32_t pitch;     // bytes from a channel's row to the next
 
   // Elements that are copied before a coordinate.
   CONVT3D_HOST_DEVICE int32_t before(int64_t coordinate) const {
@@ -81,11 +80,11 @@ struct ChannelRows {
 struct StagedTile {
   TileAxis axis[3];
   int32_t images;
-  int32_t pieces;       // of a row, whole steps of K
+  int32_t pieces;       // pieces of 16 bytes of a row, whole steps of K
   int32_t pitch;        // bytes from a row to the next
   int32_t stride[4];    // rows from an image, a depth, a height, a width to the next
-  int32_t rows;         // in shared memory
-  int32_t conflicts;    // of reads of eight neighbouring positions, in 256 of a box
+  int32_t rows;         // rows in shared memory
+  int32_t conflicts;    // bank conflicts of reads of eight neighbouring positions, in 256 of a box
   int32_t column_step;  // rows from a position to its neighbour along the width
   ChannelRows channel_rows;
   std::array<int32_t, 3> line_padding;  // of channel rows: rows behind all heights, depths, channels
@@ -125,7 +124,7 @@ int32_t elements_before(const TileAxis& width, int32_t elements);
 // element that nothing is copied to.
 StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images, int32_t pieces, int32_t elements,
                              int32_t before, bool spare);
-// ... whose lines are padded so that reads of eight positions of a narrow box share as few banks as they can.
+// Pads the lines of a tile of channel rows, so that reads of eight positions of a narrow box share few banks.
 void pad_lines(StagedTile& tile, BoxOrder order);
 
 }  // namespace convt3d::mma

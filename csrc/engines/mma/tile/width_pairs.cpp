@@ -40,7 +40,7 @@ Int3 width_pairs_of(const Int3& size) { return {size[0], size[1], size[2] / 2}; 
 std::optional<PairedAxis> paired_axis(const AxisMap& map) {
   const bool neighbours = map.taps == 1 || map.offset_step == 1;
   if (map.phases != 1 || map.dst_step != 1 || map.tap_step != 1 || map.src_step % 2 != 0 || !neighbours) return {};
-  // Of an input gradient the map's padding is the negated one.
+  // An input gradient's map has the negated padding.
   const WordTaps taps = word_taps(-int64_t{map.padding}, map.taps);
   AxisMap words = map;
   words.src_size = map.src_size / 2;

@@ -27,7 +27,7 @@ struct WidthPairs {
 
 // Rows of `size` elements are whole words.
 bool has_width_pairs(const OperandTraits& tensor, int64_t size);
-// ... in words.
+// The same tensor or size, in words.
 OperandTraits width_pairs_of(const OperandTraits& tensor);
 ConstTensor width_pairs_of(const ConstTensor& tensor);
 Int3 width_pairs_of(const Int3& size);

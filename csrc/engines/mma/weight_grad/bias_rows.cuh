@@ -12,7 +12,7 @@
 
 namespace convt3d::mma {
 
-// The barrier of the warps that fill the tables, and of those that sum rows.
+// The named barrier where the warps that fill the tables meet those that sum rows.
 constexpr int kBiasTables = 4;
 
 // Blocks beside each other along the input channels have the same rows: the first one sums them.
@@ -28,12 +28,12 @@ __device__ __forceinline__ bool sums_bias(const WeightGradParams<T>& params, con
 template <typename T>
 class BiasRows {
  public:
-  // `thread`: of the loading ones.
+  // `thread`: number among the loading threads.
   __device__ __forceinline__ BiasRows(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
                                       int32_t thread)
       : params_(params), tile_(tile), shared_(shared), thread_(thread) {}
 
-  // Before the loading threads meet.
+  // Clears the sums of all units; then the loading threads meet.
   __device__ __forceinline__ void clear() const {
     const int32_t eights = tile_.eights(params_);
     if (thread_ == 0) *reinterpret_cast<int32_t*>(shared_ + params_.layout.bias_fragments) = eights;
@@ -41,30 +41,30 @@ class BiasRows {
     for (int32_t i = thread_; i < count; i += kLoadingThreads) unit_sums()[i] = 0;
   }
 
-  // When the tables are there, before the first box; then they meet. Which fragments count.
+  // Lists the fragments whose rows the bias has, when the tables are filled; then the loading threads meet.
   __device__ __forceinline__ void begin() {
     const int32_t fragments = params_.warps_groups * ((eights() + 1) / 2);
     const int32_t lane = thread_ % 32;
     fragments_ = 0;
     for (int32_t first = 0; first < fragments; first += 32) {
-      const FragmentPlace place = place_of(first + lane);
+      const FragmentIndex index = index_of(first + lane);
       bool counts = false;
       if (first + lane < fragments) {
-        const Fragment fragment = fragment_at(place);
+        const Fragment fragment = fragment_at(index);
         counts = fragment.eight[0].bias_channel >= 0 || fragment.eight[fragment.last].bias_channel >= 0;
       }
       const uint32_t all = __ballot_sync(0xFFFFFFFF, counts);
-      if (counts && thread_ < 32) counted()[fragments_ + __popc(all & ((1u << lane) - 1))] = place;
+      if (counts && thread_ < 32) counted()[fragments_ + __popc(all & ((1u << lane) - 1))] = index;
       fragments_ += __popc(all);
     }
   }
 
-  // A box that has arrived, whose tile of grad_output is at `grad`.
+  // Adds the rows of a box that has arrived, whose tile of grad_output is at `grad`.
   __device__ __forceinline__ void add(uint32_t grad) const {
     for (int32_t unit = thread_ / 32; unit < bias_units(fragments_); unit += kLoadingWarps) add_unit(grad, unit);
   }
 
-  // When all have added theirs; then they meet. The sums of all slices, in order.
+  // Adds the sums of all slices in order, when all warps have added their boxes; then the loading threads meet.
   __device__ __forceinline__ void gather() const {
     const int32_t slices = bias_slices(fragments_);
     for (int32_t i = thread_; i < fragments_ * 16; i += kLoadingThreads) {
@@ -78,7 +78,7 @@ class BiasRows {
     }
   }
 
-  // Of the block's split and part of the taps.
+  // Stores the partial sums of the block's split and part of the taps.
   __device__ __forceinline__ void store() const {
     const GradTile tile = tile_here(params_);
     const int32_t count = tile.eights(params_);
@@ -94,7 +94,7 @@ class BiasRows {
       for (int32_t channel = thread_; channel < channels; channel += kLoadingThreads) {
         const int32_t row = channel % 8;
         double sum = params_.joins ? to[channel] : 0;
-        // Its eights of all taps, and of both halves of words.
+        // The channel's eights of all taps and, of width pairs, of both halves of words.
         const int32_t of_tap = params_.row_chunk / 8 * kHalves;
         for (int32_t i = channel / 8 * kHalves; i < count; i += of_tap) {
 #pragma unroll
@@ -111,7 +111,7 @@ class BiasRows {
   static constexpr int kHalves = kIsPaired<T> ? 2 : 1;
   static constexpr bool kInLanes = sizeof(ElementOf<T>) == 4;  // else in the tensor cores
 
-  // Of a group.
+  // Eights of a group of the block.
   __device__ __forceinline__ int32_t eights() const {
     return *reinterpret_cast<const int32_t*>(shared_ + params_.layout.bias_fragments);
   }
@@ -119,19 +119,19 @@ class BiasRows {
     return reinterpret_cast<const GradEight*>(shared_ + params_.layout.eights);
   }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(shared_ + params_.layout.bias); }
-  // A fragment's group, of the block's, and its first eight.
-  struct FragmentPlace {
+  // Where a fragment is: the number of its group among the block's, and its first eight.
+  struct FragmentIndex {
     int16_t group;
     int16_t first;
   };
-  static_assert(sizeof(FragmentPlace) == kBiasFragmentBytes);
-  __device__ __forceinline__ FragmentPlace place_of(int32_t number) const {
+  static_assert(sizeof(FragmentIndex) == kBiasFragmentBytes);
+  __device__ __forceinline__ FragmentIndex index_of(int32_t number) const {
     const int32_t fragments = (eights() + 1) / 2;
     const int32_t group = number / fragments;
     return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
   }
-  __device__ __forceinline__ FragmentPlace* counted() const {
-    return reinterpret_cast<FragmentPlace*>(shared_ + params_.layout.bias_fragments) + 1;
+  __device__ __forceinline__ FragmentIndex* counted() const {
+    return reinterpret_cast<FragmentIndex*>(shared_ + params_.layout.bias_fragments) + 1;
   }
 
   __device__ __forceinline__ float* unit_sums() const {
@@ -141,17 +141,17 @@ class BiasRows {
   struct Fragment {
     const GradEight* eight;
     int32_t last;    // 1, or 0 where there is no second eight
-    uint32_t group;  // bytes to its channels
+    uint32_t group;  // bytes from the first group's channels to its group's
     float* sums;
   };
-  __device__ __forceinline__ Fragment fragment_at(const FragmentPlace& place) const {
+  __device__ __forceinline__ Fragment fragment_at(const FragmentIndex& index) const {
     const int32_t count = eights();
-    return {eights_at() + place.first, min(1, count - 1 - place.first),
-            static_cast<uint32_t>(place.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
-            sums() + (place.group * count + place.first) * 8};
+    return {eights_at() + index.first, min(1, count - 1 - index.first),
+            static_cast<uint32_t>(index.group * params_.row_channels * params_.source[0].tile.channel_step(sizeof(T))),
+            sums() + (index.group * count + index.first) * 8};
   }
 
-  // Some of its fragments may be the last one again.
+  // Adds a unit's fragments of one box; past the last fragment it has that one again.
   __device__ __forceinline__ void add_unit(uint32_t grad, int32_t unit) const {
     const int32_t lane = thread_ % 32;
     const int32_t slices = bias_slices(fragments_);
@@ -167,15 +167,16 @@ class BiasRows {
                     [&](int32_t e) { return fragment.eight[min(e, fragment.last)].grad + fragment.group; });
     }
     float sum[kBiasRows][4] = {};
-    constexpr uint32_t kPlaces = kGradStep * uint32_t{sizeof(GradPlace)};
-    uint32_t places = hopper::shared_address(shared_ + params_.layout.places) + static_cast<uint32_t>(slice) * kPlaces;
+    constexpr uint32_t kStepEntries = kGradStep * uint32_t{sizeof(PositionEntry)};
+    uint32_t entries =
+        hopper::shared_address(shared_ + params_.layout.positions) + static_cast<uint32_t>(slice) * kStepEntries;
     int32_t left = positions_of_box(params_) - slice * kGradStep;
 #pragma unroll 1
     for (; left >= kGradStep; left -= slices * kGradStep) {
-      add_step<true>(places, grad, offset, pairs, left, sum);
-      places += static_cast<uint32_t>(slices) * kPlaces;
+      add_step<true>(entries, grad, offset, pairs, left, sum);
+      entries += static_cast<uint32_t>(slices) * kStepEntries;
     }
-    if (left > 0) add_step<false>(places, grad, offset, pairs, left, sum);
+    if (left > 0) add_step<false>(entries, grad, offset, pairs, left, sum);
     float* const to = unit_sums() + unit * kBiasUnitSums + lane / 4;
 #pragma unroll
     for (int i = 0; i < kBiasRows; ++i) {
@@ -191,17 +192,17 @@ class BiasRows {
     }
   }
 
-  // Sixteen positions, or words of two of them: kWhole, or the first `left`. What fills up a box's last step reads a
-  // position that is there.
+  // Adds a step: sixteen positions, or sixteen words of two. All of them count (kWhole), or the first `left`: what
+  // fills up a box's last step reads a position that is there.
   template <bool kWhole>
-  __device__ __forceinline__ void add_step(uint32_t places, uint32_t grad,
+  __device__ __forceinline__ void add_step(uint32_t entries, uint32_t grad,
                                            const FragmentOffsets<T> (&offset)[kBiasRows], const PairReads& pairs,
                                            int32_t left, float (&sum)[kBiasRows][4]) const {
     const int32_t lane = thread_ % 32;
     if constexpr (FragmentOffsets<T>::kWords) {
 #pragma unroll 1
       for (int32_t half = 0; half < kGradStep; half += 8) {
-        const PlacedWords at(places + static_cast<uint32_t>(half) * uint32_t{sizeof(GradPlace)}, grad, 0, lane);
+        const PositionWords at(entries + static_cast<uint32_t>(half) * uint32_t{sizeof(PositionEntry)}, grad, 0, lane);
         uint32_t a[kBiasRows][4];
 #pragma unroll
         for (int i = 0; i < kBiasRows; ++i) at.load_rows(offset[i].of, a[i]);
@@ -213,7 +214,7 @@ class BiasRows {
         add_words(a, sum);
       }
     } else {
-      const uint32_t row = grad + hopper::load_shared<uint32_t>(places + matrix_places(lane).grad);
+      const uint32_t row = grad + hopper::load_shared<uint32_t>(entries + matrix_entries(lane).grad);
       uint32_t a[kBiasRows][4];
 #pragma unroll
       for (int i = 0; i < kBiasRows; ++i) load_matrices_transposed<4>(a[i], row + offset[i].of[0]);
@@ -222,15 +223,15 @@ class BiasRows {
     }
   }
 
-  // Of the first `left` positions; zeros for the others. A lane's words 2 and 3 of a fragment are of other positions
-  // than its words 0 and 1.
+  // Keeps the words of the first `left` positions and makes the others zero. A lane's words 2 and 3 of a fragment are
+  // of other positions than its words 0 and 1.
   __device__ __forceinline__ void keep(uint32_t (&a)[kBiasRows][4], int32_t left) const {
     const int32_t lane = thread_ % 32;
     uint32_t kept[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (FragmentOffsets<T>::kWords) {
-        // Of rows of channels neighbours, of channel rows four apart.
+        // A lane's two positions are neighbours in rows of channels, and four apart in channel rows.
         const bool rows = !kIsPaired<T> && !params_.source[0].tile.has_channel_rows();
         const int32_t position = rows ? lane % 4 * 2 + i : lane % 4 + i * 4;
         kept[i] = position < left ? 0xFFFFFFFF : 0;
@@ -256,7 +257,7 @@ class BiasRows {
       } else {
         constexpr uint32_t kOnes = std::is_same_v<ElementOf<T>, __half> ? 0x3C003C00 : 0x3F803F80;
         const uint32_t ones[2] = {kOnes, kOnes};
-        multiply_add<ElementOf<T>>(sum[f], a[f], ones);  // all columns alike
+        multiply_add<ElementOf<T>>(sum[f], a[f], ones);  // all columns are the same
       }
     }
   }
@@ -265,7 +266,7 @@ class BiasRows {
   const GradTile& tile_;
   unsigned char* shared_;
   int32_t thread_;
-  int32_t fragments_ = 0;  // that count
+  int32_t fragments_ = 0;  // fragments whose rows the bias has
 };
 
 }  // namespace convt3d::mma

@@ -7,7 +7,7 @@
 namespace convt3d::mma {
 namespace {
 
-// Of an axis, for outputs that leave `residue`: a tap whose positions, one for each input position, have all of them;
+// A tap that reaches all outputs of an axis whose remainder by the stride is `residue`, each from one input position;
 // negative where there is none.
 int64_t tap_of(const Problem& problem, std::size_t axis, int64_t residue) {
   const int64_t stride = problem.stride[axis];

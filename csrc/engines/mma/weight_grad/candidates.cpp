@@ -14,7 +14,7 @@ void set_bias(WeightGradPlan& base, const std::optional<BiasTaps>& bias) {
   base.loaders_sum_bias = bias.has_value();
 }
 
-// Of operands that are words along the width.
+// The plans that read both operands as words along the width.
 std::vector<WeightGradPlan> paired_candidates(const Problem& problem, DataType dtype, const Operands& operands,
                                               const DeviceTraits& device, const std::optional<BiasTaps>& bias) {
   std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
@@ -83,7 +83,7 @@ WeightGradPlan weight_grad_base(const Problem& problem, DataType dtype, int term
 GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands& operands, bool channel_rows_of_grad) {
   const int64_t bytes = element_size(dtype);
   const int64_t outputs = problem.output_size(2);
-  // Of channel rows, positions whose distance is a multiple of four share their banks.
+  // In channel rows, positions whose distance is a multiple of four share their banks.
   channel_rows_of_grad = channel_rows_of_grad && problem.stride[2] % 4 != 0;
   return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), channel_rows_of_grad),
           load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true), operands.mask.present,
@@ -104,7 +104,7 @@ std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, co
   paired.first = width_pairs_of(operands.first);
   paired.second = width_pairs_of(operands.second);
   paired.mask = width_pairs_of(operands.mask);
-  // As float32, whose elements are words.
+  // Words are planned as float32, whose elements they are.
   const GradLayouts layouts = grad_layouts(words->problem, DataType::kFloat32, paired);
   if (!has_channel_rows(layouts.grad) || !has_channel_rows(layouts.input)) return std::nullopt;
   WeightGradPlan base = weight_grad_base(words->problem, DataType::kFloat32, 1, layouts);

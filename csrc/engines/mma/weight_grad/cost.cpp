@@ -18,9 +18,9 @@ constexpr double kBox = 150;     // barriers
 constexpr double kBlock = 4000;  // the first box, and what begins and ends a block
 constexpr double kLaunchMs = 0.005;
 // Instructions of a warp that multiplies.
-constexpr double kStepInstructions = 12;       // of sixteen positions: where they are in both tiles
-constexpr double kFragmentInstructions = 4.2;  // beside products: a read of sixteen rows and what it takes
-constexpr double kWordInstructions = 9;        // ... of 32 bits, read word by word, of eight positions
+constexpr double kStepInstructions = 12;       // a step: where its sixteen positions are in both tiles
+constexpr double kFragmentInstructions = 4.2;  // a fragment of 16 bits beside its products: reading sixteen rows
+constexpr double kWordInstructions = 9;        // a fragment of eight positions that is read word by word, of 32 bits
 // From an instruction of a warp to its next, in clocks, where products of two warps hide some of it.
 constexpr double kBetweenProducts = 2;
 constexpr double kLoadedInRows = 2.5;  // times the instructions of a copy
@@ -28,9 +28,9 @@ constexpr double kLoadedInElements = 4;
 // Instructions of a loading warp that sums rows of kBiasRows fragments at once, some of which wait for nothing.
 constexpr double kBiasBox = 60;
 constexpr double kBiasUnit = 120;
-constexpr double kMatrixSummed = 22;  // of sixteen positions, of 16 bits
-constexpr double kWordsSummed = 50;   // ... of 32 bits
-constexpr double kPairsSummed = 90;   // ... of sixteen words
+constexpr double kMatrixSummed = 22;  // sixteen positions of 16 bits
+constexpr double kWordsSummed = 50;   // sixteen positions of 32 bits
+constexpr double kPairsSummed = 90;   // sixteen words of two positions of 16 bits
 
 // Reads of shared memory that wait for each other, of words of four positions of eight channels.
 struct WordConflicts {
@@ -50,10 +50,10 @@ WordConflicts word_conflicts(const WeightGradPlan& plan) {
 
 // What a multiprocessor's warps take for a step of K, in clocks.
 struct StepClocks {
-  double products;  // of all warps
-  double shared;    // ...
-  double issued;    // ... as many instructions as the schedulers take
-  double alone;     // of one warp, which waits for its own
+  double products;  // the products of all warps
+  double shared;    // the accesses of all warps to shared memory
+  double issued;    // the instructions of all warps, as fast as the schedulers take them
+  double alone;     // the instructions of one warp, which wait for each other
 };
 
 StepClocks step_clocks(double fragments, double warp_fragments, double warps, int32_t columns,
@@ -180,7 +180,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double computing =
       boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.loaders_sum_bias ? kBiasBlock : 0));
-  const double partial_bytes = 4.0 * static_cast<double>(plan.slots() * plan.slot_elements());
+  const double partial_bytes = 4.0 * static_cast<double>(plan.partials() * plan.gradient_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
   const double copying = copies_ms(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.batch, device);

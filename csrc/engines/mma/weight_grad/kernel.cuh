@@ -20,7 +20,7 @@ static_assert(sizeof(StageBarriers) <= kGradBarrierBytes && kMostGradStages <= k
 template <typename T, bool kSumsBias = true>
 class GradLoader {
  public:
-  // `thread`: of the loading threads.
+  // `thread`: number among the loading threads.
   __device__ __forceinline__ GradLoader(const WeightGradParams<T>& params, const GradTile& tile, unsigned char* shared,
                                         int32_t thread)
       : params_(params),
@@ -32,7 +32,7 @@ class GradLoader {
         sums_bias_(kSumsBias && sums_bias(params, tile)),
         bias_rows_(params, tile, shared, thread) {}
 
-  // `waits`: for the kernel before, which may make an operand, or still have the workspace.
+  // `waits`: the kernel before may make an operand, or still use the workspace, and is waited for.
   __device__ __forceinline__ void run(bool waits) {
     Boxes beginning(params_, tile_.split);
     Boxes arriving = beginning;
@@ -83,7 +83,7 @@ class GradLoader {
   }
 
  private:
-  // A box, the stage that it has or will have, and what else of shared memory.
+  // A walk over the split's boxes, with the stage, the table and the raw rows in shared memory that each box has.
   struct Boxes {
     BoxWalk walk;
     StageTurn turn;
@@ -117,7 +117,7 @@ class GradLoader {
     if (begins == params_.only_rows) return 0;  // nothing waits
     return (begins ? begun : done) + 1 - params_.stages;
   }
-  // So many boxes, all of which are on their way.
+  // Sums the bias's rows of the boxes up to this number, which have all begun.
   __device__ __forceinline__ void sum_bias(int32_t boxes) {
     for (; summed_ < boxes; ++summed_) {
       if (summed_ == 0) {
@@ -190,11 +190,11 @@ class GradLoader {
   LoaderMeetings meet_;
   bool sums_bias_;
   BiasRows<T> bias_rows_;
-  int32_t summed_ = 0;  // boxes
-  StageTurn summing_;   // the next one's
+  int32_t summed_ = 0;  // boxes whose rows are summed
+  StageTurn summing_;   // the stage of the box after these
 };
 
-// Who sums no rows of grad_output.
+// A GradMultiplier's RowSums where its warps sum no rows of grad_output.
 struct NoRowSums {
   static constexpr bool kExist = false;
 
@@ -203,7 +203,7 @@ struct NoRowSums {
   __device__ __forceinline__ void add(const GradShare&, const Product&) const {}
 };
 
-constexpr int kGradMultipliers = 2;  // the barrier of the warps that multiply
+constexpr int kGradMultipliers = 2;  // the named barrier of the warps that multiply
 
 // What the multiplying warps do. What a warp knows of its share lies in shared memory, so that nothing of it that only
 // the store needs is in registers while the warp multiplies.
@@ -224,9 +224,9 @@ class GradMultiplier {
     const int32_t input_step = params_.source[1].tile.channel_step(sizeof(T));
     const auto grad_group = static_cast<uint32_t>(share.group * params_.row_channels * grad_step);
     Product product(share.rows, {grad_step, input_step}, params_.source[0].tile.column_step,
-                    // Of an eight that the warp does not have, that of one that it has.
+                    // An eight that the warp does not have reads where one does that it has.
                     [&](int32_t i) { return eight[max(0, min(i, last))].grad + grad_group; });
-    constexpr uint32_t kPlacesBytes = kGradStep * sizeof(GradPlace);
+    constexpr uint32_t kEntriesBytes = kGradStep * sizeof(PositionEntry);
     const auto address = [&](int32_t offset) {
       return hopper::shared_address(shared_) + static_cast<uint32_t>(hopper::computed_here(offset));
     };
@@ -242,15 +242,15 @@ class GradMultiplier {
       const uint32_t input = grad + static_cast<uint32_t>(params_.layout.input) +
                              Product::to_columns(here.group * params_.n_channels + here.n * kColumns * 8,
                                                  params_.source[1].tile.channel_step(sizeof(T)), hopper::lane_here());
-      product.add(address(params_.layout.places) + static_cast<uint32_t>(here.k) * kPlacesBytes,
-                  static_cast<uint32_t>(params_.warps_k) * kPlacesBytes, here.steps, grad, input, summed_here());
+      product.add(address(params_.layout.positions) + static_cast<uint32_t>(here.k) * kEntriesBytes,
+                  static_cast<uint32_t>(params_.warps_k) * kEntriesBytes, here.steps, grad, input, summed_here());
       arrive_warp(&barriers().empty[turn.index]);
       turn.advance(params_.stages);
       if (left == share_here().joins_at) {
         store(product, left);
         if (summed_here().step > 0) row_sums_.add(share_here(), product);
         product.clear();
-        __syncwarp();  // all lanes have seen it
+        __syncwarp();  // all lanes have read joins_at
         if (hopper::lane_here() == 0) share_here().joins_at = joins_next(params_, left);
       }
     }
@@ -260,12 +260,12 @@ class GradMultiplier {
   __device__ __forceinline__ GradShare& share_of(int32_t thread) const {
     return reinterpret_cast<GradShare*>(shared_ + params_.layout.shares)[thread / 32];
   }
-  // Nothing of it is kept while the warp multiplies.
+  // The share, of which nothing is kept in registers while the warp multiplies.
   __device__ __forceinline__ GradShare& share_here() const {
     return share_of(hopper::computed_here(static_cast<int32_t>(threadIdx.x)));
   }
 
-  // Of one box.
+  // Which positions of a box the warp sums rows of.
   __device__ __forceinline__ Summed summed_here() const {
     if (!row_sums_.wanted()) return {};
     const GradShare& share = share_here();
@@ -273,8 +273,8 @@ class GradMultiplier {
     return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
   }
 
-  // Joins the sums in memory, or begins them. Nobody else has this slot's elements. `left`: boxes, the one at hand
-  // among them.
+  // Joins the sums in memory, or begins them. No other warp has these elements of this partial. `left`: boxes left, the
+  // one at hand among them.
   __device__ __forceinline__ void store(const Product& product, int32_t left) const {
     const int thread = hopper::computed_here(static_cast<int>(threadIdx.x));
     const GradShare& share = share_of(thread);

@@ -18,8 +18,8 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   GradLayout layout{};
   layout.barriers = take(kGradBarrierBytes);
   layout.shares = take(kGradShareBytes);
-  // Warps read the places of their first step before they see that there is none.
-  layout.places = take(int64_t{8} * kGradStep * std::max(plan.steps, plan.warps_k));
+  // Warps read the entries of their first step before they see that there is none.
+  layout.positions = take(int64_t{8} * kGradStep * std::max(plan.steps, plan.warps_k));
   layout.eights = take(int64_t{kGradEightBytes} * plan.most_eights());
   const int64_t bias_eights = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
   const int64_t bias_fragments = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_fragments() : 0;

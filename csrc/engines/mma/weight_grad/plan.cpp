@@ -15,30 +15,30 @@
 namespace convt3d::mma {
 namespace {
 
-constexpr int64_t kMostPositions = 512;                 // of a box
-constexpr int32_t kMostTileRows = 1 << 14;              // of one tile in shared memory
-constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // that a tile spans along an axis
+constexpr int64_t kMostPositions = 512;                 // positions of a box
+constexpr int32_t kMostTileRows = 1 << 14;              // rows of one tile in shared memory
+constexpr int64_t kMostCoordinates = int64_t{1} << 28;  // coordinates that a tile spans along an axis
 constexpr int32_t kMostRowChunk = 128;
 constexpr int32_t kMostNChunk = 256;
-constexpr double kWorthPadding = 1.6;      // of the best cost, what padding may mend
-constexpr std::size_t kJudgedBoxes = 100;  // of a plan, that are priced
-constexpr std::size_t kGuessedBoxes = 12;  // arrangements that get a first box
-constexpr std::size_t kTriedBoxes = 4;     // ... and the best one of all
+constexpr double kWorthPadding = 1.6;      // times the best cost, up to which padding of lines is tried
+constexpr std::size_t kJudgedBoxes = 100;  // boxes that are priced for an arrangement of the warps
+constexpr std::size_t kGuessedBoxes = 12;  // arrangements that are priced with a guessed box
+constexpr std::size_t kTriedBoxes = 4;     // arrangements, the best of these, whose likeliest boxes are priced
 
-TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t units) {
+TileAxis tile_axis(int64_t source_size, int32_t box, int32_t step, int32_t length, int32_t components) {
   TileAxis axis{};
   axis.source_size = static_cast<int32_t>(source_size);
   axis.box = box;
   axis.step = step;
   axis.length = length;
-  axis.units = units;
+  axis.components = components;
   return axis;
 }
 
-// Rows of a unit of grad_output for so many positions.
-int64_t unit_length(const TapParts& taps, int32_t box) {
-  const int64_t last = (taps.most - 1) / taps.units;
-  return box + last * taps.units * taps.stride * taps.dilation / taps.step;
+// Rows of a component of grad_output for so many positions.
+int64_t component_length(const TapParts& taps, int32_t box) {
+  const int64_t last = (taps.most - 1) / taps.components;
+  return box + last * taps.components * taps.stride * taps.dilation / taps.step;
 }
 
 class Search {
@@ -83,7 +83,7 @@ class Search {
     int32_t warps_m;
     int32_t row_chunk;
     std::array<std::size_t, 3> parts;
-    double clocks;  // of a multiprocessor, about, for a position
+    double clocks;  // clocks of a multiprocessor for a position, about
   };
 
   // Channels of neighbouring groups share rows where all of them are whole eights.
@@ -98,7 +98,7 @@ class Search {
     if (n_chunk > kMostNChunk || (n_chunk > 8 && n_chunk >= 2 * n_padded)) return;
     if (groups > 1 && n_chunk < base_.n_channels) return;
     const int64_t rows_padded = round_up(base_.row_channels, 8);
-    // Of width pairs a word tap has two.
+    // Of width pairs a word tap has two eights.
     const int32_t most_eights = 2 * grad_rows(columns, base_.terms) * warps_m / base_.halves();
     int64_t last = 0;
     for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 128}) {
@@ -122,7 +122,7 @@ class Search {
         for (arrangement.parts[2] = 0; parts[2] < parts_[2].size(); ++arrangement.parts[2]) {
           const TapParts& w = parts_[2][parts[2]];
           const int32_t taps = d.most * h.most * w.most;
-          // Half of the warps would do.
+          // Half of the warps would do where the taps fill no more than half of their rows.
           if (taps > most_taps || (2 * taps <= most_taps && arrangement.warps_m > 1)) continue;
           arrangement.clocks = clocks_of(arrangement, d, h, w);
           arrangements_.push_back(arrangement);
@@ -131,15 +131,15 @@ class Search {
     }
   }
 
-  // Of the products and of what is loaded for them.
+  // The clocks of the products and of what is loaded for them.
   double clocks_of(const Arrangement& of, const TapParts& d, const TapParts& h, const TapParts& w) const {
     const int32_t n_chunk = of.warps_n * of.columns * 8;
     const int64_t tiles = int64_t{d.parts} * h.parts * w.parts * ceil_div(base_.n_channels, n_chunk) *
                           ceil_div(base_.row_channels, of.row_chunk) * (base_.groups / of.groups);
     const int64_t eights = int64_t{d.most} * h.most * w.most * (of.row_chunk / 8) * base_.halves();
     const int64_t fragments = ceil_div(ceil_div(eights, 2), of.warps_m) * of.warps_m * of.warps_n * of.groups;
-    const int32_t read = base_.pairs.exist ? w.step : w.units;  // along the width, of a position
-    const double grad = static_cast<double>(d.units * h.units * read) * of.groups * of.row_chunk;
+    const int32_t read = base_.pairs.exist ? w.step : w.components;  // along the width, of a position
+    const double grad = static_cast<double>(d.components * h.components * read) * of.groups * of.row_chunk;
     const double input = static_cast<double>(of.groups) * n_chunk;
     return static_cast<double>(tiles) *
            position_clocks(static_cast<double>(fragments), of.columns, grad, input, base_, device_);
@@ -161,7 +161,7 @@ class Search {
     return plan;
   }
 
-  // A first guess of the box.
+  // Keeps the plan with a guessed box: the largest of these that fits.
   void with_box(WeightGradPlan plan) {
     for (const int32_t most : {256, 128, 64, 32, 16, 4, 1}) {
       std::array<int32_t, 3> box{1, 1, 1};
@@ -184,7 +184,7 @@ class Search {
     }
   }
 
-  // Of a box of whole volumes, as many as 64 positions have; else one.
+  // The least images of a box that is tried: of a box of whole volumes as many as 64 positions have, else one.
   int32_t least_images(const std::array<int32_t, 3>& box) const {
     for (std::size_t i = 0; i < 3; ++i) {
       if (box[i] != problem_.input_size[i]) return 1;
@@ -192,7 +192,7 @@ class Search {
     return static_cast<int32_t>(std::clamp<int64_t>(64 / (int64_t{box[0]} * box[1] * box[2]), 1, base_.batch));
   }
 
-  // The likeliest of all, judged by what products take and what is staged.
+  // Finds the best of the likeliest boxes, which are judged by what products take and what is staged.
   void try_boxes(WeightGradPlan& best) {
     const WeightGradPlan base = best;
     struct Judged {
@@ -208,7 +208,7 @@ class Search {
       double rows = static_cast<double>(images);
       for (std::size_t i = 0; i < 3; ++i) {
         boxes *= static_cast<double>(ceil_div(problem_.input_size[i], box[i]));
-        rows *= static_cast<double>(base.taps[i].units * unit_length(base.taps[i], box[i]));
+        rows *= static_cast<double>(base.taps[i].components * component_length(base.taps[i], box[i]));
       }
       const int64_t positions = images * box[0] * box[1] * box[2];
       const int64_t steps = ceil_div(ceil_div(positions, kGradStep), base.warps_k);
@@ -260,13 +260,14 @@ class Search {
     for (std::size_t i = 0; i < 3; ++i) {
       TapParts& taps = plan.taps[i];
       plan.boxes[i + 1] = ceil_div(problem_.input_size[i], box[i]);
-      const int64_t length = unit_length(taps, box[i]);
-      rows *= taps.units * length;
-      if (rows > kMostTileRows || length * taps.step + taps.units * taps.dilation > kMostCoordinates) return false;
+      const int64_t length = component_length(taps, box[i]);
+      rows *= taps.components * length;
+      if (rows > kMostTileRows || length * taps.step + taps.components * taps.dilation > kMostCoordinates) return false;
       taps.length = static_cast<int32_t>(length);
-      of_grad[i] = tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.units);
-      for (int32_t unit = 0; unit < taps.units; ++unit)
-        of_grad[i].delta[unit] = unit * taps.stride * taps.dilation - taps.padding;
+      of_grad[i] =
+          tile_axis(problem_.output_size(static_cast<int>(i)), box[i], taps.step, taps.length, taps.components);
+      for (int32_t component = 0; component < taps.components; ++component)
+        of_grad[i].delta[component] = component * taps.stride * taps.dilation - taps.padding;
       of_input[i] = tile_axis(problem_.input_size[i], box[i], 1, box[i], 1);
     }
     if (plan.pairs.exist) of_grad[2].beyond = plan.pairs_apart;
@@ -300,12 +301,12 @@ class Search {
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
                                        {plan.layouts.input_begin, step}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
-    if (plan.copies() && !set_copies(plan)) return false;
+    if (plan.copies_operands() && !set_operand_copies(plan)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });
     return true;
   }
 
-  bool set_copies(WeightGradPlan& plan) const {
+  bool set_operand_copies(WeightGradPlan& plan) const {
     // The tile has the taps of the first part, whose coordinates are the least.
     plan.grad_copy.reach = depth_reach(plan.grad.axis[0]);
     int32_t last = 0;
@@ -384,7 +385,7 @@ std::string to_string(const WeightGradPlan& plan) {
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
       << to_string(plan.layouts.input) << (plan.pairs.exist ? " width_pairs" : "")
       << (plan.layouts.masked ? " masked" : "") << (plan.bias ? " bias" : "");
-  if (plan.copies()) {
+  if (plan.copies_operands()) {
     out << " copied=" << copied_name(plan) << " portion=" << to_string(plan.portions);
   }
   return out.str();

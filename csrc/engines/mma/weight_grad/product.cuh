@@ -8,14 +8,15 @@
 
 namespace convt3d::mma {
 
-// Positions of a box, or words of them, that rows are summed of: from a step on, and of one of the warp's steps to the
-// next. Without a step they are not summed.
+// The positions, or words of two, whose rows a warp sums for the bias: `left` of them from a step on, `step` from one
+// of its steps to the next. Where `step` is zero no rows are summed.
 struct Summed {
   int32_t left = 0;
   int32_t step = 0;
 };
 
-// kRows, kColumns: fragments. kSumsRows: of 16 bits, rows are summed, too, as products with ones.
+// A warp has kRows fragments of 16 rows and kColumns of 8 columns. kSumsRows: rows of 16 bits are summed for the bias,
+// too, as products with ones.
 template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
 class GradProduct {
   static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
@@ -25,10 +26,10 @@ class GradProduct {
   static constexpr bool kWords = FragmentOffsets<T>::kWords;
 
   float sum[kRows][kColumns][4];
-  float row_sum[kSumsRows ? kRows : 1][2];  // of a lane's rows
+  float row_sum[kSumsRows ? kRows : 1][2];  // sums of the two rows of each fragment that a lane has
 
-  // `rows`: fragments that the warp has; offset_of(eight) is that of its rows' eight `eight`, in bytes from a
-  // position's row in the tile of grad_output; `step`: words from a pair of positions to the next.
+  // `rows`: fragments that the warp has; offset_of(eight): bytes from a position's row in the tile of grad_output to
+  // where that eight of its rows reads; `step`: of width pairs, words from a position's word to its neighbour's.
   template <typename OffsetOf>
   __device__ __forceinline__ GradProduct(int32_t rows, const GradChannels& channels, int32_t step, OffsetOf&& offset_of)
       : rows_(rows), eight_columns_(static_cast<uint32_t>(8 * channels.input)) {
@@ -55,16 +56,16 @@ class GradProduct {
     return static_cast<uint32_t>(column * channel_bytes + (kWords ? lane / 4 * channel_bytes : lane / 16 * 16));
   }
 
-  // All of a warp's steps of a box. `places`: shared address of the first one's, `apart` bytes from those of the next;
-  // `grad`, `input`: of the staged tiles, from the lane's columns on. `summed`: positions of the box from the first
-  // step on that rows are summed of, and how many of them a step leaves behind; 0: none.
-  __device__ __forceinline__ void add(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
+  // Adds all of a warp's steps of a box. `entries`: shared address of the first step's entries, `apart` bytes before
+  // the next one's; `grad`, `input`: shared addresses of the staged tiles, from the lane's columns on.
+  __device__ __forceinline__ void add(uint32_t entries, uint32_t apart, int32_t steps, uint32_t grad, uint32_t input,
                                       const Summed& summed = {}) {
     if constexpr (kTerms == 1) {
-      with_rows<kRows>([&](auto rows) { add_steps<decltype(rows)::value>(places, apart, steps, grad, input, summed); });
+      with_rows<kRows>(
+          [&](auto rows) { add_steps<decltype(rows)::value>(entries, apart, steps, grad, input, summed); });
     } else {
 #pragma unroll 1
-      for (; steps > 0; --steps, places += apart) add_two_terms(places, grad, input);
+      for (; steps > 0; --steps, entries += apart) add_two_terms(entries, grad, input);
     }
   }
 
@@ -75,7 +76,7 @@ class GradProduct {
   }
   __device__ __forceinline__ static int32_t lane() { return static_cast<int32_t>(threadIdx.x % 32); }
 
-  // Calls visit(Rows<n>) with the number of fragments that the warp has; not where it has none.
+  // Calls visit(Rows<n>) with the number of fragments that the warp has, and not at all where it has none.
   template <int kCount>
   struct Rows {
     static constexpr int value = kCount;
@@ -89,13 +90,13 @@ class GradProduct {
   }
 
   // Where a lane reads sixteen positions of 16 bits: its rows of both operands' matrices.
-  __device__ __forceinline__ static GradPlace matrix_rows(uint32_t places, const GradPlace& of_lane) {
-    return {hopper::load_shared<uint32_t>(places + of_lane.grad),
-            hopper::load_shared<uint32_t>(places + of_lane.input)};
+  __device__ __forceinline__ static PositionEntry matrix_rows(uint32_t entries, const PositionEntry& of_lane) {
+    return {hopper::load_shared<uint32_t>(entries + of_lane.grad),
+            hopper::load_shared<uint32_t>(entries + of_lane.input)};
   }
 
-  // As a column of an operand, of the lane's positions of a step or, of words, of half of it: those of the first
-  // `left` that exist. None: rows are not summed.
+  // A column of ones as an operand: for those of the lane's positions of a step (of half a step, where they are read as
+  // words) that are among the first `left`, else zeros.
   struct Ones {
     uint32_t words[kSumsRows ? 2 : 1];
 
@@ -114,7 +115,7 @@ class GradProduct {
   __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
     if constexpr (kSumsRows) {
       if (!wanted) return;
-      float sums[4];  // of all columns alike
+      float sums[4];  // the same in all columns
       zero(sums);
       multiply_add<ElementOf<T>>(sums, a, ones.words);
       row_sum[m][0] += sums[0];
@@ -122,29 +123,29 @@ class GradProduct {
     }
   }
 
-  // Of one term.
+  // Adds steps of one term.
   template <int kCount>
-  __device__ __forceinline__ void add_steps(uint32_t places, uint32_t apart, int32_t steps, uint32_t grad,
+  __device__ __forceinline__ void add_steps(uint32_t entries, uint32_t apart, int32_t steps, uint32_t grad,
                                             uint32_t input, Summed summed) {
     if constexpr (!kWords) {
-      // Kept, not computed anew for each step.
-      const GradPlace computed = matrix_places(lane());
-      const GradPlace of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
-      GradPlace next = matrix_rows(places, of_lane);
+      // These are kept in registers, not computed anew for each step.
+      const PositionEntry computed = matrix_entries(lane());
+      const PositionEntry of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
+      PositionEntry next = matrix_rows(entries, of_lane);
 #pragma unroll 1
       for (; steps > 0; --steps) {
-        const GradPlace now = next;
-        next = matrix_rows(places += apart, of_lane);  // past the last step, of something that nobody uses
+        const PositionEntry now = next;
+        next = matrix_rows(entries += apart, of_lane);  // past the last step, of something that nobody uses
         add_matrices<kCount>(grad + now.grad, input + now.input, summed);
         summed.left -= summed.step;
       }
     } else {
 #pragma unroll 1
-      for (; steps > 0; --steps, places += apart) {
-        // One after the other: there are no registers for both.
+      for (; steps > 0; --steps, entries += apart) {
+        // Halves of a step come one after the other, as there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
-          add_words<kCount>(places + half * uint32_t{sizeof(GradPlace)}, grad, input,
+          add_words<kCount>(entries + half * uint32_t{sizeof(PositionEntry)}, grad, input,
                             {summed.left - static_cast<int32_t>(half), summed.step});
         }
         summed.left -= summed.step;
@@ -152,7 +153,7 @@ class GradProduct {
     }
   }
 
-  // 16 bits: matrices of eight positions and eight channels, transposed on their way.
+  // Adds a step of 16 bits, read as matrices of eight positions and eight channels, transposed on their way.
   template <int kCount>
   __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
     uint32_t b[kColumns][2];
@@ -190,15 +191,15 @@ class GradProduct {
     }
   }
 
-  __device__ __forceinline__ void load_columns(const PlacedWords& at, int n, uint32_t (&b)[2]) const {
+  __device__ __forceinline__ void load_columns(const PositionWords& at, int n, uint32_t (&b)[2]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
       b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
   }
 
   template <int kCount>
-  __device__ __forceinline__ void add_words(uint32_t places, uint32_t grad, uint32_t input, const Summed& summed) {
-    const PlacedWords at(places, grad, input, lane());
+  __device__ __forceinline__ void add_words(uint32_t entries, uint32_t grad, uint32_t input, const Summed& summed) {
+    const PositionWords at(entries, grad, input, lane());
     uint32_t b[kColumns][2];
 #pragma unroll
     for (int n = 0; n < kColumns; ++n) {
@@ -225,7 +226,7 @@ class GradProduct {
     for (int i = 0; i < kCount; ++i) words[i] = to_matrix_word<ElementOf<T>>(words[i]);
   }
 
-  // Both terms of a number: the nearest TF32, and what it leaves.
+  // Takes numbers apart into two terms: the nearest TF32, and what it leaves.
   template <int kCount>
   __device__ __forceinline__ static void part(uint32_t (&high)[kCount], uint32_t (&low)[kCount]) {
 #pragma unroll
@@ -237,9 +238,9 @@ class GradProduct {
   }
 
   // The tensor cores cut their sums, so that only these few products are summed there: those with a low term first.
-  __device__ __forceinline__ void add_two_terms(uint32_t places, uint32_t grad, uint32_t input) {
-    const PlacedWords at[2] = {PlacedWords(places, grad, input, lane()),
-                               PlacedWords(places + 8 * sizeof(GradPlace), grad, input, lane())};
+  __device__ __forceinline__ void add_two_terms(uint32_t entries, uint32_t grad, uint32_t input) {
+    const PositionWords at[2] = {PositionWords(entries, grad, input, lane()),
+                                 PositionWords(entries + 8 * sizeof(PositionEntry), grad, input, lane())};
     uint32_t high_b[2][kColumns][2];
     uint32_t low_b[2][kColumns][2];
 #pragma unroll
@@ -280,7 +281,7 @@ class GradProduct {
   int32_t rows_;
   PairReads pairs_{};
   FragmentOffsets<T> offset_[kRows];
-  uint32_t eight_columns_;  // of words: from eight columns to the next
+  uint32_t eight_columns_;  // where words are read: bytes from eight columns to the next
 };
 
 }  // namespace convt3d::mma

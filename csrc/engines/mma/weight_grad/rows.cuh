@@ -11,8 +11,8 @@
 
 namespace convt3d::mma {
 
-// Bytes from the first position's row to a position's, in both tiles.
-struct GradPlace {
+// An entry of the table of positions: bytes from the first position's row to a position's, in both tiles.
+struct PositionEntry {
   uint32_t grad;
   uint32_t input;
 };
@@ -23,9 +23,9 @@ struct GradChannels {
   int32_t input;
 };
 
-// How a word of each of two positions becomes one of each of two taps: the words that a lane reads first, and what is
-// taken of both. Where positions are an even number of words apart, lanes of every other channel read the second
-// position's first, so that all 32 have banks of their own.
+// How a word of each of two positions becomes a word of each of two taps. `swapped`: which position's word a lane reads
+// first; `taps`: which bytes of both words make a tap's. Where positions are an even number of words apart, lanes of
+// every other channel read the second position's word first, so that all 32 have banks of their own.
 struct PairReads {
   int32_t swapped;
   uint32_t taps[2];
@@ -36,7 +36,7 @@ struct PairReads {
     return {0, {0x5410, 0x7632}};
   }
 
-  // Words of two positions each -> words of two taps.
+  // Turns words of two positions into words of two taps.
   __device__ __forceinline__ void part_taps(uint32_t (&words)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
@@ -53,7 +53,7 @@ struct FragmentOffsets {
   static constexpr bool kWords = sizeof(T) == 4;  // read word by word, else by whole matrices
   uint32_t of[kWords ? 2 : 1];
 
-  // offset_of(i): of eight i of the fragment, in bytes from a position's row in the tile of grad_output.
+  // offset_of(i): bytes from a position's row in the tile of grad_output to where eight i of the fragment reads.
   template <typename OffsetOf>
   __device__ __forceinline__ void set(int32_t lane, int32_t channel_bytes, [[maybe_unused]] const PairReads& pairs,
                                       OffsetOf&& offset_of) {
@@ -67,27 +67,27 @@ struct FragmentOffsets {
   }
 };
 
-// Bytes from a step's first place to those that a lane reads of its own, of 16 bits: rows of both operands' matrices.
-__device__ __forceinline__ GradPlace matrix_places(int32_t lane) {
-  return {static_cast<uint32_t>(lane / 16 * 8 + lane % 8) * uint32_t{sizeof(GradPlace)},
-          static_cast<uint32_t>(lane % 16) * uint32_t{sizeof(GradPlace)} + 4};
+// Bytes from a step's first entry to those whose rows a lane names in both operands' matrices of 16 bits.
+__device__ __forceinline__ PositionEntry matrix_entries(int32_t lane) {
+  return {static_cast<uint32_t>(lane / 16 * 8 + lane % 8) * uint32_t{sizeof(PositionEntry)},
+          static_cast<uint32_t>(lane % 16) * uint32_t{sizeof(PositionEntry)} + 4};
 }
 
 // Eight positions of 32-bit channels; a lane has those of two entries beside each other: of rows of channels two
 // neighbours, so that those of four lanes are an even number of rows apart, in banks of their own; of channel rows two
 // that are four apart, so that four lanes have neighbours.
-struct PlacedWords {
+struct PositionWords {
   uint32_t grad[2];
   uint32_t input[2];
 
-  __device__ __forceinline__ PlacedWords(uint32_t places, uint32_t to_grad, uint32_t to_input, int32_t lane) {
-    const uint4 two = hopper::load_shared<uint4>(places + static_cast<uint32_t>(lane % 4) * 2 * sizeof(GradPlace));
+  __device__ __forceinline__ PositionWords(uint32_t entries, uint32_t to_grad, uint32_t to_input, int32_t lane) {
+    const uint4 two = hopper::load_shared<uint4>(entries + static_cast<uint32_t>(lane % 4) * 2 * sizeof(PositionEntry));
     grad[0] = to_grad + two.x;
     input[0] = to_input + two.y;
     grad[1] = to_grad + two.z;
     input[1] = to_input + two.w;
   }
-  // A fragment: of each entry both eights.
+  // Reads a fragment: both eights at both entries.
   __device__ __forceinline__ void load_rows(const uint32_t (&offset)[2], uint32_t (&a)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = hopper::load_shared<uint32_t>(grad[i / 2] + offset[i % 2]);

@@ -89,7 +89,7 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.segment_boxes = plan.segment_boxes;
   params.partial = static_cast<float*>(workspace);
   params.n_pitch = plan.n_pitch();
-  params.slot_elements = plan.slot_elements();
+  params.gradient_elements = plan.gradient_elements();
   if (plan.bias) {
     params.bias_taps = *plan.bias;
     params.bias = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + plan.bias_offset());
@@ -106,15 +106,15 @@ void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* wo
   const Int3& kernel = problem.kernel_size;
   OrderedSum<T, float> sums{};
   sums.partial = partial;
-  sums.splits = plan.slots();
-  sums.elements = plan.slot_elements();
+  sums.splits = plan.partials();
+  sums.elements = plan.gradient_elements();
   sums.axis[0] = {plan.n_pitch(), plan.n_channels, stride[0]};
   sums.axis[1] = {plan.row_channels, plan.row_channels, stride[1]};
   for (std::size_t i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
   sums.destination = static_cast<T*>(grads.weight.data);
   if (plan.bias) {
-    sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_slots(),
+    sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_partials(),
                    plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
   }
   if (sums.splits < kSumLanes) {

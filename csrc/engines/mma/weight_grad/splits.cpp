@@ -16,7 +16,7 @@ constexpr int64_t kSegmentPositions = 8192;
 void choose_splits(WeightGradPlan& plan, const DeviceTraits& device,
                    const std::function<void(WeightGradPlan&)>& price) {
   const int64_t boxes = plan.launch_boxes();
-  const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.warps_k * plan.slot_elements()));
+  const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.warps_k * plan.gradient_elements()));
   WeightGradPlan best = plan;
   best.cost_ms = -1;
   for (const int64_t waves : {1, 2, 3}) {

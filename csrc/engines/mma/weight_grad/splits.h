@@ -8,7 +8,7 @@
 
 namespace convt3d::mma {
 
-// As many as the device has room for at a time, or twice or thrice; `price` sets a plan's cost.
+// Tries as many blocks as the device has multiprocessors, twice and thrice as many; `price` sets a plan's cost.
 void choose_splits(WeightGradPlan& plan, const DeviceTraits& device, const std::function<void(WeightGradPlan&)>& price);
 
 }  // namespace convt3d::mma

@@ -7,7 +7,7 @@
 
 namespace convt3d::mma {
 
-// The block's tile, of which no register keeps anything until here.
+// The block's tile, worked out anew where it is used, so that no register keeps anything of it until then.
 template <typename T>
 __device__ __forceinline__ GradTile tile_here(const WeightGradParams<T>& params) {
   return {params, hopper::computed_here(blockIdx.x)};
@@ -26,7 +26,7 @@ struct BoxWalk {
     for (int i = 3; i > 0; --i) at[i] = params.boxes[i - 1].take(rest);
     at[0] = rest;
   }
-  // The last launch may have fewer.
+  // Boxes of a split: the last ones of the last launch may have fewer.
   template <typename T>
   __device__ __forceinline__ static int32_t boxes_of(const WeightGradParams<T>& params, int64_t split) {
     const int32_t first = params.first_box + static_cast<int32_t>(split) * params.split_boxes;
@@ -43,8 +43,8 @@ struct BoxWalk {
   }
 };
 
-// Of channel rows a lane reads two entries beside each other, of positions that are four apart: the position of an
-// entry, and the entry of a position.
+// Where grad_output has channel rows, a lane reads two entries of the table beside each other, of positions that are
+// four apart. These are the position of an entry, and the entry of a position.
 __device__ __forceinline__ int32_t position_of_entry(int32_t i) { return i / 8 * 8 + i % 8 / 2 + i % 2 * 4; }
 __device__ __forceinline__ int32_t entry_of_position(int32_t i) { return i / 8 * 8 + i % 4 * 2 + i % 8 / 4; }
 
@@ -56,10 +56,10 @@ __device__ __forceinline__ int32_t positions_of_box(const WeightGradParams<T>& p
 
 // Where each position of a box is in both tiles; those that fill up the last step multiply zeros.
 template <typename T>
-__device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, unsigned char* shared,
-                                            const Fillers& fillers) {
+__device__ __forceinline__ void fill_positions(const WeightGradParams<T>& params, unsigned char* shared,
+                                               const Fillers& fillers) {
   const GradLayout& layout = params.layout;
-  auto* const places = reinterpret_cast<GradPlace*>(shared + layout.places);
+  auto* const entries = reinterpret_cast<PositionEntry*>(shared + layout.positions);
   const StagedTile& of_grad = params.source[0].tile;
   const StagedTile& of_input = params.source[1].tile;
   const ChannelRows& rows = of_input.channel_rows;
@@ -68,21 +68,21 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
   for (int32_t i = fillers.thread; i < params.steps * kGradStep; i += fillers.count) {
     int32_t rest = of_grad.has_channel_rows() ? position_of_entry(i) : i;
     if (rest >= positions) {
-      places[i] = {0, static_cast<uint32_t>(zeros)};
+      entries[i] = {0, static_cast<uint32_t>(zeros)};
       continue;
     }
     int32_t at[4];
 #pragma unroll
     for (int a = 2; a >= 0; --a) at[a + 1] = params.box[a].take(rest);
     at[0] = rest;
-    const auto place = [&](const StagedTile& tile) {
+    const auto row_bytes = [&](const StagedTile& tile) {
       int32_t row = at[3] * tile.column_step;
       for (int a = 0; a < 3; ++a) row += at[a] * tile.stride[a];
       return static_cast<uint32_t>(row * tile.pitch);
     };
-    places[i] = {place(of_grad), place(of_input)};
+    entries[i] = {row_bytes(of_grad), row_bytes(of_input)};
   }
-  // A row's, or an element of each channel.
+  // What those that fill up the last step read: a row of zeros or, of channel rows, a zero behind each channel's.
   const int32_t words = of_input.has_channel_rows() ? of_input.pieces * 4 : of_input.pitch / 4;
   const int32_t step = of_input.has_channel_rows() ? rows.pitch / 4 : 1;
   if (positions == params.steps * kGradStep) return;
@@ -94,21 +94,21 @@ __device__ __forceinline__ void fill_places(const WeightGradParams<T>& params, u
 
 // What a multiplying warp has of a block.
 struct GradShare {
-  float* sums;      // of its split, of the block's first row and the warp's first column
-  int32_t columns;  // that the sums have from there on
-  int32_t group;    // of the block's
-  int32_t n;        // of warps beside each other
-  int32_t k;        // first step of a box
-  int32_t steps;    // of a box
-  int32_t first;    // fragment of 16 rows
-  int32_t rows;     // fragments
-  int32_t eights;   // that exist of them
-  int32_t boxes;
+  float* sums;       // where its sums go: the block's first row, the warp's first column
+  int32_t columns;   // columns that the sums have from there on
+  int32_t group;     // number of its group among the block's
+  int32_t n;         // its number among the warps that have the same rows
+  int32_t k;         // first step that it has of a box
+  int32_t steps;     // steps that it has of a box
+  int32_t first;     // first fragment of 16 rows
+  int32_t rows;      // fragments of 16 rows
+  int32_t eights;    // eights that exist in these fragments
+  int32_t boxes;     // boxes of its split
   int32_t joins_at;  // boxes left, the one at hand among them, when the sums in registers next join those in memory
 };
 static_assert(sizeof(GradShare) * kGradWarps <= kGradShareBytes);
 
-// ... after so many boxes left: a segment later, or with the last box.
+// The GradShare::joins_at that follows when `left` boxes are left: a segment later, or the last box.
 template <typename T>
 __device__ __forceinline__ int32_t joins_next(const WeightGradParams<T>& params, int32_t left) {
   return max(1, left - params.segment_boxes);
@@ -140,9 +140,9 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
   share.joins_at = joins_next(params, share.boxes + 1);
   const int32_t n_first = tile.n_first + share.n * columns * 8;
   share.columns = params.n_pitch - n_first;
-  const int64_t slot = tile.split * params.warps_k + share.k;
+  const int64_t partial = tile.split * params.warps_k + share.k;
   const int64_t taps = int64_t{params.taps[0].taps} * params.taps[1].taps * params.width_taps;
-  share.sums = params.partial + slot * params.slot_elements +
+  share.sums = params.partial + partial * params.gradient_elements +
                ((tile.group + share.group) * taps * params.row_channels + tile.row_first) * params.n_pitch + n_first;
   shares[threadIdx.x] = share;
 }
@@ -189,13 +189,13 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
   }
 }
 
-// All of these, while others load the first boxes.
+// Fills all tables of the multiplying warps, while the loading warps load the first boxes.
 template <typename T>
 __device__ __forceinline__ void fill_tables(const WeightGradParams<T>& params, const GradTile& tile, int32_t columns,
                                             unsigned char* shared, const Fillers& fillers) {
   fill_shares(params, tile, columns, reinterpret_cast<GradShare*>(shared + params.layout.shares));
   fill_eights(params, tile, reinterpret_cast<GradEight*>(shared + params.layout.eights), fillers);
-  fill_places(params, shared, fillers);
+  fill_positions(params, shared, fillers);
 }
 
 }  // namespace convt3d::mma
