@@ -28,14 +28,14 @@ struct Visited {
 
 // The elements and taps of words, where the source or the destination has them.
 std::vector<Visited> halves(const mma::CorrelationPlan& plan, std::size_t axis, const Visited& words) {
-  const mma::WidthPairs& pairs = plan.pairs.exist ? plan.pairs : plan.result;
+  const mma::WidthPairs& pairs = plan.pairs;
   if (axis != 2 || !pairs.exist) return {words};
   std::vector<Visited> elements;
   for (int half = 0; half < 2; ++half) {
     const int tap = pairs.first_tap + 2 * words.tap + half;
     if (tap < 0 || tap >= pairs.taps) continue;
-    elements.push_back(plan.pairs.exist ? Visited{2 * words.source + half, tap, words.destination}
-                                        : Visited{words.source, tap, 2 * words.destination + half});
+    elements.push_back(plan.reads_pairs() ? Visited{2 * words.source + half, tap, words.destination}
+                                          : Visited{words.source, tap, 2 * words.destination + half});
   }
   return elements;
 }
@@ -187,8 +187,8 @@ void check_mma(const Problem& problem, int64_t most_copied) {
           expect(plan.boxes[0] * plan.tile.images >= plan.batch, "boxes cover the images", problem);
           expect(plan.groups * plan.joined == problem.groups &&
                      plan.groups * plan.k_channels == (forward ? problem.in_channels : problem.out_channels) &&
-                     plan.groups * plan.n_channels ==
-                         (plan.result.exist ? 2 : 1) * (forward ? problem.out_channels : problem.in_channels),
+                     plan.groups * plan.n_channels == (plan.store == mma::StoreWay::kPairs ? 2 : 1) *
+                                                          (forward ? problem.out_channels : problem.in_channels),
                  "groups are joined whole", problem);
           expect(plan.n_blocks * extent.n() >= plan.n_channels &&
                      plan.chunks * plan.chunk_steps * kStepBytes >= plan.k_channels * element_bytes,

@@ -31,7 +31,7 @@ void add_correlation(const CorrelationPlan& plan, Traits& traits) {
   traits.push_back({"warps", std::to_string(extent.warps_m) + "x" + std::to_string(extent.warps_n)});
   traits.push_back({"load", to_string(plan.way)});
   traits.push_back({"copied", to_name(plan.portions, plan.boxes)});
-  traits.push_back({"store", !plan.joins_width      ? plan.stores_channels ? "channels" : "rows"
+  traits.push_back({"store", !plan.joins_width      ? plan.store == StoreWay::kChannels ? "channels" : "rows"
                              : plan.stages_matrices ? "matrices"
                                                     : "widths"});
   traits.push_back({"staged_rows", yes_no(plan.staging_bytes > 0)});
@@ -116,7 +116,7 @@ Traits backward_traits(const Problem& problem, const BackwardPlan& plan, const F
   traits.push_back({"grad_output", to_string(grad.layouts.grad)});
   traits.push_back({"input", to_string(grad.layouts.input)});
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
-  traits.push_back({"store", plan.input.stores_channels ? "channels" : "rows"});
+  traits.push_back({"store", plan.input.store == StoreWay::kChannels ? "channels" : "rows"});
   traits.push_back({"warps_m", one_or_many(grad.warps_m)});
   traits.push_back({"warps_n", one_or_many(grad.warps_n)});
   traits.push_back({"warps_k", one_or_many(grad.warps_k)});

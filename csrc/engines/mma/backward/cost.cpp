@@ -81,12 +81,14 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
   const double written = positions * grad.n_channels * grad.halves();
   const double storing_rows = written / 32 *
-                              (plan.input.stores_channels   ? kStoredInPieces
-                               : plan.input.stages_matrices ? kStoredInMatrices
-                                                            : kStoredInRows);
+                              (plan.input.store == StoreWay::kChannels ? kStoredInPieces
+                               : plan.input.stages_matrices            ? kStoredInMatrices
+                                                                       : kStoredInRows);
   issued += (load_grad.instructions + load_x.instructions + of_bias.instructions) * kLoadingWarps + storing_rows;
-  shared += staging_bytes(of_grad) + staging_bytes(of_x) +
-            (plan.input.stores_channels ? 0 : written * ((plan.input.stages_matrices ? 2 : 4) + plan.result_bytes));
+  shared +=
+      staging_bytes(of_grad) + staging_bytes(of_x) +
+      (plan.input.store == StoreWay::kChannels ? 0
+                                               : written * ((plan.input.stages_matrices ? 2 : 4) + plan.result_bytes));
   const double l2 = (source_bytes(of_grad) + source_bytes(of_x)) / kL2Share / device.rates.l2_bytes;
 
   const double memory = (memory_bytes(of_grad, grad.row_channels, grad.groups == 1) +

@@ -88,7 +88,8 @@ class Search {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
     const ShapeExtent extent = shape_extent(shape, plan.grad.terms);
-    plan.input.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, plan.result_bytes);
+    const bool channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, plan.result_bytes);
+    plan.input.store = channels ? StoreWay::kChannels : StoreWay::kRows;
     WeightGradPlan& grad = plan.grad;
     grad.columns = backward_columns(shape, grad.terms);
     grad.warps_groups = 1;
@@ -294,8 +295,8 @@ std::string to_string(const BackwardPlan& plan) {
       << " split_boxes=" << grad.split_boxes << " segment_boxes=" << grad.segment_boxes << " stages=" << grad.stages
       << " ahead=" << grad.ahead << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad)
       << ',' << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
-      << (plan.input.stores_channels ? " store=channels" : " store=rows") << (grad.layouts.masked ? " masked" : "")
-      << (grad.bias ? " bias" : "");
+      << (plan.input.store == StoreWay::kChannels ? " store=channels" : " store=rows")
+      << (grad.layouts.masked ? " masked" : "") << (grad.bias ? " bias" : "");
   return out.str();
 }
 

@@ -101,7 +101,8 @@ class Judge {
     const double source_run = 1.0 * width * plan_.axis[2].src_step;
     const double result_run = 1.0 * width * plan_.residues[2].count;
     const double staged_row = staged_row_ * (plan_.way < LoadWay::kWidth ? 1 : 1 + kTornElements / source_run);
-    const double stored = images * positions * written_ * (plan_.stores_channels ? 1 : 1 + kTornElements / result_run);
+    const double stored =
+        images * positions * written_ * (plan_.store == StoreWay::kChannels ? 1 : 1 + kTornElements / result_run);
     for (size_t splits = 0; splits <= 3; ++splits) {
       if (splits > 0 && axis_[splits - 1].single_taps) continue;
       double rows = images;  // of a stage

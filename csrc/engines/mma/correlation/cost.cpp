@@ -21,17 +21,17 @@ constexpr double kWeightLatency = 690;  // of L2
 constexpr double kBlockWait = 4800;     // tables, barriers, the first bytes
 // Instructions of a warp that multiplies.
 constexpr double kStepInstructions = 5.7;   // beside products and reads of their factors
-constexpr double kWordReads = 7;            // ... of sixteen positions, word by word; counted, not fitted
+constexpr double kWordReads = 7;            // to read sixteen positions word by word; counted, not fitted
 constexpr double kBoxInstructions = 70;     // of a loading warp
 constexpr double kSlotInstructions = 40;    // to take another slot of weights
-constexpr double kStageInstructions = 72;   // ... a stage
+constexpr double kStageInstructions = 72;   // to take another stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
-constexpr double kStoredInPairs = 2.2;      // ... as half of a word; counted, not fitted
-constexpr double kStagedElement = 2.65;     // ... on its way into shared memory
-constexpr double kStagedInMatrix = 0.85;    // ... as one of a matrix, by stmatrix
-constexpr double kStagedByMoves = 3;        // ... by movmatrix and stores; set by hand, counted are 2.5
-constexpr double kInterleaved = 0.6;        // ... where two residues' matrices are put together
+constexpr double kStoredInPairs = 2.2;      // of an element that is stored as half of a word; counted, not fitted
+constexpr double kStagedElement = 2.65;     // of an element, on its way into shared memory
+constexpr double kStagedInMatrix = 0.85;    // of an element of a matrix that is staged by stmatrix
+constexpr double kStagedByMoves = 3;        // of one staged by movmatrix and stores; set by hand, counted are 2.5
+constexpr double kInterleaved = 0.6;        // of one whose row is put together of two residues' matrices
 constexpr double kStoredVector = 6.8;       // from there to memory, of a vector of a lane; counted, not fitted
 constexpr double kMomentsOfElement = 12;    // gathered instead: counted, not fitted
 constexpr double kSplitWait = 2200;         // clocks, until a block's sums are in L2, counted and known to be counted
@@ -70,11 +70,11 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
   const int32_t width = plan.residues[2].count;
   const bool joined = plan.block_phases % width == 0;
   const double positions = std::min(plan.box[2], plan.residues[2].extent);
-  if (plan.result.exist) {
+  if (plan.store == StoreWay::kPairs) {
     const double run = 2 * positions * element_bytes;
     return std::fmod(run, kFetchedBytes) == 0 ? 1 : (run + kTornRun) / run;
   }
-  if (plan.stores_channels) {
+  if (plan.store == StoreWay::kChannels) {
     const bool whole = joined && plan.n_blocks == 1 && plan.groups == 1;
     const double channels = std::min(shape_extent(plan.shape, plan.terms).n(), plan.n_channels) * element_bytes;
     const double run = whole ? positions * width * channels : channels;
@@ -98,8 +98,8 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
 
 // Instructions of a lane for an element.
 double store_instructions(const CorrelationPlan& plan, const DeviceTraits& device) {
-  if (plan.stores_channels) return kStoredInPieces;
-  if (plan.result.exist) return kStoredInPairs;
+  if (plan.store == StoreWay::kChannels) return kStoredInPieces;
+  if (plan.store == StoreWay::kPairs) return kStoredInPairs;
   const bool interleaved = plan.stages_matrices && plan.joins_width && plan.residues[2].count > 1;
   const double in_matrix = device.stores_matrices() ? kStagedInMatrix : kStagedByMoves;
   return (plan.stages_matrices ? in_matrix : kStagedElement) + (interleaved ? kInterleaved : 0) +

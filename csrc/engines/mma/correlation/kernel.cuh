@@ -224,8 +224,8 @@ class TileMultiplier {
     StageBarriers& barriers_;
     uint32_t slots_;
     StageTurn slot_;
-    int32_t left_ = 0;     // steps of the box
-    int32_t in_slot_ = 0;  // ... of the slot
+    int32_t left_ = 0;     // steps of the box that are not multiplied yet
+    int32_t in_slot_ = 0;  // steps of the slot that are not multiplied yet
     uint32_t at_ = 0;
   };
 

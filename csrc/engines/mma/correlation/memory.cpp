@@ -36,7 +36,7 @@ bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table
   if (steps > most_table_steps) return false;
   plan.table_steps = static_cast<int32_t>(steps);
   set_weight_steps(plan);
-  const bool stages = !plan.stores_channels && !plan.result.exist;
+  const bool stages = plan.store == StoreWay::kRows;
   plan.joins_width = stages && plan.block_phases % width == 0;
   plan.row_vector = 1;
   plan.stages_matrices = false;

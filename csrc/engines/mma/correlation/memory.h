@@ -50,7 +50,7 @@ CONVT3D_HOST_DEVICE constexpr int32_t staging_pitch(int32_t elements, int32_t el
 void set_weight_steps(CorrelationPlan& plan);
 // What follows from what a block computes: tables, staging, the sum. False where there is none such.
 bool set_tables(CorrelationPlan& plan, int32_t element_bytes, int32_t most_table_steps, int32_t most_row_vector);
-// ... and from its buffers and slots: the sum. False where a block would need more than there is.
+// What follows from its buffers and slots: the bytes of a block. False where they are more than there are.
 bool set_memory(CorrelationPlan& plan, int64_t most_bytes);
 
 }  // namespace convt3d::mma

@@ -19,7 +19,7 @@ struct PackWeightParams {
   WeightStrides stride;
   Residues residues[3];
   int16_t residue_of[3][kMostAxisTaps];  // the residue that a tap belongs to
-  int16_t number_of[3][kMostAxisTaps];   // ... and its number among that one's taps
+  int16_t number_of[3][kMostAxisTaps];   // the tap's number among those of its residue
   int32_t k_channels;
   int32_t n_channels;
   // Of a group of the problem, several of which are one here: between them the weight is zero.
@@ -69,7 +69,7 @@ struct PackedElements {
   int32_t n;
   int32_t tap;         // along the width, of width pairs: its first half's
   int32_t half_k;      // from one half to the other, in channels
-  int32_t fragment_n;  // ... and from one fragment to the other
+  int32_t fragment_n;  // from one fragment to the other, in channels
 
   template <bool kParts>
   __device__ __forceinline__ T at(const PackWeightParams<T>& params, int f, int half, int i) const {

@@ -180,7 +180,7 @@ __device__ __forceinline__ int32_t steps_of(const CorrelationParams<T>& params, 
   return steps;
 }
 
-// ... and of all stages before this one.
+// Steps of K of a phase, of all stages before this one.
 template <typename T>
 __device__ __forceinline__ int32_t steps_before(const CorrelationParams<T>& params, const Residue& residue,
                                                 int32_t stage) {

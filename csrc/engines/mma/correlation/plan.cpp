@@ -22,12 +22,12 @@ void search_ways(CorrelationPlan plan, const CorrelationQuery& query, std::vecto
   plan.way = way(true);
   search_correlation(plan, query, plans);
   if (plan.way == LoadWay::kCopy) return;
-  // It may be cheaper to transpose once than to read word by word for each tap,
+  // It may be cheaper to transpose once than to read word by word for each tap.
   if (has_channel_rows(plan.way)) {
     plan.way = way(false);
     search_correlation(plan, query, plans);
   }
-  // ... or once for all blocks.
+  // It may be cheaper still to do so once for all blocks.
   plan.copy = copy_unless_slice(tensors.source, tensors.mask,
                                 {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
                                 plan.k_channels, plan.source_bytes);
@@ -37,7 +37,7 @@ void search_ways(CorrelationPlan plan, const CorrelationQuery& query, std::vecto
   search_correlation(plan, query, plans);
 }
 
-// With words along the width, where the source can be read so,
+// The source is read as words along the width, where it can be.
 void search_paired_source(CorrelationPlan plan, const CorrelationQuery& query, std::vector<CorrelationPlan>& plans) {
   const Tensors& tensors = query.tensors;
   const auto is_paired = [&](const OperandTraits& of) { return has_width_pairs(of, plan.axis[2].src_size); };
@@ -55,7 +55,7 @@ void search_paired_source(CorrelationPlan plan, const CorrelationQuery& query, s
   search_correlation(plan, {of_words, query.element_bytes, query.device, query.most_copied, query.keep_all}, plans);
 }
 
-// ... or the destination be written so.
+// The destination is written as words along the width, where it can be.
 void search_paired_result(CorrelationPlan plan, const CorrelationQuery& query, std::vector<CorrelationPlan>& plans) {
   if (query.element_bytes != 2 || plan.joined > 1 ||
       !has_width_pairs(query.tensors.destination, plan.axis[2].dst_size)) {
@@ -64,7 +64,8 @@ void search_paired_result(CorrelationPlan plan, const CorrelationQuery& query, s
   const std::optional<PairedAxis> words = paired_result(plan.axis[2]);
   if (!words) return;
   plan.axis[2] = words->map;
-  plan.result = words->pairs;
+  plan.store = StoreWay::kPairs;
+  plan.pairs = words->pairs;
   plan.n_channels *= 2;
   if (make_residues(plan.axis[2], plan.residues[2])) search_ways(plan, query, plans);
 }
@@ -153,11 +154,11 @@ std::string to_string(const CorrelationPlan& plan) {
       << " groups=" << plan.groups << (plan.joined > 1 ? " joined=" + std::to_string(plan.joined) : "")
       << " boxes=" << plan.box_count() << (plan.k_splits > 1 ? " k_splits=" + std::to_string(plan.k_splits) : "")
       << " blocks=" << plan.blocks() << " shared=" << plan.shared_bytes << " load=" << to_string(plan.way)
-      << (plan.pairs.exist ? " width_pairs" : "")
-      << (plan.stores_channels ? " store=channels"
-          : plan.result.exist  ? " store=width_pairs"
-          : plan.joins_width   ? " store=rows"
-                               : " store=elements")
+      << (plan.reads_pairs() ? " width_pairs" : "")
+      << (plan.store == StoreWay::kChannels ? " store=channels"
+          : plan.store == StoreWay::kPairs  ? " store=width_pairs"
+          : plan.joins_width                ? " store=rows"
+                                            : " store=elements")
       << (plan.masked ? " masked" : "");
   if (plan.copy.exists) out << " copied portion=" << to_string(plan.portions);
   return out.str();

@@ -37,6 +37,10 @@ struct Residues {
   int32_t tap_step;
 };
 
+// How a block's sums go to memory: a lane's channels as one store, words of two neighbours along the width, each of
+// which is two columns of the product, or rows of the width, put together in shared memory.
+enum class StoreWay : int { kRows, kChannels, kPairs };
+
 struct CorrelationPlan {
   std::array<AxisMap, 3> axis;
   std::array<Residues, 3> residues;
@@ -47,15 +51,14 @@ struct CorrelationPlan {
   int32_t joined;  // groups of the problem that are one here; weights between them are zeros
   LoadWay way;
   bool masked;           // the source counts only where the mask is not <= 0, and is not copied
-  WidthPairs pairs;      // of the source, whose elements are words then
-  WidthPairs result;     // ... of the destination: a channel has two columns, which n_channels counts
+  WidthPairs pairs;      // of the source, whose elements are words then, or of what StoreWay::kPairs stores
   int32_t source_bytes;  // of an element of the source, as the kernel reads it
   OperandCopy copy;      // of the source, which is then what the kernel reads
   Portions portions;
   int64_t batch;
   int64_t groups;
   int32_t k_channels;  // of a group, summed
-  int32_t n_channels;  // ... written
+  int32_t n_channels;  // columns of the product, of a group: channels written, or two for each of them
   std::array<int32_t, 3> box;
   BoxOrder order;                // of its positions
   std::array<int64_t, 4> boxes;  // along images, depth, height, width
@@ -72,23 +75,24 @@ struct CorrelationPlan {
   std::array<int32_t, kMostPhaseBlocks + 1> first_walker;
   int32_t k_splits;      // blocks that share the sums of a box, each of which has some stages
   int32_t split_stages;  // of a block, of each phase
-  bool stores_channels;
-  bool joins_width;       // rows of all residues of the width are stored together
+  StoreWay store;
+  bool joins_width;       // staged rows have all residues of the width
   int32_t row_vector;     // elements of a row that are one aligned store
   int32_t table_steps;    // of K of a block's phases, for one chunk
-  int32_t weight_steps;   // ... for all stages that a block has
+  int32_t weight_steps;   // of K that a block multiplies of one box, in all of its stages
   bool weights_stay;      // in shared memory, for all of a block's boxes; else they come again for each
   int32_t slot_steps;     // whose weights come together
   int32_t slots;          // of weights
   int32_t staging_bytes;  // of rows to be stored
-  int32_t staging_pitch;  // ... from a channel to the next
-  bool stages_matrices;   // ... of eight channels and positions, which are neighbours there
+  int32_t staging_pitch;  // bytes from a channel's staged rows to the next channel's
+  bool stages_matrices;   // rows are staged as matrices of eight channels and positions
   int32_t shared_bytes;
   int64_t packed_bytes;
   bool packs_beside;   // its weight, beside the kernel before it, and is done after that
   double cost_ms;      // expected
-  double unstored_ms;  // ... where the epilogue only gathers moments
+  double unstored_ms;  // expected where the epilogue only gathers moments
 
+  bool reads_pairs() const { return pairs.exist && store != StoreWay::kPairs; }
   int64_t phases() const { return int64_t{residues[0].count} * residues[1].count * residues[2].count; }
   int64_t box_count() const { return boxes[0] * boxes[1] * boxes[2] * boxes[3]; }
   // That one launch computes.
@@ -120,7 +124,7 @@ struct CorrelationPlan {
   // images share boxes, nor where columns are halves of words, nor with channel rows, which leave the kernel no
   // registers for it.
   int64_t moment_parts() const {
-    if (tile.images > 1 || tile.has_channel_rows() || result.exist) return 0;
+    if (tile.images > 1 || tile.has_channel_rows() || store == StoreWay::kPairs) return 0;
     const ShapeExtent extent = shape_extent(shape, terms);
     return boxes[1] * boxes[2] * boxes[3] * (extent.m() / extent.warp_m) * phases();
   }

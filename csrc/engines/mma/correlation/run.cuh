@@ -44,12 +44,12 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.chunk_steps = plan.chunk_steps;
   params.warp_n = extent.warp_n;
   params.block_n = extent.n();
-  params.joined = plan.stores_channels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
+  params.joined = plan.store == StoreWay::kChannels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
   params.terms = plan.terms;
   params.rounds = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
-  params.pairs = plan.pairs.exist ? plan.pairs : plan.result;
-  params.column_bits = plan.result.exist ? 1 : 0;
+  params.pairs = plan.pairs;
+  params.column_bits = plan.store == StoreWay::kPairs ? 1 : 0;
   const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
   params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
@@ -87,9 +87,9 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.destination_stride = to_strides(destination.stride);
   params.residues_alike = true;
   for (const Residues& axis : plan.residues) params.residues_alike &= axis.size % axis.count == 0;
-  params.stores_channels = plan.stores_channels;
-  params.stores_pairs = plan.result.exist;
-  if (plan.result.exist) params.destination_stride.w *= 2;
+  params.stores_channels = plan.store == StoreWay::kChannels;
+  params.stores_pairs = plan.store == StoreWay::kPairs;
+  if (params.stores_pairs) params.destination_stride.w *= 2;
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;
   params.joins_width = plan.joins_width;
   params.row_length = row_length(plan.box[2], plan.residues[2].count, plan.joins_width);
@@ -233,7 +233,7 @@ void input_grad(const Problem& problem, const CorrelationPlan& plan, ConstTensor
                 ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
   pack_weight<T>(problem, plan, weight, WeightOrder::kOutputIsK, workspace, stream);
   if constexpr (sizeof(T) == 2) {
-    if (plan.pairs.exist) {
+    if (plan.reads_pairs()) {
       const CorrelationParams<WidthPair<T>> params =
           correlation_params<WidthPair<T>>(plan, width_pairs_of(grad_output), width_pairs_of(relu_output),
                                            width_pairs_of(problem.output_size()), grad_input, workspace);

@@ -50,7 +50,8 @@ class Search {
   void with_shape(Shape shape, const ShapeExtent& extent) {
     CorrelationPlan plan = base_;
     plan.shape = shape;
-    plan.stores_channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
+    const bool channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
+    if (plan.store != StoreWay::kPairs) plan.store = channels ? StoreWay::kChannels : StoreWay::kRows;
     plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
     for (const BoxCandidate& box : likely_boxes(plan, element_bytes_, device_, kBoxes)) with_box(plan, box);
   }

@@ -164,7 +164,8 @@ class BlockStore {
       const uint32_t word = __ballot_sync(0xFFFFFFFFu, exists);
       count += __popc(word);
 #pragma unroll
-      for (int i = 0; i < kWarpRows / 8; ++i) outputs |= static_cast<int32_t>(word >> (8 * i + lane_ / 4) & 1) << (4 * k + i);
+      for (int i = 0; i < kWarpRows / 8; ++i)
+        outputs |= static_cast<int32_t>(word >> (8 * i + lane_ / 4) & 1) << (4 * k + i);
     }
     PartMoments* const part = params_.epilogue.moments.at(box.image, part_of(box, residue), share_.first_channel);
 #pragma unroll
