@@ -99,7 +99,7 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   sums.elements = shape.channels;
   sums.axis[0] = {shape.channels, shape.channels, 1};
   sums.destination = static_cast<V*>(destination);
-  add_in_order<kOrderedSumThreads>(name, sums, stream);
+  add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>(name, sums, plan.sum_shape(shape), stream);
 }
 
 // From moments that an epilogue has left.

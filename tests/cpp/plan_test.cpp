@@ -6,6 +6,7 @@
 #include "depthwise_tile_checks.h"
 #include "halo_checks.h"
 #include "operand_checks.h"
+#include "ordered_sum_checks.h"
 #include "terms.h"
 
 #include <algorithm>
@@ -133,6 +134,7 @@ int main() {
     ++problems;
     check_terms(problem);
     check_plans(problem);
+    check_general_sum_shapes(problem);
     check_halo(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
     if (draw(0, 1) == 0) {
@@ -146,6 +148,8 @@ int main() {
     check_depthwise_tiles(problem, draw(1, 40));
     check_depthwise_patches(problem, draw(1, 80));
   }
+  check_ordered_sum_shapes();
+  check_depthwise_sum_shapes();
   check_depthwise_workspace();
   check_depthwise_patch_workspace();
   // Rows that are shorter than a segment could be, many in a tile.

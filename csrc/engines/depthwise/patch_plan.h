@@ -11,6 +11,7 @@
 #include "core/divisor.h"
 #include "core/operands.h"
 #include "core/operator.h"
+#include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 
 namespace convt3d {
@@ -124,6 +125,10 @@ struct DepthwisePatchPlan {
   int64_t blocks() const { return int64_t{channel_tiles} * item_tiles * (op == Operator::kWeightGrad ? 1 : batch); }
   int64_t partial_elements() const;
   int64_t workspace_bytes() const { return partial_elements() * static_cast<int64_t>(sizeof(float)); }
+  // Of the weight gradient.
+  OrderedSumShape sum_shape() const {
+    return ordered_sum_shape(kDepthwisePatchSumLanes, partial_elements() / item_tiles);
+  }
 };
 
 // None where height and width have other taps, or there is a mask, besides where tiles have none.

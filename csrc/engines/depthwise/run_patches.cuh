@@ -76,7 +76,9 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
     sums.axis[3] = channels;
   }
   sums.destination = static_cast<T*>(grad_weight.data);
-  add_in_order<kDepthwisePatchSumLanes>("depthwise weight gradient reduction", sums, stream);
+  add_in_order<OrderedSumKernel<kDepthwisePatchSumLanes, kOrderedSumRows>,
+               OrderedSumKernel<kDepthwisePatchSumLanes, 1>>("depthwise weight gradient reduction", sums,
+                                                             plan.sum_shape(), stream);
 }
 
 }  // namespace convt3d::depthwise

@@ -13,6 +13,7 @@
 #include "core/device_traits.h"
 #include "core/integer.h"
 #include "core/operands.h"
+#include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 #include "engines/mma/tile/layouts.h"
 #include "engines/mma/tile/load_shape.h"
@@ -34,6 +35,9 @@ constexpr int kGradShareBytes = 48 * kGradWarps;  // in shared memory
 constexpr int kGradBarrierBytes = 144;            // ...
 constexpr int kBiasFragmentBytes = 4;             // ... of one that a loading warp sums
 constexpr int kGradEightBytes = 16;               // ... of an eight of rows
+// Threads that share the splits of one sum, where there are many; fewer where there are many sums, too.
+constexpr int kSumLanes = 8;
+constexpr int kFewSumLanes = 4;
 
 // Fragments whose rows a loading warp sums at once for the bias's gradient, and float32 that they take.
 constexpr int kBiasRows = 4;
@@ -159,6 +163,11 @@ struct WeightGradPlan {
   int32_t n_pitch() const { return (n_channels + 1) / 2 * 2; }
   int64_t slot_elements() const {
     return groups * taps[0].taps * taps[1].taps * width_taps() * row_channels * n_pitch();
+  }
+  OrderedSumShape sum_shape() const {
+    const int64_t sums = slot_elements();
+    const int32_t lanes = slots() < kSumLanes ? 1 : sums >= many_elements(kFewSumLanes) ? kFewSumLanes : kSumLanes;
+    return ordered_sum_shape(lanes, sums);
   }
   // ... and of the bias's gradient: [split][part of the taps][output channel], float32.
   int64_t bias_slots() const { return splits * part_count(); }
