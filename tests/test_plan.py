@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Everything that is planned without CUDA, but what chooses between the engines.
 PLANS = [
     str(path.relative_to(ROOT))
-    for folder in ("core", "engines")
+    for folder in ("core", "engines", "norm")
     for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))
 ]
 

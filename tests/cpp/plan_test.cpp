@@ -5,6 +5,7 @@
 #include "depthwise_patch_checks.h"
 #include "depthwise_tile_checks.h"
 #include "halo_checks.h"
+#include "norm_checks.h"
 #include "operand_checks.h"
 #include "ordered_sum_checks.h"
 #include "terms.h"
@@ -173,6 +174,7 @@ int main() {
   check_input_copies();
   check_large_problems();
   check_divisors(random);
+  check_norm_vectors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }
