@@ -22,6 +22,9 @@ std::string known_names();
 const KnownDevice& device_of_capability(int major, int minor);
 // Of any device, in the table or not: by its compute capability and the driver's name of it.
 MultiprocessorRates multiprocessor_rates(int major, int minor, const std::string& driver_name);
+// Of any device.
+LaunchTimes launch_times();
+MemoryTraits memory_traits();
 // Where the costs that are in clocks were fitted.
 const DeviceTraits& fitted_device();
 

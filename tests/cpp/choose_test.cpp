@@ -64,6 +64,20 @@ void test_an_engine_that_is_asked_alone() {
   }
 }
 
+void test_an_engine_without_a_plan_for_a_gradient() {
+  for (const Engine engine : {Engine::kDepthwise, Engine::kWgmma}) {
+    PlanQuery query = some_backward(Operator::kBackward);
+    query.engine = engine;
+    bool refused = false;
+    try {
+      choose(query);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    expect(refused, "a backward is an error where the engine has no plan for a gradient");
+  }
+}
+
 void test_candidates_of_an_engine() {
   PlanCache cache(1);
   for (const Engine engine : {Engine::kMma, Engine::kWgmma, Engine::kSimt, Engine::kDepthwise}) {
@@ -135,9 +149,11 @@ int main() {
   test_ways_of_separate_gradients();
   test_no_plan_looks_at_the_weight();
   test_an_engine_that_is_asked_alone();
+  test_an_engine_without_a_plan_for_a_gradient();
   test_candidates_of_an_engine();
   test_words_tell_plans_apart();
   test_plans_are_for_their_device();
+  test_costs_are_in_the_times_of_the_device();
   test_table_of_devices();
   test_plans_of_another_device();
   test_same_query_is_searched_once();

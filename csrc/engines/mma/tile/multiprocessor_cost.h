@@ -1,4 +1,5 @@
-// What the costs of this engine know of a multiprocessor. Constants were fitted to times measured on an H200.
+// What the costs of this engine know of its own code on a multiprocessor: instructions and clocks of its warps, and the
+// shares of a device's rates (core/device_traits.h) that they reach, fitted to times measured on an H200.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ constexpr double kProductShare = 0.835;  // of the rate of products
 constexpr double kL2Share = 0.7;         // of the rate of L2
 constexpr double kSumShare = 0.2;        // ... of who adds splits of a weight gradient
 constexpr double kStoreShare = 0.44;     // ... of who stores them
-constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
+constexpr double kMemoryShare = 0.885;   // of memory's peak, by which boxes are ranked before they have a cost
 
 // A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.
 constexpr double kStagedByte = 0.05;
