@@ -153,6 +153,7 @@ int main() {
   check_depthwise_sum_shapes();
   check_depthwise_workspace();
   check_depthwise_patch_workspace();
+  check_joined_taps();
   // Rows that are shorter than a segment could be, many in a tile.
   for (int width = 1; width <= 9; ++width) {
     for (int size = 1; size <= 2; ++size) {

@@ -134,6 +134,10 @@ struct DepthwisePatchPlan {
 // None where height and width have other taps, or there is a mask, besides where tiles have none.
 std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Problem& problem, DataType dtype,
                                                          const Operands& operands);
+// Whether all taps of a channel are equally far apart in a weight's gradient with these strides: one axis of its sums.
+inline bool joins_taps(const Problem& problem, const std::array<int64_t, 5>& stride) {
+  return stride[3] == problem.kernel_size[2] * stride[4] && stride[2] == problem.kernel_size[1] * stride[3];
+}
 std::string to_string(DepthwisePatchTaps taps);
 std::string to_string(DepthwisePatchAccess access);
 std::string to_string(const DepthwisePatchPlan& plan);

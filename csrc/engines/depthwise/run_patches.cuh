@@ -68,7 +68,7 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
   sums.splits = plan.item_tiles;
   sums.elements = plan.partial_elements() / plan.item_tiles;
   const OrderedSumAxis channels = {int64_t{plan.channel_tiles} * plan.tile_channels(), plan.channels, stride[0]};
-  if (stride[3] == taps[2] * stride[4] && stride[2] == taps[1] * stride[3]) {
+  if (joins_taps(problem, stride)) {
     sums.axis[0] = {problem.taps(), problem.taps(), stride[4]};
     sums.axis[1] = channels;
   } else {
