@@ -18,7 +18,7 @@ struct Case {
   bool channels_last() const { return layout == "NDHWC"; }
   bool half() const { return precision == "fp16"; }
   convt3d::Operands operands() const { return convt3d::dense_operands(problem, channels_last()); }
-  convt3d::HaloElement element() const { return {half() ? 2 : 4, precision == "fp32" ? 2 : 1}; }
+  convt3d::WgmmaElement element() const { return {half() ? 2 : 4, precision == "fp32" ? 2 : 1}; }
 };
 
 inline std::istream& operator>>(std::istream& in, Case& value) {

@@ -14,13 +14,13 @@ namespace {
 
 struct Measured {
   Case value;
-  std::vector<convt3d::HaloPlan> plans;
+  std::vector<convt3d::WgmmaPlan> plans;
 };
 std::vector<Measured> measured;
 std::string answer;
 
 // A plan without what it is expected to cost, which follows from the constants.
-std::string identity(const convt3d::HaloPlan& plan) {
+std::string identity(const convt3d::WgmmaPlan& plan) {
   const std::string text = to_string(plan);
   return text.substr(0, text.rfind(" clocks="));
 }
@@ -35,9 +35,9 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
   Measured result;
   std::istringstream(line) >> result.value;
   const Case& value = result.value;
-  std::map<std::string, convt3d::HaloPlan> candidates;
-  for (const convt3d::HaloPlan& plan :
-       convt3d::halo_candidates(value.problem, value.element(), value.operands(), convt3d::fitted_device())) {
+  std::map<std::string, convt3d::WgmmaPlan> candidates;
+  for (const convt3d::WgmmaPlan& plan :
+       convt3d::wgmma_candidates(value.problem, value.element(), value.operands(), convt3d::fitted_device())) {
     candidates.emplace(identity(plan), plan);
   }
   std::istringstream lines(plans);
@@ -54,7 +54,7 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
 // Of all known plans of all cases, one after another.
 void predict(double* clocks) {
   for (const Measured& one : measured) {
-    for (const convt3d::HaloPlan& plan : one.plans) {
+    for (const convt3d::WgmmaPlan& plan : one.plans) {
       *clocks++ = expected_clocks(one.value.problem, one.value.element().bytes, convt3d::fitted_device(), plan);
     }
   }
@@ -63,7 +63,7 @@ void predict(double* clocks) {
 // What the present constants choose for a case; valid until the next call.
 const char* choice(int index) {
   const Case& value = measured[index].value;
-  answer = identity(*plan_halo_forward(value.problem, value.element(), value.operands(), convt3d::fitted_device()));
+  answer = identity(*plan_wgmma_forward(value.problem, value.element(), value.operands(), convt3d::fitted_device()));
   return answer.c_str();
 }
 }

@@ -100,7 +100,7 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
         return depthwise::tile_forward<T>(problem, *tiles, input, weight, epilogue, output, stream);
       }
-      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
+      if (const auto* halo = std::get_if<WgmmaPlan>(&plan.plan)) {
         return wgmma::forward<T>(problem, *halo, input, weight, epilogue, output, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
@@ -122,7 +122,7 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
         return depthwise::patch_input_grad<T>(*patches, grad_output, weight, grad_input, stream);
       }
-      if (const auto* halo = std::get_if<HaloPlan>(&plan.plan)) {
+      if (const auto* halo = std::get_if<WgmmaPlan>(&plan.plan)) {
         return wgmma::input_grad<T>(problem, *halo, grad_output, weight, grad_input, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {

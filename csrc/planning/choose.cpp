@@ -61,7 +61,7 @@ Offer depthwise_offer(const PlanQuery& query) {
   return OperatorPlan{*plan, 0, depthwise_cost(problem, dtype, device)};
 }
 
-OperatorPlan operator_plan(const HaloPlan& plan, const DeviceTraits& device) {
+OperatorPlan operator_plan(const WgmmaPlan& plan, const DeviceTraits& device) {
   return {plan,
           plan.workspace_bytes(),
           {plan.cost / device.clocks_per_ms, true},
@@ -90,7 +90,7 @@ std::vector<OperatorPlan> all_of(const std::vector<Plan>& plans, const DeviceTra
   return all;
 }
 
-HaloElement halo_element(const PlanQuery& query) {
+WgmmaElement wgmma_element(const PlanQuery& query) {
   return {static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
 }
 
@@ -114,7 +114,7 @@ Offer wgmma_offer(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
   Offer offer = offer_of(
-      plan_halo_forward(*problem, halo_element(query), query.operands, query.device, copies_source(query, *problem)),
+      plan_wgmma_forward(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
       query.device);
   if (offer) offer->cost.fitted = query.op == Operator::kForward;
   return offer;
@@ -124,7 +124,7 @@ std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
   const std::optional<Problem> problem = wgmma_problem(query);
   if (!problem) return {};
   return all_of(
-      halo_candidates(*problem, halo_element(query), query.operands, query.device, copies_source(query, *problem)),
+      wgmma_candidates(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
       query.device);
 }
 

@@ -14,7 +14,7 @@ OfEngine engine_of(const BiasGradPlan&) { return Engine::kSimt; }
 OfEngine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const DepthwisePatchPlan&) { return Engine::kDepthwise; }
-OfEngine engine_of(const HaloPlan&) { return Engine::kWgmma; }
+OfEngine engine_of(const WgmmaPlan&) { return Engine::kWgmma; }
 OfEngine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::BackwardPlan&) { return Engine::kMma; }
@@ -24,7 +24,7 @@ template <typename Plan>
 int64_t parts_of(const Plan&) {
   return 0;
 }
-int64_t parts_of(const HaloPlan& plan) { return plan.moment_parts(); }
+int64_t parts_of(const WgmmaPlan& plan) { return plan.moment_parts(); }
 int64_t parts_of(const mma::CorrelationPlan& plan) { return plan.moment_parts(); }
 
 std::string to_string(const SeparatePlan& plan) {

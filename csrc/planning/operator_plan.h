@@ -47,7 +47,7 @@ struct SeparatePlan {
 
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
-                                DepthwisePatchPlan, HaloPlan, mma::CorrelationPlan, mma::WeightGradPlan,
+                                DepthwisePatchPlan, WgmmaPlan, mma::CorrelationPlan, mma::WeightGradPlan,
                                 mma::BackwardPlan, SeparatePlan>;
 
 struct OperatorPlan {

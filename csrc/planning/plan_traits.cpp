@@ -51,8 +51,8 @@ struct TraitsOf {
     traits.push_back({"beside", yes_no(plan.beside > 0)});
     return traits;
   }
-  Traits operator()(const HaloPlan& plan) const {
-    return query.op == Operator::kForward ? halo_traits(plan, arguments) : halo_input_grad_traits(plan, arguments);
+  Traits operator()(const WgmmaPlan& plan) const {
+    return query.op == Operator::kForward ? wgmma_traits(plan, arguments) : wgmma_input_grad_traits(plan, arguments);
   }
 };
 

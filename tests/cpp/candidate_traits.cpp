@@ -13,8 +13,8 @@ extern "C" int convt3d_candidate_traits(const convt3d::FlatCall* call, int bias,
   std::string lines;
   if (query.op == Operator::kForward && choose(query).engine() == Engine::kWgmma) {
     const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
-    const HaloElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
-    for (const HaloPlan& plan : halo_candidates(query.problem, element, query.operands, query.device)) {
+    const WgmmaElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
+    for (const WgmmaPlan& plan : wgmma_candidates(query.problem, element, query.operands, query.device)) {
       lines += to_string(plan_traits(query, OperatorPlan{plan, 0, {}}, bias != 0, relu != 0)) + "\n";
     }
   }

@@ -23,7 +23,7 @@ inline void test_plans_are_for_their_device() {
   query = some_query();
   query.device.shared_bytes = 120 * 1024;
   const OperatorPlan small = choose(query);
-  const auto* const halo = std::get_if<HaloPlan>(&small.plan);
+  const auto* const halo = std::get_if<WgmmaPlan>(&small.plan);
   expect(halo != nullptr && halo->memory.bytes <= 120 * 1024, "shared memory is the device's");
   for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad}) {
     query = some_query();

@@ -10,11 +10,11 @@
 namespace convt3d {
 
 // The tile at `first` (height and width) of a phase that reads the positions `low` further.
-inline void check_box_of_lines(const Problem& problem, const HaloPlan& plan, const int (&first)[2],
+inline void check_box_of_lines(const Problem& problem, const WgmmaPlan& plan, const int (&first)[2],
                                const int (&low)[2]) {
   const int64_t height = problem.input_size[1];
   const int64_t width = problem.input_size[2];
-  const HaloNMajor& n_major = plan.load.as_n_major();
+  const WgmmaNMajor& n_major = plan.load.as_n_major();
   const int line = 1 << n_major.line_log;
   const bool whole = n_major.crosses_widths;
   const int origin[2] = {first[0] + low[0], first[1] + low[1]};
@@ -36,8 +36,8 @@ inline void check_box_of_lines(const Problem& problem, const HaloPlan& plan, con
   }
 }
 
-inline void check_n_major(const Problem& problem, HaloElement element, bool channels_last, const HaloPlan& plan) {
-  const HaloNMajor& n_major = plan.load.as_n_major();
+inline void check_n_major(const Problem& problem, WgmmaElement element, bool channels_last, const WgmmaPlan& plan) {
+  const WgmmaNMajor& n_major = plan.load.as_n_major();
   const int line = 1 << n_major.line_log;
   expect(element.bytes == 2 && !channels_last && plan.arrangement.folds() == 1 && plan.tile.image_log == 0 &&
              plan.arrangement.axis[0].reach + plan.arrangement.axis[1].reach + plan.arrangement.axis[2].reach == 0,

@@ -9,13 +9,13 @@
 namespace convt3d {
 
 // Threads pack each row of the packed weight once: of all taps, and of what fills last stages up.
-inline void check_packing(const Problem& problem, const HaloPlan& plan, int element_bytes) {
-  const HaloPacking packing = plan_packing(plan, element_bytes);
-  const HaloLoops& loops = plan.loops;
+inline void check_packing(const Problem& problem, const WgmmaPlan& plan, int element_bytes) {
+  const WgmmaPacking packing = plan_packing(plan, element_bytes);
+  const WgmmaLoops& loops = plan.loops;
   const int32_t fillers = packing.entries - packing.taps;
   expect(packing.taps * loops.tap_steps + fillers == loops.first[loops.count()] * loops.stage_steps(),
          "taps and fillers are the stages of all loops", problem);
-  for (int loop = 0; loop < kHaloMaxLoops; ++loop) {
+  for (int loop = 0; loop < kWgmmaMaxLoops; ++loop) {
     const bool last = loop + 1 >= loops.count();
     if (loop >= loops.count()) {
       expect(packing.first_tap[loop] > packing.taps && packing.first_filler[loop] > fillers, "no more loops", problem);
@@ -31,7 +31,7 @@ inline void check_packing(const Problem& problem, const HaloPlan& plan, int elem
   expect(warp_entries * element_bytes <= 32 && warps * warp_entries >= packing.entries &&
              (warps - 1) * warp_entries < packing.entries,
          "a warp reads a sector of taps, and warps have all of them", problem);
-  const int64_t rows = plan.product.groups * int64_t{plan.arrangement.m_tiles} * kHaloTileRows * warps * warp_entries;
+  const int64_t rows = plan.product.groups * int64_t{plan.arrangement.m_tiles} * kWgmmaTileRows * warps * warp_entries;
   const int64_t parts = packing.threads / rows;
   expect(packing.threads % rows == 0 && packing.steps == plan.panels.chunks() * loops.tap_steps &&
              parts * packing.part_steps >= packing.steps && (parts - 1) * packing.part_steps < packing.steps,

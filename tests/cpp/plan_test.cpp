@@ -4,11 +4,11 @@
 #include "depthwise_checks.h"
 #include "depthwise_patch_checks.h"
 #include "depthwise_tile_checks.h"
-#include "halo_checks.h"
 #include "norm_checks.h"
 #include "operand_checks.h"
 #include "ordered_sum_checks.h"
 #include "terms.h"
+#include "wgmma_checks.h"
 
 #include <algorithm>
 #include <climits>
@@ -121,7 +121,7 @@ int main() {
     problem.groups = draw(1, 3);
     problem.in_channels = problem.groups * draw(1, 70);
     problem.out_channels = problem.groups * draw(1, 70);
-    const int largest_stride = draw(0, 1) == 0 ? kHaloMaxStride : 6;  // others have no tensor-core plan
+    const int largest_stride = draw(0, 1) == 0 ? kWgmmaMaxStride : 6;  // others have no tensor-core plan
     for (int axis = 0; axis < 3; ++axis) {
       problem.input_size[axis] = draw(1, 9);
       problem.kernel_size[axis] = draw(1, 7);
@@ -136,7 +136,7 @@ int main() {
     check_terms(problem);
     check_plans(problem);
     check_general_sum_shapes(problem);
-    check_halo(problem);
+    check_wgmma(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
     if (draw(0, 1) == 0) {
       for (int axis = 0; axis < 3; ++axis) {
@@ -164,7 +164,7 @@ int main() {
       problem.input_size = {25, 25, width};
       problem.kernel_size = problem.stride = {size, size, size};
       ++problems;
-      check_halo(problem);
+      check_wgmma(problem);
     }
   }
   for (const int64_t width : {8, 16, 24, 32, 64, 160}) {

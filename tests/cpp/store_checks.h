@@ -12,16 +12,16 @@
 namespace convt3d {
 
 // A segment's first column is the first of the warpgroup's that falls into it.
-inline void check_first_columns(const Problem& problem, const HaloPlan& plan, int g) {
-  const HaloStore& store = plan.store;
-  const HaloTile& tile = plan.tile;
+inline void check_first_columns(const Problem& problem, const WgmmaPlan& plan, int g) {
+  const WgmmaStore& store = plan.store;
+  const WgmmaTile& tile = plan.tile;
   std::set<int> begun;
   for (int column = 0; column < store.extent; ++column) {
-    const HaloPosition position = tile.at(store.start[g] + column);
+    const WgmmaPosition position = tile.at(store.start[g] + column);
     if (!tile.is_output(position)) continue;
     const int segment = store.segment_of(tile, position) - store.first_segment[g];
     if (!begun.insert(segment).second) continue;
-    const HaloPosition first = store.first_of(tile, g, segment);
+    const WgmmaPosition first = store.first_of(tile, g, segment);
     expect(first.d == position.d && first.h == position.h && first.w == position.w &&
                tile.number_of(first) == store.start[g] + column,
            "a segment begins with its first column", problem);
@@ -31,9 +31,9 @@ inline void check_first_columns(const Problem& problem, const HaloPlan& plan, in
 
 // Walks a warpgroup's columns as the epilogue does: every output is staged once, nothing is staged over a burst that
 // was not handed over, and every segment leaves.
-inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
-  const HaloStore& store = plan.store;
-  const HaloTile& tile = plan.tile;
+inline void check_staging(const Problem& problem, const WgmmaPlan& plan, int g) {
+  const WgmmaStore& store = plan.store;
+  const WgmmaTile& tile = plan.tile;
   const auto expect_staging = [&](bool condition, const char* what) { expect(condition, what, problem); };
   const int first = store.first_segment[g];
   const int rest = store.segments[g] - (store.part[g] >= 0 ? 1 : 0);
@@ -43,7 +43,7 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
   for (int i = 0; i * store.strip < store.extent; ++i) {
     const int begun = left + ((store.marks.open[g] >> i & 1) != 0 ? 1 : 0);
     for (int column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
-      const HaloPosition position = tile.at(store.start[g] + column);
+      const WgmmaPosition position = tile.at(store.start[g] + column);
       if (!tile.is_output(position)) continue;
       const int segment = store.segment_of(tile, position) - first;
       expect_staging(segment >= 0 && segment < store.segments[g], "a column has a segment");
@@ -91,10 +91,10 @@ inline void check_staging(const Problem& problem, const HaloPlan& plan, int g) {
 
 // The same of runs: each output is staged once, in its burst, where it overwrites no other, with the alignment that it
 // has in the output.
-inline void check_runs(const Problem& problem, const HaloPlan& plan, int element_bytes, int g) {
-  const HaloStore& store = plan.store;
-  const HaloTile& tile = plan.tile;
-  const HaloRuns& runs = store.as_runs();
+inline void check_runs(const Problem& problem, const WgmmaPlan& plan, int element_bytes, int g) {
+  const WgmmaStore& store = plan.store;
+  const WgmmaTile& tile = plan.tile;
+  const WgmmaRuns& runs = store.as_runs();
   const auto expect_runs = [&](bool condition, const char* what) { expect(condition, what, problem); };
   const int phases = store.column_bytes / element_bytes;
   const int row_outputs = static_cast<int>(problem.output_size(2));
@@ -107,7 +107,7 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
     std::map<int, int64_t> staged_at;  // byte of the channel's run -> output of the tile's depth
     for (; step < strips; ++step) {
       for (int column = step * store.strip; column < std::min((step + 1) * store.strip, store.extent); ++column) {
-        const HaloPosition position = tile.at(store.start[g] + column);
+        const WgmmaPosition position = tile.at(store.start[g] + column);
         if (!tile.is_output(position)) continue;
         const int segment = store.segment_of(tile, position) - first;
         if (((store.burst_of(tile, g, segment) ^ burst) & 1) != 0) continue;
@@ -137,7 +137,7 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
     end &= end - 1;
     for (const auto& [byte, output] : staged_at) {
       expect_runs(byte + element_bytes + 15 <= store.pitch, "a channel's outputs are in its part of the staging");
-      expect_runs(byte / element_bytes < 1 << kHaloRunOffsetBits, "the table of columns can name the byte");
+      expect_runs(byte / element_bytes < 1 << kWgmmaRunOffsetBits, "the table of columns can name the byte");
       const auto& [first_byte, first_output] = *staged_at.begin();
       const int64_t apart = (output - first_output) * element_bytes - (byte - first_byte);
       expect_runs(apart % 16 == 0 && (apart == 0 || !runs.joined_lines), "an output is aligned as in memory");
@@ -149,27 +149,27 @@ inline void check_runs(const Problem& problem, const HaloPlan& plan, int element
   }
   expect_runs(end == 0 && staged == outputs, "all outputs are staged");
   expect_runs(
-      kHaloConsumerWarps * store.warp_bytes <= plan.memory.begin[kWeightPart] - plan.memory.begin[kStagingPart] &&
+      kWgmmaConsumerWarps * store.warp_bytes <= plan.memory.begin[kWeightPart] - plan.memory.begin[kStagingPart] &&
           plan.arrangement.slab_channels() * store.pitch <= store.warp_bytes && store.pitch % 16 == 0,
       "the channels fit");
 }
 
 // Of outputs that leave from the registers: every one is in one pair, and what a warp keeps of them fits.
-inline void check_pairs(const Problem& problem, const HaloPlan& plan, int element_bytes, int g) {
-  const HaloStore& store = plan.store;
-  const HaloTile& tile = plan.tile;
+inline void check_pairs(const Problem& problem, const WgmmaPlan& plan, int element_bytes, int g) {
+  const WgmmaStore& store = plan.store;
+  const WgmmaTile& tile = plan.tile;
   std::vector<int> pairs(static_cast<size_t>(store.extent) + 1, 0);
   int kept = 0;
   for (int number = 0; number < store.extent; ++number) {
     const int positions = store.pair_positions(tile, g, number);
     kept += positions > 0 ? 1 : 0;
     for (int i = 0; i < positions; ++i) ++pairs[static_cast<size_t>(number) + i];
-    const HaloPosition at = tile.at(store.start[g] + number);
+    const WgmmaPosition at = tile.at(store.start[g] + number);
     expect(pairs[static_cast<size_t>(number)] == (tile.is_output(at) ? 1 : 0), "an output is in one pair", problem);
     expect(positions < 2 || (at.w % 2 == 0 && at.w + 1 < tile.size[2]), "pairs are neighbours", problem);
   }
   expect(pairs.back() == 0, "pairs are the warpgroup's own", problem);
-  expect(!plan.store.phase_pairs || kHaloConsumerWarps * kept * kHaloKeptElements * element_bytes <=
+  expect(!plan.store.phase_pairs || kWgmmaConsumerWarps * kept * kWgmmaKeptElements * element_bytes <=
                                         plan.memory.begin[kWeightPart] - plan.memory.begin[kStagingPart],
          "what is kept fits", problem);
 }

@@ -4,10 +4,10 @@
 namespace convt3d::wgmma {
 
 // In wgmma_forward_wide_bfloat16.cu.
-extern template void run_halo_forward<__nv_bfloat16, true>(const HaloParams<__nv_bfloat16>&, Stream);
+extern template void run_wgmma_forward<__nv_bfloat16, true>(const WgmmaParams<__nv_bfloat16>&, Stream);
 
-template void run_halo_forward<__nv_bfloat16, false>(const HaloParams<__nv_bfloat16>&, Stream);
-template void forward<__nv_bfloat16>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&,
+template void run_wgmma_forward<__nv_bfloat16, false>(const WgmmaParams<__nv_bfloat16>&, Stream);
+template void forward<__nv_bfloat16>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&,
                                      MutableTensor, void*, Stream);
 
 }  // namespace convt3d::wgmma

@@ -4,10 +4,10 @@
 namespace convt3d::wgmma {
 
 // In wgmma_forward_wide_float16.cu.
-extern template void run_halo_forward<__half, true>(const HaloParams<__half>&, Stream);
+extern template void run_wgmma_forward<__half, true>(const WgmmaParams<__half>&, Stream);
 
-template void run_halo_forward<__half, false>(const HaloParams<__half>&, Stream);
-template void forward<__half>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
-                              void*, Stream);
+template void run_wgmma_forward<__half, false>(const WgmmaParams<__half>&, Stream);
+template void forward<__half>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&,
+                              MutableTensor, void*, Stream);
 
 }  // namespace convt3d::wgmma

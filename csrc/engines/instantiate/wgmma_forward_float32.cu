@@ -4,10 +4,10 @@
 namespace convt3d::wgmma {
 
 // In wgmma_forward_wide_float32.cu.
-extern template void run_halo_forward<float, true>(const HaloParams<float>&, Stream);
+extern template void run_wgmma_forward<float, true>(const WgmmaParams<float>&, Stream);
 
-template void run_halo_forward<float, false>(const HaloParams<float>&, Stream);
-template void forward<float>(const Problem&, const HaloPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
+template void run_wgmma_forward<float, false>(const WgmmaParams<float>&, Stream);
+template void forward<float>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
                              void*, Stream);
 
 }  // namespace convt3d::wgmma

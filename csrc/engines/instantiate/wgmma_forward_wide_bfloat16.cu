@@ -2,6 +2,6 @@
 
 namespace convt3d::wgmma {
 
-template void run_halo_forward<__nv_bfloat16, true>(const HaloParams<__nv_bfloat16>&, Stream);
+template void run_wgmma_forward<__nv_bfloat16, true>(const WgmmaParams<__nv_bfloat16>&, Stream);
 
 }  // namespace convt3d::wgmma

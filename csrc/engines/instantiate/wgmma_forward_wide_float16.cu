@@ -2,6 +2,6 @@
 
 namespace convt3d::wgmma {
 
-template void run_halo_forward<__half, true>(const HaloParams<__half>&, Stream);
+template void run_wgmma_forward<__half, true>(const WgmmaParams<__half>&, Stream);
 
 }  // namespace convt3d::wgmma

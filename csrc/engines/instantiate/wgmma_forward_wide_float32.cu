@@ -2,6 +2,6 @@
 
 namespace convt3d::wgmma {
 
-template void run_halo_forward<float, true>(const HaloParams<float>&, Stream);
+template void run_wgmma_forward<float, true>(const WgmmaParams<float>&, Stream);
 
 }  // namespace convt3d::wgmma

@@ -21,37 +21,37 @@
 
 namespace convt3d {
 
-constexpr int kHaloThreads = 384;
-constexpr int kHaloConsumerThreads = 32 * kHaloConsumerWarps;
+constexpr int kWgmmaThreads = 384;
+constexpr int kWgmmaConsumerThreads = 32 * kWgmmaConsumerWarps;
 // Barriers of a part of the block.
 constexpr int kConsumersBarrier = 1;
 constexpr int kTileProducersBarrier = 2;
 // Of a thread of each kind, as large as the accumulators leave room for.
-constexpr int halo_consumer_registers(int columns) { return columns == 256 ? 208 : 192; }
-constexpr int halo_producer_registers(int columns) { return columns == 256 ? 88 : 120; }
+constexpr int wgmma_consumer_registers(int columns) { return columns == 256 ? 208 : 192; }
+constexpr int wgmma_producer_registers(int columns) { return columns == 256 ? 88 : 120; }
 
-// Walks over the work tiles: see HaloWorkRing.
+// Walks over the work tiles: see WgmmaWorkRing.
 template <int kTerms>
-__device__ __forceinline__ int work_walks(const HaloLoad& load) {
-  return kHaloConsumerWarps + (load.copies() && kTerms == 1 ? 1 : kHaloTileProducerWarps) + 1;
+__device__ __forceinline__ int work_walks(const WgmmaLoad& load) {
+  return kWgmmaConsumerWarps + (load.copies() && kTerms == 1 ? 1 : kWgmmaTileProducerWarps) + 1;
 }
 
 // Chunks of all work tiles, one after another: `load` brings one to a stage that may be written once `enter_tile`
 // returns. By a whole warp or by one thread.
-template <HaloWalker kWalker, typename T, typename Load>
-__device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, const HaloShared& shared, Load&& load) {
-  const HaloPlan& plan = params.plan;
-  HaloPipelineState state;
-  HaloLoadCursor<kWalker> cursor(plan, HaloWorkWalk<kWalker>(shared.barriers->work, params.plan.grid.work_tiles));
+template <WgmmaWalker kWalker, typename T, typename Load>
+__device__ __forceinline__ void for_each_chunk(const WgmmaParams<T>& params, const WgmmaShared& shared, Load&& load) {
+  const WgmmaPlan& plan = params.plan;
+  WgmmaPipelineState state;
+  WgmmaLoadCursor<kWalker> cursor(plan, WgmmaWorkWalk<kWalker>(shared.barriers->work, params.plan.grid.work_tiles));
   for (; !cursor.ended(); cursor.advance()) {
-    const HaloWorkTile work(plan, cursor.index());
+    const WgmmaWorkTile work(plan, cursor.index());
     const int phase = cursor.phase(plan, work);
-    const HaloChunk chunk{work,
-                          cursor.at_work_begin(),
-                          phase,
-                          HaloOrigin(plan, work, phase),
-                          cursor.first_panel(),
-                          shared.tiles + state.stage * plan.panels.tile_bytes};
+    const WgmmaChunk chunk{work,
+                           cursor.at_work_begin(),
+                           phase,
+                           WgmmaOrigin(plan, work, phase),
+                           cursor.first_panel(),
+                           shared.tiles + state.stage * plan.panels.tile_bytes};
     load(chunk, state);
     state.advance(plan.pipelines.tile_stages);
   }
@@ -59,13 +59,13 @@ __device__ __forceinline__ void for_each_chunk(const HaloParams<T>& params, cons
 
 // By the three producers of tiles: transposed on its way.
 template <typename T, int kTerms, bool kPlanes>
-__device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const HaloShared& shared) {
-  HaloBarriers& barriers = *shared.barriers;
-  const int warp = hopper::warp_index() - kHaloConsumerWarps;
-  HaloTransposer<T, kTerms, kPlanes> transposer(
-      params, warp, HaloWorkWalk<HaloWalker::kWarpAhead>(barriers.work, params.plan.grid.work_tiles),
-      shared.boxes + warp * kHaloBoxBuffers * kHaloBoxBytes, shared.sources, barriers.box_full[warp]);
-  for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
+__device__ __forceinline__ void load_boxes(const WgmmaParams<T>& params, const WgmmaShared& shared) {
+  WgmmaBarriers& barriers = *shared.barriers;
+  const int warp = hopper::warp_index() - kWgmmaConsumerWarps;
+  WgmmaTransposer<T, kTerms, kPlanes> transposer(
+      params, warp, WgmmaWorkWalk<WgmmaWalker::kWarpAhead>(barriers.work, params.plan.grid.work_tiles),
+      shared.boxes + warp * kWgmmaBoxBuffers * kWgmmaBoxBytes, shared.sources, barriers.box_full[warp]);
+  for_each_chunk<WgmmaWalker::kWarp>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
     barriers.enter_tile(state);
     transposer.load(chunk);
     barriers.publish_tile(state);
@@ -74,13 +74,13 @@ __device__ __forceinline__ void load_boxes(const HaloParams<T>& params, const Ha
 
 // kImages: some may share a tile though the width is contiguous.
 template <typename T, int kTerms, bool kNMajor, bool kImages>
-__device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const HaloShared& shared) {
-  const HaloPlan& plan = params.plan;
-  HaloBarriers& barriers = *shared.barriers;
-  const int thread = static_cast<int>(threadIdx.x) - kHaloConsumerThreads;
+__device__ __forceinline__ void load_tiles(const WgmmaParams<T>& params, const WgmmaShared& shared) {
+  const WgmmaPlan& plan = params.plan;
+  WgmmaBarriers& barriers = *shared.barriers;
+  const int thread = static_cast<int>(threadIdx.x) - kWgmmaConsumerThreads;
   if constexpr (kNMajor) {
     if (thread > 0) return;
-    for_each_chunk<HaloWalker::kThread>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
+    for_each_chunk<WgmmaWalker::kThread>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       barriers.enter_tile(state);
       copy_n_major_tile(params, chunk, &barriers.tile_full[state.stage]);
     });
@@ -88,32 +88,32 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
     if constexpr (kImages) {
       if (plan.load.plane_boxes()) {
         fill_sources<T>(plan, thread, shared.sources);
-        sync_threads(kTileProducersBarrier, kHaloTileProducerThreads);
+        sync_threads(kTileProducersBarrier, kWgmmaTileProducerThreads);
         return load_boxes<T, kTerms, true>(params, shared);
       }
     }
     load_boxes<T, kTerms, false>(params, shared);
   } else if (!plan.load.boxes()) {
-    for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
+    for_each_chunk<WgmmaWalker::kWarp>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       barriers.enter_tile(state);
-      if (plan.load.way() == HaloLoadWay::kPieces) {
-        load_halo_tile<T, kTerms, true>(params, thread, chunk);
+      if (plan.load.way() == WgmmaLoadWay::kPieces) {
+        load_wgmma_tile<T, kTerms, true>(params, thread, chunk);
       } else {
-        load_halo_tile<T, kTerms, false>(params, thread, chunk);
+        load_wgmma_tile<T, kTerms, false>(params, thread, chunk);
       }
       barriers.publish_tile(state);
     });
   } else if (thread < 32) {
     // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
     if (thread > 0) return;
-    for_each_chunk<HaloWalker::kThread>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
+    for_each_chunk<WgmmaWalker::kThread>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       barriers.enter_tile(state);
-      copy_halo_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[state.stage] : &barriers.copied[state.stage]);
+      copy_wgmma_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[state.stage] : &barriers.copied[state.stage]);
     });
   } else if constexpr (kTerms == 2) {
-    for_each_chunk<HaloWalker::kWarp>(params, shared, [&](const HaloChunk& chunk, const HaloPipelineState& state) {
+    for_each_chunk<WgmmaWalker::kWarp>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       hopper::barrier_wait(&barriers.copied[state.stage], state.parity);
-      split_halo_tile(plan, thread - 32, chunk.panels);
+      split_wgmma_tile(plan, thread - 32, chunk.panels);
       barriers.publish_tile(state);
     });
   }
@@ -121,33 +121,34 @@ __device__ __forceinline__ void load_tiles(const HaloParams<T>& params, const Ha
 
 // By one thread, which also claims the work tiles.
 template <typename T>
-__device__ __forceinline__ void load_weights(const HaloParams<T>& params, const HaloShared& shared) {
-  const HaloPlan& plan = params.plan;
-  HaloBarriers& barriers = *shared.barriers;
+__device__ __forceinline__ void load_weights(const WgmmaParams<T>& params, const WgmmaShared& shared) {
+  const WgmmaPlan& plan = params.plan;
+  WgmmaBarriers& barriers = *shared.barriers;
   const bool keeps = params.plan.grid.weight_classes > 0;
-  HaloPipelineState state;
-  HaloWorkClaims claims(barriers.work, params.counters, keeps ? params.plan.grid.weight_classes : 1);
-  HaloWorkWalk<HaloWalker::kThread> walk(barriers.work, params.plan.grid.work_tiles);
+  WgmmaPipelineState state;
+  WgmmaWorkClaims claims(barriers.work, params.counters, keeps ? params.plan.grid.weight_classes : 1);
+  WgmmaWorkWalk<WgmmaWalker::kThread> walk(barriers.work, params.plan.grid.work_tiles);
   for (bool first = true; !walk.ended(); walk.advance(), first = false) {
     if (!first) claims.claim();
     if (!first && keeps) continue;
-    const HaloWeightStream stream(plan, HaloWorkTile(plan, walk.index()));
-    const unsigned char* source = params.weight + stream.first * kHaloWeightStageBytes;
+    const WgmmaWeightStream stream(plan, WgmmaWorkTile(plan, walk.index()));
+    const unsigned char* source = params.weight + stream.first * kWgmmaWeightStageBytes;
     if (first) hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
     for (int stage = 0; stage < stream.stages; ++stage) {
       uint64_t* full = &barriers.weights_full[state.stage];
       hopper::barrier_wait(&barriers.weights_empty[state.stage], state.parity ^ 1);
-      hopper::barrier_arrive_expect(full, kHaloWeightStageBytes);
-      hopper::copy_to_shared(shared.weights + state.stage * kHaloWeightStageBytes, source, kHaloWeightStageBytes, full);
-      source += kHaloWeightStageBytes;
+      hopper::barrier_arrive_expect(full, kWgmmaWeightStageBytes);
+      hopper::copy_to_shared(shared.weights + state.stage * kWgmmaWeightStageBytes, source, kWgmmaWeightStageBytes,
+                             full);
+      source += kWgmmaWeightStageBytes;
       state.advance(plan.pipelines.weight_stages);
     }
   }
 }
 
 template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
-__device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, const HaloShared& shared) {
-  const HaloPlan& plan = params.plan;
+__device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params, const WgmmaShared& shared) {
+  const WgmmaPlan& plan = params.plan;
   const int warp = hopper::warp_index();
   const bool second = warp >= 4;
   const int chunks = plan.panels.chunks();
@@ -155,16 +156,16 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
   const int passes = plan.split_passes();
   const hopper::MatrixDescriptor b_base =
       columns_descriptor<kNMajor>(plan, shared.tiles, second ? plan.tile.second_start : 0);
-  HaloConsumerState consumer(shared, plan);
-  HaloEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? halo_table_columns(kN) : 0),
-                                      shared.segments + (second ? plan.store.segments[0] : 0),
-                                      shared.staging + warp * plan.store.warp_bytes);
-  HaloPipelineState tile;
+  WgmmaConsumerState consumer(shared, plan);
+  WgmmaEpilogue<T, kN, kSets> epilogue(params, second ? 1 : 0, shared.columns + (second ? wgmma_table_columns(kN) : 0),
+                                       shared.segments + (second ? plan.store.segments[0] : 0),
+                                       shared.staging + warp * plan.store.warp_bytes);
+  WgmmaPipelineState tile;
   uint32_t ping_pong_parity = second ? 0 : 1;  // the first warpgroup begins
   uint32_t lag = second ? plan.pipelines.lag_clocks : 0;
-  HaloWorkWalk<HaloWalker::kWarp> walk(shared.barriers->work, params.plan.grid.work_tiles);
+  WgmmaWorkWalk<WgmmaWalker::kWarp> walk(shared.barriers->work, params.plan.grid.work_tiles);
   while (!walk.ended()) {
-    const HaloWorkTile work(plan, walk.index());
+    const WgmmaWorkTile work(plan, walk.index());
     int m_tile = work.split * passes;
     int phase_index = plan.arrangement.by_phases.take(m_tile);
     for (int pass = 0; pass < passes; ++pass) {
@@ -172,7 +173,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
       float c[kSets][kN / 2];
       [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of two stages, where there are two terms
       epilogue.begin_pass(work, plan.arrangement.phase(phase_index),
-                          plan.arrangement.slab(plan.product, m_tile * kHaloTileSlabs + warp % kHaloTileSlabs));
+                          plan.arrangement.slab(plan.product, m_tile * kWgmmaTileSlabs + warp % kWgmmaTileSlabs));
       clear(c);
       if (plan.pipelines.ping_pong) {
         hopper::barrier_wait(&shared.barriers->ping_pong[second ? 1 : 0], ping_pong_parity);
@@ -189,7 +190,7 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
         for (int set = 0; set < kSets; ++set) {
           const int loop = phase_index * kSets + set;
           const int steps = plan.loops.steps[loop];
-          const uint16_t* shifts = shared.shifts + plan.loops.first[loop] * (kHaloStageSlices / kTerms);
+          const uint16_t* shifts = shared.shifts + plan.loops.first[loop] * (kWgmmaStageSlices / kTerms);
           if constexpr (kTerms == 1) {
             multiply_loop<T, kN, kNMajor>(steps, shifts, b, c[set], consumer);
           } else {
@@ -227,42 +228,43 @@ __device__ __forceinline__ void multiply_and_store(const HaloParams<T>& params, 
 
 // kNMajor: of N-major panels.
 template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
-__global__ void __launch_bounds__(kHaloThreads, 1) convt3d_halo_forward(const __grid_constant__ HaloParams<T> params) {
+__global__ void __launch_bounds__(kWgmmaThreads, 1)
+    convt3d_halo_forward(const __grid_constant__ WgmmaParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
-  const HaloShared shared(params.plan.memory, halo_memory());
+  const WgmmaShared shared(params.plan.memory, wgmma_memory());
   const int warp = hopper::warp_index();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kHaloMaxWeightStages; ++i) {
+    for (int i = 0; i < kWgmmaMaxWeightStages; ++i) {
       hopper::barrier_init(&shared.barriers->weights_full[i], 1);
-      hopper::barrier_init(&shared.barriers->weights_empty[i], kHaloConsumerThreads / 32);
+      hopper::barrier_init(&shared.barriers->weights_empty[i], kWgmmaConsumerThreads / 32);
     }
-    const int producers = !params.plan.load.copies() ? kHaloTileProducerThreads : kTerms == 1 ? 1 : kHaloSplitThreads;
-    for (int i = 0; i < kHaloMaxTileStages; ++i) {
+    const int producers = !params.plan.load.copies() ? kWgmmaTileProducerThreads : kTerms == 1 ? 1 : kWgmmaSplitThreads;
+    for (int i = 0; i < kWgmmaMaxTileStages; ++i) {
       hopper::barrier_init(&shared.barriers->copied[i], 1);
       hopper::barrier_init(&shared.barriers->tile_full[i], producers);
-      hopper::barrier_init(&shared.barriers->tile_empty[i], kHaloConsumerThreads / 32);
+      hopper::barrier_init(&shared.barriers->tile_empty[i], kWgmmaConsumerThreads / 32);
     }
     for (auto& warp_boxes : shared.barriers->box_full) {
       for (uint64_t& box_full : warp_boxes) hopper::barrier_init(&box_full, 1);
     }
-    for (uint64_t& turn : shared.barriers->ping_pong) hopper::barrier_init(&turn, kHaloConsumerThreads / 64);
+    for (uint64_t& turn : shared.barriers->ping_pong) hopper::barrier_init(&turn, kWgmmaConsumerThreads / 64);
     shared.barriers->work.init(work_walks<kTerms>(params.plan.load));
     hopper::barrier_init_fence();
   }
   __syncthreads();
-  if (warp >= kHaloConsumerThreads / 32) {
-    hopper::give_registers<halo_producer_registers(kSets * kN)>();
-    if (warp < (kHaloConsumerThreads + kHaloTileProducerThreads) / 32) {
-      load_tiles<T, kTerms, kNMajor, halo_stores_images(kN, kSets)>(params, shared);
+  if (warp >= kWgmmaConsumerThreads / 32) {
+    hopper::give_registers<wgmma_producer_registers(kSets * kN)>();
+    if (warp < (kWgmmaConsumerThreads + kWgmmaTileProducerThreads) / 32) {
+      load_tiles<T, kTerms, kNMajor, wgmma_stores_images(kN, kSets)>(params, shared);
     } else if (threadIdx.x % 32 == 0) {
       load_weights(params, shared);
     }
   } else {
-    hopper::take_registers<halo_consumer_registers(kSets * kN)>();
+    hopper::take_registers<wgmma_consumer_registers(kSets * kN)>();
     // While the first tile and its weights are on their way.
-    fill_staging_tables(params, kHaloConsumerThreads, shared.columns, shared.segments);
+    fill_staging_tables(params, kWgmmaConsumerThreads, shared.columns, shared.segments);
     fill_shifts<kNMajor>(params.plan, shared.shifts);
-    sync_threads(kConsumersBarrier, kHaloConsumerThreads);
+    sync_threads(kConsumersBarrier, kWgmmaConsumerThreads);
     multiply_and_store<T, kN, kSets, kTerms, kNMajor>(params, shared);
   }
 #endif

@@ -10,21 +10,21 @@ namespace convt3d {
 // For every K step of a chunk's loops, how far the operand lies from the warpgroup's first column, in units of 16
 // bytes; by the consumers. kNMajor: panels are N-major, and no tap shifts them.
 template <bool kNMajor>
-__device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shifts) {
-  const HaloLoops& loops = plan.loops;
-  const HaloTile& tile = plan.tile;
-  const HaloPanels& panels = plan.panels;
-  const int panel_log = panels.position_bytes / (2 * kHaloOperandBytes);  // log2 of a panel's K steps: 0, 1 or 2
+__device__ __forceinline__ void fill_shifts(const WgmmaPlan& plan, uint16_t* shifts) {
+  const WgmmaLoops& loops = plan.loops;
+  const WgmmaTile& tile = plan.tile;
+  const WgmmaPanels& panels = plan.panels;
+  const int panel_log = panels.position_bytes / (2 * kWgmmaOperandBytes);  // log2 of a panel's K steps: 0, 1 or 2
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int share = max(1, kHaloConsumerWarps / loops.count());  // warps of a loop
+  const int share = max(1, kWgmmaConsumerWarps / loops.count());  // warps of a loop
   const SmallDivisor by_tap_steps(panels.tap_steps);
-  for (int loop = warp / share; loop < loops.count(); loop += kHaloConsumerWarps / share) {
-    const HaloPhase phase = plan.arrangement.phase(loop / loops.sets, loop % loops.sets);
-    const HaloAxis& depth = plan.arrangement.axis[0];
-    const HaloAxis& height = plan.arrangement.axis[1];
-    const HaloTaps& taps_d = depth.taps[phase.depth];
-    const HaloTaps& taps_h = height.taps[phase.height];
-    const HaloTaps& taps_w = plan.arrangement.axis[2].taps[phase.width];
+  for (int loop = warp / share; loop < loops.count(); loop += kWgmmaConsumerWarps / share) {
+    const WgmmaPhase phase = plan.arrangement.phase(loop / loops.sets, loop % loops.sets);
+    const WgmmaAxis& depth = plan.arrangement.axis[0];
+    const WgmmaAxis& height = plan.arrangement.axis[1];
+    const WgmmaTaps& taps_d = depth.taps[phase.depth];
+    const WgmmaTaps& taps_h = height.taps[phase.height];
+    const WgmmaTaps& taps_w = plan.arrangement.axis[2].taps[phase.width];
     const SmallDivisor by_widths(max(1, taps_w.count));
     const SmallDivisor by_heights(max(1, taps_h.count));
     uint16_t* entries = shifts + loops.first[loop] * loops.stage_steps();
@@ -32,11 +32,11 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
     for (int step = warp % share * 32 + static_cast<int>(threadIdx.x) % 32; step < loops.steps[loop];
          step += 32 * share) {
       if constexpr (kNMajor) {
-        entries[step] = static_cast<uint16_t>(step * (kHaloOperandBytes / 16) << plan.load.as_n_major().line_log);
+        entries[step] = static_cast<uint16_t>(step * (kWgmmaOperandBytes / 16) << plan.load.as_n_major().line_log);
         continue;
       }
       int tap_step = step;
-      const HaloTapNumbers tap = tap_numbers(by_tap_steps.divide(tap_step), by_widths, by_heights);
+      const WgmmaTapNumbers tap = tap_numbers(by_tap_steps.divide(tap_step), by_widths, by_heights);
       const int w = taps_w.offset[tap.width] - taps_w.low;
       const int offset_h = taps_h.offset[tap.height];
       const int offset_d = taps_d.offset[tap.depth];
@@ -46,7 +46,7 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
       const int position = ((d * tile.halo[1] + h) * tile.halo[2] + w) << tile.image_log;
       const int panel = tap_step >> panel_log;
       const int bytes = panel * panels.panel_bytes + fold * panels.fold_bytes + position * panels.position_bytes +
-                        (tap_step - (panel << panel_log)) * kHaloOperandBytes;
+                        (tap_step - (panel << panel_log)) * kWgmmaOperandBytes;
       entries[step] = static_cast<uint16_t>(bytes / 16);
     }
   }
@@ -54,7 +54,7 @@ __device__ __forceinline__ void fill_shifts(const HaloPlan& plan, uint16_t* shif
 
 // The operand of a warpgroup whose columns begin at position `first` of the tile.
 template <bool kNMajor>
-__device__ __forceinline__ hopper::MatrixDescriptor columns_descriptor(const HaloPlan& plan, const void* tile,
+__device__ __forceinline__ hopper::MatrixDescriptor columns_descriptor(const WgmmaPlan& plan, const void* tile,
                                                                        int first) {
   const uint32_t address = hopper::shared_address(tile);
   if constexpr (kNMajor) {
@@ -86,18 +86,18 @@ __device__ __forceinline__ void fence_registers(float (&c)[kN]) {
 // A consumer warp's way through both pipelines: the weights of its work tiles, stage after stage, and the tiles that
 // its products leave behind. Every warp hands back what it has read on its own. Between two stages' products there is
 // time for few instructions.
-class HaloConsumerState {
+class WgmmaConsumerState {
  public:
-  __device__ __forceinline__ HaloConsumerState(const HaloShared& shared, const HaloPlan& plan)
+  __device__ __forceinline__ WgmmaConsumerState(const WgmmaShared& shared, const WgmmaPlan& plan)
       : barriers_(shared.barriers),
         stages_(plan.pipelines.weight_stages),
         resident_(plan.pipelines.resident_weights),
-        base_(hopper::matrix_descriptor(hopper::shared_address(shared.weights), kHaloSliceBytes / 2, 128)) {}
+        base_(hopper::matrix_descriptor(hopper::shared_address(shared.weights), kWgmmaSliceBytes / 2, 128)) {}
 
   // Descriptor of the next stage, once it has arrived.
   __device__ __forceinline__ hopper::MatrixDescriptor arrived() {
     hopper::barrier_wait(&barriers_->weights_full[state_.stage], state_.parity);
-    return base_ + static_cast<uint32_t>(state_.stage * (kHaloWeightStageBytes / 16));
+    return base_ + static_cast<uint32_t>(state_.stage * (kWgmmaWeightStageBytes / 16));
   }
   // The products of the stage were committed. At most two stages are passed and not handed back, unless they stay.
   __device__ __forceinline__ void pass_stage() {
@@ -127,7 +127,7 @@ class HaloConsumerState {
   // `keep`: all work tiles read the same weights, which stay from the first stage on.
   __device__ __forceinline__ void end_work_tile(bool keep) {
     if (keep) {
-      state_ = HaloPipelineState();
+      state_ = WgmmaPipelineState();
       held_ = 0;
     } else {
 #pragma unroll 1
@@ -144,11 +144,11 @@ class HaloConsumerState {
     held_ -= is ? 1 : 0;
   }
 
-  HaloBarriers* barriers_;
+  WgmmaBarriers* barriers_;
   int stages_;
   bool resident_;
   hopper::MatrixDescriptor base_;
-  HaloPipelineState state_;
+  WgmmaPipelineState state_;
   int free_ = 0;   // stage of weights that is handed back next
   int held_ = 0;   // stages passed and not handed back
   int tile_ = -1;  // stage of the tiles that was left, or none
@@ -158,10 +158,10 @@ class HaloConsumerState {
 // warpgroup's first column; `shifts`: of the loop.
 template <typename T, int kN, bool kNMajor>
 __device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
-                                              float (&c)[kN / 2], HaloConsumerState& consumer) {
-  constexpr int kSlice = kHaloSliceBytes / 16;
+                                              float (&c)[kN / 2], WgmmaConsumerState& consumer) {
+  constexpr int kSlice = kWgmmaSliceBytes / 16;
   using Product = hopper::Wgmma<T, kN>;
-  const int stages = steps / kHaloStageSlices;
+  const int stages = steps / kWgmmaStageSlices;
   uint32_t stage_shifts = hopper::shared_address(shifts);
   uint2 next = hopper::load_shared<uint2>(stage_shifts);
 #pragma unroll 1
@@ -181,7 +181,7 @@ __device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts,
     consumer.release_before();
     consumer.release_tile();
   }
-  const int left = steps % kHaloStageSlices;
+  const int left = steps % kWgmmaStageSlices;
   if (left == 0) return;
   const hopper::MatrixDescriptor a = consumer.arrived();
   shifts += steps - left;
@@ -202,7 +202,7 @@ __device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts,
 // one's.
 template <bool kAdd, int kN>
 __device__ __forceinline__ void multiply_low(float (&c)[kN / 2], uint64_t a, uint64_t b, uint32_t b_low) {
-  hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kHaloSliceBytes / 16, b);
+  hopper::Wgmma<float, kN>::template multiply<kAdd>(c, a + kWgmmaSliceBytes / 16, b);
   hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
 }
 
@@ -212,8 +212,8 @@ template <int kN>
 __device__ __forceinline__ void multiply_loop_of_terms(int steps, const uint16_t* shifts,
                                                        hopper::MatrixDescriptor columns, uint32_t b_low,
                                                        float (&products)[kN / 2], float (&c)[kN / 2],
-                                                       HaloConsumerState& consumer) {
-  constexpr int kStrip = 2 * kHaloSliceBytes / 16;
+                                                       WgmmaConsumerState& consumer) {
+  constexpr int kStrip = 2 * kWgmmaSliceBytes / 16;
   using Product = hopper::Wgmma<float, kN>;
   const uint64_t b = columns.bits();
   const auto next = [&] {

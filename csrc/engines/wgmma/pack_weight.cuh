@@ -9,16 +9,16 @@
 
 namespace convt3d {
 
-constexpr int kPackHaloThreads = 256;
+constexpr int kPackWgmmaThreads = 256;
 
 template <typename T>
-struct PackHaloWeightParams {
-  HaloPlan plan;
+struct PackWgmmaWeightParams {
+  WgmmaPlan plan;
   const T* weight;
   Strides stride;  // n: input channel, c: output channel of the group, d h w: tap
   unsigned char* packed;
   uint32_t* counters;  // of work tiles: cleared
-  HaloPacking packing;
+  WgmmaPacking packing;
 };
 
 // Of numbers for which a reciprocal is not worth its making.
@@ -34,17 +34,17 @@ struct PlainDivisor {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(kPackHaloThreads, 4)
-    convt3d_pack_halo_weight(const __grid_constant__ PackHaloWeightParams<T> params) {
+__global__ void __launch_bounds__(kPackWgmmaThreads, 4)
+    convt3d_pack_halo_weight(const __grid_constant__ PackWgmmaWeightParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, as of the multiplication
   hopper::allow_dependents();           // which may set up and load its first tiles
   constexpr int kPlaneChannels = kPieceChannels<T>;
-  const HaloProduct& product = params.plan.product;
-  const HaloArrangement& arrangement = params.plan.arrangement;
-  const HaloLoops& loops = params.plan.loops;
-  const HaloPacking& packing = params.packing;
+  const WgmmaProduct& product = params.plan.product;
+  const WgmmaArrangement& arrangement = params.plan.arrangement;
+  const WgmmaLoops& loops = params.plan.loops;
+  const WgmmaPacking& packing = params.packing;
   if (blockIdx.x == 0) {
-    for (int i = static_cast<int>(threadIdx.x); i < kHaloMaxClasses; i += static_cast<int>(blockDim.x)) {
+    for (int i = static_cast<int>(threadIdx.x); i < kWgmmaMaxClasses; i += static_cast<int>(blockDim.x)) {
       params.counters[i] = 0;
     }
   }
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int lane = rest % 32;
   rest /= 32;
   const int entry = (packing.by_warp_entries.take(rest) << entry_log) + (lane & ((1 << entry_log) - 1));
-  const int row_warps_log = kHaloTileRowsLog - 5 + entry_log;
+  const int row_warps_log = kWgmmaTileRowsLog - 5 + entry_log;
   const int row = ((rest & ((1 << row_warps_log) - 1)) << (5 - entry_log)) + (lane >> entry_log);
   rest >>= row_warps_log;
   const int m_tile = packing.by_m_tiles.take(rest);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   int step = filler ? entry - packing.taps : entry;
   int loop = 0;
 #pragma unroll
-  for (int further = kHaloMaxLoops / 2; further > 0; further /= 2) {
+  for (int further = kWgmmaMaxLoops / 2; further > 0; further /= 2) {
     if (firsts[loop + further] <= step) loop += further;
   }
   const int numbered = step - firsts[loop];  // among the loop's taps or fillers
@@ -78,18 +78,18 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
   const int set = loops.sets.remainder(loop);
 
   // The weights of the row: where the first channel's is, and the channels that have any.
-  const HaloPhase phase = arrangement.phase(phase_index, set);
-  const HaloTaps& taps_d = arrangement.axis[0].taps[phase.depth];
-  const HaloTaps& taps_h = arrangement.axis[1].taps[phase.height];
-  const HaloTaps& taps_w = arrangement.axis[2].taps[phase.width];
-  const HaloTapNumbers tap =
+  const WgmmaPhase phase = arrangement.phase(phase_index, set);
+  const WgmmaTaps& taps_d = arrangement.axis[0].taps[phase.depth];
+  const WgmmaTaps& taps_h = arrangement.axis[1].taps[phase.height];
+  const WgmmaTaps& taps_w = arrangement.axis[2].taps[phase.width];
+  const WgmmaTapNumbers tap =
       tap_numbers(filler ? 0 : numbered, PlainDivisor{max(1, taps_w.count)}, PlainDivisor{max(1, taps_h.count)});
-  const HaloSlab slab = arrangement.slab(product, m_tile * kHaloTileSlabs + row / kHaloSlabRows);
-  const int row_in_slab = row % kHaloSlabRows;
+  const WgmmaSlab slab = arrangement.slab(product, m_tile * kWgmmaTileSlabs + row / kWgmmaSlabRows);
+  const int row_in_slab = row % kWgmmaSlabRows;
   const int output_channel = slab.channel + (arrangement.width_pairs() ? row_in_slab % 8 : row_in_slab) +
-                             (arrangement.channel_sets() ? kHaloSlabRows * set : 0);
+                             (arrangement.channel_sets() ? kWgmmaSlabRows * set : 0);
   const int tap_d =
-      taps_d.tap[tap.depth][min(slab.depth, kHaloMaxStride - 1)];  // slabs that fill a tile are past the last depth
+      taps_d.tap[tap.depth][min(slab.depth, kWgmmaMaxStride - 1)];  // slabs that fill a tile are past the last depth
   const int tap_h = taps_h.tap[tap.height][slab.height];
   const int tap_w = taps_w.tap[tap.width][arrangement.width_pairs() ? row_in_slab / 8 : slab.width];
   const bool exists = !filler && output_channel < product.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
     if (filler && tap_step > 0) continue;
     const int at = step + tap_step;
     const int64_t stage = first_stage + chunk * chunk_stages + loops.stage_of(at);
-    unsigned char* to = params.packed + stage * kHaloWeightStageBytes +
-                        loops.step_in_stage(at) * product.terms * kHaloSliceBytes + row * 16;
+    unsigned char* to = params.packed + stage * kWgmmaWeightStageBytes +
+                        loops.step_in_stage(at) * product.terms * kWgmmaSliceBytes + row * 16;
     alignas(16) T values[2][kPlaneChannels];
     int channel = 2 * k * kPlaneChannels;
     const T* from = weight + channel * params.stride.n;
@@ -134,12 +134,12 @@ __global__ void __launch_bounds__(kPackHaloThreads, 4)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint4 piece = *reinterpret_cast<const uint4*>(values[half]);
-      uint4* half_to = reinterpret_cast<uint4*>(to + half * (kHaloSliceBytes / 2));
+      uint4* half_to = reinterpret_cast<uint4*>(to + half * (kWgmmaSliceBytes / 2));
       if (product.terms == 1) {
         *half_to = to_matrix_piece<T>(values[half]);
       } else {
         half_to[0] = piece;
-        half_to[kHaloSliceBytes / 16] = low_piece(piece);
+        half_to[kWgmmaSliceBytes / 16] = low_piece(piece);
       }
     }
   }

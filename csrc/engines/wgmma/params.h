@@ -10,21 +10,21 @@
 
 namespace convt3d {
 
-// A block's dynamic shared memory, divided as HaloMemory says.
-__device__ __forceinline__ unsigned char* halo_memory() { return dynamic_shared_memory_of_boxes(); }
+// A block's dynamic shared memory, divided as WgmmaMemory says.
+__device__ __forceinline__ unsigned char* wgmma_memory() { return dynamic_shared_memory_of_boxes(); }
 // Of it, 128 bytes that nobody reads.
-__device__ __forceinline__ unsigned char* halo_spare() { return halo_memory() + kHaloBarrierBytes - 128; }
+__device__ __forceinline__ unsigned char* wgmma_spare() { return wgmma_memory() + kWgmmaBarrierBytes - 128; }
 
 // An entry of the tables of boxes of planes: a word of an image's channel, and its (first) position in the tile.
-CONVT3D_HOST_DEVICE inline uint32_t halo_source(int word, int position) {
+CONVT3D_HOST_DEVICE inline uint32_t wgmma_source(int word, int position) {
   return static_cast<uint32_t>(word | position << 16);
 }
 
 template <typename T>
-struct HaloParams {
-  CUtensorMap boxes;                // of the input
-  CUtensorMap out[kHaloMaxPhases];  // of the output, for each residue outside the staging
-  HaloPlan plan;
+struct WgmmaParams {
+  CUtensorMap boxes;                 // of the input
+  CUtensorMap out[kWgmmaMaxPhases];  // of the output, for each residue outside the staging
+  WgmmaPlan plan;
   Source<T> source;
   const unsigned char* weight;  // packed, see pack_weight.cuh
   uint32_t* counters;           // of work tiles, see scheduler.cuh
@@ -34,13 +34,13 @@ struct HaloParams {
 };
 
 // One block's share of a tile. Splits and groups count fastest: blocks at work at the same time share lines of memory.
-struct HaloWorkTile {
+struct WgmmaWorkTile {
   int split;
   int first[3];  // position of the tile along each axis
   int image;
   int group;
 
-  __device__ __forceinline__ HaloWorkTile(const HaloPlan& plan, uint32_t index) {
+  __device__ __forceinline__ WgmmaWorkTile(const WgmmaPlan& plan, uint32_t index) {
     int32_t rest = static_cast<int32_t>(index);
     split = plan.tile.by_splits.take(rest);
     group = plan.product.by_groups.take(rest);
@@ -51,11 +51,11 @@ struct HaloWorkTile {
 };
 
 // The packed weight of a work tile's passes, in stages.
-struct HaloWeightStream {
+struct WgmmaWeightStream {
   int64_t first;
   int32_t stages;
 
-  __device__ __forceinline__ HaloWeightStream(const HaloPlan& plan, const HaloWorkTile& work) {
+  __device__ __forceinline__ WgmmaWeightStream(const WgmmaPlan& plan, const WgmmaWorkTile& work) {
     const int passes = plan.split_passes();
     const int64_t begin = stage_of_pass(plan, work.split * passes);
     first = static_cast<int64_t>(work.group) * plan.arrangement.m_tiles * plan.loops.stages() + begin;
@@ -64,7 +64,7 @@ struct HaloWeightStream {
 
  private:
   // In a group's weight.
-  __device__ __forceinline__ static int64_t stage_of_pass(const HaloPlan& plan, int pass) {
+  __device__ __forceinline__ static int64_t stage_of_pass(const WgmmaPlan& plan, int pass) {
     return plan.loops.packed_stage(pass / plan.arrangement.phases, pass % plan.arrangement.phases);
   }
 };

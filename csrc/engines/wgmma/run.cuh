@@ -18,14 +18,14 @@
 namespace convt3d::wgmma {
 
 template <typename T>
-void run_halo_packing(const PackHaloWeightParams<T>& params, Stream stream) {
-  launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.packing.threads, kPackHaloThreads),
-         kPackHaloThreads, stream, params);
+void run_wgmma_packing(const PackWgmmaWeightParams<T>& params, Stream stream) {
+  launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.packing.threads, kPackWgmmaThreads),
+         kPackWgmmaThreads, stream, params);
 }
 
 // As the tensor cores and TMA take elements; TF32 is rounded to nearest.
 template <typename T>
-constexpr BoxType halo_box_type(bool rounds_to_tf32) {
+constexpr BoxType wgmma_box_type(bool rounds_to_tf32) {
   if (std::is_same_v<T, __half>) return BoxType::kFloat16;
   if (std::is_same_v<T, __nv_bfloat16>) return BoxType::kBFloat16;
   return rounds_to_tf32 ? BoxType::kTf32 : BoxType::kFloat32;
@@ -38,9 +38,9 @@ inline void encode_planned(const TensorBox& box, const char* tensor, CUtensorMap
 }
 
 template <typename T>
-void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, ConstTensor weight,
+void forward(const Problem& problem, const WgmmaPlan& plan, ConstTensor input, ConstTensor weight,
              const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
-  PackHaloWeightParams<T> pack{};
+  PackWgmmaWeightParams<T> pack{};
   if (plan.packed_bytes() > 0) {
     pack.plan = plan;
     pack.weight = static_cast<const T*>(weight.data);
@@ -49,7 +49,7 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
     pack.counters = reinterpret_cast<uint32_t*>(pack.packed + plan.packed_bytes());
     pack.packing = plan_packing(plan, sizeof(T));
   }
-  HaloParams<T> params{};
+  WgmmaParams<T> params{};
   params.plan = plan;
   // The plan says how it is read. A copy comes before the packing: the kernel waits for that alone.
   if (plan.copy.exists) {
@@ -69,19 +69,19 @@ void forward(const Problem& problem, const HaloPlan& plan, ConstTensor input, Co
   if (plan.load.boxes()) {
     TensorBox box = input_box(problem, plan, plan.load, kBytes, input.stride);
     box.data = input.data;
-    box.type = halo_box_type<T>(plan.product.terms == 1);
+    box.type = wgmma_box_type<T>(plan.product.terms == 1);
     encode_planned(box, "input", params.boxes);
   }
   for (int i = 0; plan.store.boxes() && i < output_boxes(plan); ++i) {
     TensorBox box = output_box(problem, plan, kBytes, output.stride, output.data, i);
-    box.type = halo_box_type<T>(false);
+    box.type = wgmma_box_type<T>(false);
     encode_planned(box, "output", params.out[i]);
   }
-  if (plan.packed_bytes() > 0) run_halo_packing(pack, stream);
+  if (plan.packed_bytes() > 0) run_wgmma_packing(pack, stream);
   if (is_wide(plan.tile.instruction)) {
-    run_halo_forward<T, true>(params, stream);
+    run_wgmma_forward<T, true>(params, stream);
   } else {
-    run_halo_forward<T, false>(params, stream);
+    run_wgmma_forward<T, false>(params, stream);
   }
 }
 

@@ -9,6 +9,6 @@ namespace convt3d::wgmma {
 
 // kWide: is_wide() of the plan's instruction.
 template <typename T, bool kWide>
-void run_halo_forward(const HaloParams<T>& params, Stream stream);
+void run_wgmma_forward(const WgmmaParams<T>& params, Stream stream);
 
 }  // namespace convt3d::wgmma

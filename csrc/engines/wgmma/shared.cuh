@@ -7,48 +7,48 @@
 
 namespace convt3d {
 
-struct HaloBarriers {
-  uint64_t weights_full[kHaloMaxWeightStages];
-  uint64_t weights_empty[kHaloMaxWeightStages];
-  uint64_t copied[kHaloMaxTileStages];  // a tile that TMA has brought and that is yet to be split in two terms
-  uint64_t tile_full[kHaloMaxTileStages];
-  uint64_t tile_empty[kHaloMaxTileStages];
-  uint64_t box_full[kHaloTileProducerWarps][kHaloBoxBuffers];
+struct WgmmaBarriers {
+  uint64_t weights_full[kWgmmaMaxWeightStages];
+  uint64_t weights_empty[kWgmmaMaxWeightStages];
+  uint64_t copied[kWgmmaMaxTileStages];  // a tile that TMA has brought and that is yet to be split in two terms
+  uint64_t tile_full[kWgmmaMaxTileStages];
+  uint64_t tile_empty[kWgmmaMaxTileStages];
+  uint64_t box_full[kWgmmaTileProducerWarps][kWgmmaBoxBuffers];
   uint64_t ping_pong[2];  // of each warpgroup of consumers: it may multiply
-  HaloWorkRing work;
+  WgmmaWorkRing work;
 
   // By a producer of tiles: a stage may be written; it is.
-  __device__ __forceinline__ void enter_tile(const HaloPipelineState& state) {
+  __device__ __forceinline__ void enter_tile(const WgmmaPipelineState& state) {
     hopper::barrier_wait(&tile_empty[state.stage], state.parity ^ 1);
   }
-  __device__ __forceinline__ void publish_tile(const HaloPipelineState& state) {
+  __device__ __forceinline__ void publish_tile(const WgmmaPipelineState& state) {
     hopper::fence_async_proxy();
     hopper::barrier_arrive(&tile_full[state.stage]);
   }
 };
 
-struct HaloShared {
-  HaloBarriers* barriers;
+struct WgmmaShared {
+  WgmmaBarriers* barriers;
   unsigned char* tiles;
   unsigned char* staging;
   unsigned char* weights;
   uint16_t* columns;
-  HaloStoredSegment* segments;
+  WgmmaStoredSegment* segments;
   uint16_t* shifts;
   unsigned char* boxes;
   uint32_t* sources;
 
-  __device__ __forceinline__ HaloShared(const HaloMemory& memory, unsigned char* shared)
-      : barriers(reinterpret_cast<HaloBarriers*>(shared)),
+  __device__ __forceinline__ WgmmaShared(const WgmmaMemory& memory, unsigned char* shared)
+      : barriers(reinterpret_cast<WgmmaBarriers*>(shared)),
         tiles(shared + memory.begin[kTilePart]),
         staging(shared + memory.begin[kStagingPart]),
         weights(shared + memory.begin[kWeightPart]),
         columns(reinterpret_cast<uint16_t*>(shared + memory.begin[kColumnPart])),
-        segments(reinterpret_cast<HaloStoredSegment*>(shared + memory.begin[kSegmentPart])),
+        segments(reinterpret_cast<WgmmaStoredSegment*>(shared + memory.begin[kSegmentPart])),
         shifts(reinterpret_cast<uint16_t*>(shared + memory.begin[kShiftPart])),
         boxes(shared + memory.begin[kBoxPart]),
         sources(reinterpret_cast<uint32_t*>(shared + memory.begin[kSourcePart])) {}
 };
-static_assert(sizeof(HaloBarriers) + 128 <= kHaloBarrierBytes);
+static_assert(sizeof(WgmmaBarriers) + 128 <= kWgmmaBarrierBytes);
 
 }  // namespace convt3d

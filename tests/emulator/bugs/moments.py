@@ -59,8 +59,8 @@ BUGS = [
     Bug(
         "moments, wgmma: channels of sets",
         TARGET,
-        "? kHaloSlabRows * set : 0",
-        "? kHaloSlabRows * (BUG ? 0 : set) : 0",
+        "? kWgmmaSlabRows * set : 0",
+        "? kWgmmaSlabRows * (BUG ? 0 : set) : 0",
         OF_HALO,
     ),
     Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_HALO),

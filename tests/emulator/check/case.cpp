@@ -23,7 +23,7 @@ const Words<Type> kTypes = {{"fp64", Type::kFloat64},    {"fp32", Type::kFloat32
                             {"double", Type::kFloat64},  {"bfloat16", Type::kBFloat16}, {"float", Type::kFloat32}};
 const Words<Layout> kLayouts = {{"NCDHW", Layout::kNcdhw}, {"NDHWC", Layout::kNdhwc}};
 const Words<Engine> kEngines = {{"auto", Engine::kAuto},
-                                {"halo", Engine::kHalo},
+                                {"halo", Engine::kWgmma},
                                 {"simt", Engine::kSimt},
                                 {"depthwise", Engine::kDepthwise},
                                 {"mma", Engine::kMma}};

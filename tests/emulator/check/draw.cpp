@@ -23,13 +23,13 @@ constexpr Kind kOtherKinds[] = {depthwise, general};
 
 // The cheapest plan in a quarter of the cases, else the one whose rarest traits were seen least, of some of the plans.
 void Draw::choose_plan(Case& item) {
-  const std::vector<convt3d::HaloPlan> plans = candidates(item);
+  const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
   if (plans.empty()) return;
   constexpr int kTries = 150;
   rarity_ = kNeverDrawn;
   for (int i = 0; i < kTries; ++i) {
     const auto index = static_cast<int>(between(random_, 0, static_cast<int64_t>(plans.size()) - 1));
-    const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(index)];
+    const convt3d::WgmmaPlan& plan = plans[static_cast<std::size_t>(index)];
     if (plan.grid.work_tiles > kMostItems) continue;
     int least = kNeverDrawn;
     for (const uint64_t trait : traits_of(item, plan)) least = std::min(least, seen_[trait]);
@@ -43,7 +43,7 @@ void Draw::choose_plan(Case& item) {
 Case Draw::next() {
   constexpr int kCases = 5;
   Case rarest = next_of_any_plan();
-  if (rarest.engine != Engine::kHalo) return rarest;
+  if (rarest.engine != Engine::kWgmma) return rarest;
   if (chance(random_, 25)) {
     rarest.plan = kBestPlan;
     return rarest;
@@ -51,7 +51,7 @@ Case Draw::next() {
   int rarity = rarity_;
   for (int i = 1; i < kCases; ++i) {
     const Case item = next_of_any_plan();
-    if (item.engine != Engine::kHalo || rarity_ >= rarity) continue;
+    if (item.engine != Engine::kWgmma || rarity_ >= rarity) continue;
     rarity = rarity_;
     rarest = item;
   }
@@ -68,7 +68,7 @@ Case Draw::next_of_any_plan() {
     Case item;
     Drawing drawing{random_, item.problem};
     const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
-    const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kHalo : drawing.coin(50));
+    const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kWgmma : drawing.coin(50));
     const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
     const bool forward = mma              ? drawing.coin(33)
                          : only_depthwise ? drawing.coin(60)
@@ -133,9 +133,9 @@ Case Draw::next_of_any_plan() {
     }
     if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
     if (item.op != Operator::kForward && !gradient_in_cores) return item;
-    item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kHalo : Engine::kAuto;
+    item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kWgmma : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;
-    if (item.engine == Engine::kHalo) {
+    if (item.engine == Engine::kWgmma) {
       rarity_ = -1;
       choose_plan(item);
       if (rarity_ < 0) continue;

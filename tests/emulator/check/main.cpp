@@ -177,13 +177,13 @@ class Program {
   void run_plans(Case item) {
     if (options_.wanted.engine) item.engine = *options_.wanted.engine;
     if (options_.plan == "all") {
-      item.engine = Engine::kHalo;
+      item.engine = Engine::kWgmma;
       const int count = static_cast<int>(candidates(item).size());
       for (item.plan = 0; item.plan < count; ++item.plan) run_case(item);
       return;
     }
     if (options_.plan != "best") {
-      item.engine = Engine::kHalo;
+      item.engine = Engine::kWgmma;
       item.plan = std::stoi(options_.plan);
     }
     run_case(item);

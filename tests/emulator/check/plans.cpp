@@ -19,11 +19,11 @@ bool channels_are_contiguous(const Case& item) {
 }  // namespace
 
 const convt3d::DeviceTraits& device_of(const Case& item) {
-  const bool hopper = item.wgmma || item.engine == Engine::kHalo;
+  const bool hopper = item.wgmma || item.engine == Engine::kWgmma;
   return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
 }
 
-std::vector<convt3d::HaloPlan> candidates(const Case& item) {
+std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   const bool forward = item.op == Operator::kForward;
   if (item.type == Type::kFloat64 || (!forward && (item.op != Operator::kInputGrad || item.relu))) return {};
   const auto problem = forward ? std::optional(item.problem) : convt3d::input_grad_as_forward(item.problem);
@@ -37,7 +37,7 @@ std::vector<convt3d::HaloPlan> candidates(const Case& item) {
   convt3d::Operands operands;
   operands.first = operand(item.first_size(), item.layout, *item.first);
   operands.result = operand(forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
-  return halo_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
+  return wgmma_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
 }
 
 bool has_depthwise_plan(const Case& item) {

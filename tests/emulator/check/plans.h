@@ -12,7 +12,7 @@ namespace check {
 // That plans are for, however many multiprocessors then run them; those are the grid's alone.
 const convt3d::DeviceTraits& device_of(const Case& item);
 // Of the engine halo_wgmma, whatever it would choose.
-std::vector<convt3d::HaloPlan> candidates(const Case& item);
+std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
 bool has_depthwise_plan(const Case& item);
 
 }  // namespace check

@@ -29,7 +29,7 @@ convt3d::Engine engine_of(Engine engine) {
   switch (engine) {
     case Engine::kDepthwise:
       return convt3d::Engine::kDepthwise;
-    case Engine::kHalo:
+    case Engine::kWgmma:
       return convt3d::Engine::kWgmma;
     case Engine::kMma:
       return convt3d::Engine::kMma;
@@ -54,7 +54,7 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.operands = operands;
   query.device = device_of(item);
   const bool asks =
-      item.op == Operator::kForward || (item.op == Operator::kInputGrad && item.engine == Engine::kHalo) ||
+      item.op == Operator::kForward || (item.op == Operator::kInputGrad && item.engine == Engine::kWgmma) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
   if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
     query.most_copied =
@@ -70,13 +70,13 @@ OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
     const std::vector<OperatorPlan> all = convt3d::candidates(query);
     return all[static_cast<std::size_t>(item.plan) % all.size()];
   }
-  if (item.engine != Engine::kHalo || item.plan < 0) return choose(query);
-  const std::vector<convt3d::HaloPlan> plans = candidates(item);
+  if (item.engine != Engine::kWgmma || item.plan < 0) return choose(query);
+  const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
   if (item.plan >= static_cast<int>(plans.size())) {
     throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
                                 " plans for this problem");
   }
-  const convt3d::HaloPlan& plan = plans[static_cast<std::size_t>(item.plan)];
+  const convt3d::WgmmaPlan& plan = plans[static_cast<std::size_t>(item.plan)];
   return {plan, plan.workspace_bytes(), {}};
 }
 
@@ -172,7 +172,7 @@ class Run {
                        const convt3d::ConstTensor& mask, const convt3d::MutableTensor& result) {
     OperatorPlan plan =
         plan_of(item_, {operand_traits(first), operand_traits(second), operand_traits(mask), operand_traits(result)});
-    if (auto* const halo = std::get_if<convt3d::HaloPlan>(&plan.plan)) {
+    if (auto* const halo = std::get_if<convt3d::WgmmaPlan>(&plan.plan)) {
       halo->grid = make_grid(halo->product, halo->tile, halo->pipelines, multiprocessors_);
     }
     outcome_.plan = to_string(plan);

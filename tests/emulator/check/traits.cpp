@@ -3,10 +3,10 @@
 #include <algorithm>
 
 namespace check {
-std::vector<uint64_t> traits_of(const Case& item, const convt3d::HaloPlan& plan) {
-  const convt3d::HaloArrangement& arrangement = plan.arrangement;
-  const convt3d::HaloTile& tile = plan.tile;
-  const convt3d::HaloStore& store = plan.store;
+std::vector<uint64_t> traits_of(const Case& item, const convt3d::WgmmaPlan& plan) {
+  const convt3d::WgmmaArrangement& arrangement = plan.arrangement;
+  const convt3d::WgmmaTile& tile = plan.tile;
+  const convt3d::WgmmaStore& store = plan.store;
   const auto load = static_cast<uint64_t>(plan.load.way());
   const auto way = static_cast<uint64_t>(store.way());
   const int values[] = {static_cast<int>(item.type),

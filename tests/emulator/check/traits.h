@@ -10,6 +10,6 @@
 namespace check {
 
 // A number for each trait's value, alone and together with the ways of loading and storing.
-std::vector<uint64_t> traits_of(const Case& item, const convt3d::HaloPlan& plan);
+std::vector<uint64_t> traits_of(const Case& item, const convt3d::WgmmaPlan& plan);
 
 }  // namespace check

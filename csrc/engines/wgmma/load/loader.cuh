@@ -11,14 +11,14 @@
 
 namespace convt3d {
 
-constexpr int kHaloTileProducerThreads = 32 * kHaloTileProducerWarps;
-constexpr int kHaloSplitThreads = kHaloTileProducerThreads - 32;  // that split a copied tile in two terms
+constexpr int kWgmmaTileProducerThreads = 32 * kWgmmaTileProducerWarps;
+constexpr int kWgmmaSplitThreads = kWgmmaTileProducerThreads - 32;  // that split a copied tile in two terms
 
 // The loads of a walk over the work tiles: of every one its chunks, for each pass anew where the plan says so.
-template <HaloWalker kWalker>
-class HaloLoadCursor {
+template <WgmmaWalker kWalker>
+class WgmmaLoadCursor {
  public:
-  __device__ __forceinline__ HaloLoadCursor(const HaloPlan& plan, const HaloWorkWalk<kWalker>& walk)
+  __device__ __forceinline__ WgmmaLoadCursor(const WgmmaPlan& plan, const WgmmaWorkWalk<kWalker>& walk)
       : walk_(walk),
         chunks_(plan.panels.chunks()),
         passes_(plan.loads_each_pass() ? plan.split_passes() : 1),
@@ -29,7 +29,7 @@ class HaloLoadCursor {
   __device__ __forceinline__ bool at_work_end() const { return chunk_ + 1 == chunks_ && pass_ + 1 == passes_; }
   __device__ __forceinline__ bool at_work_begin() const { return chunk_ == 0 && pass_ == 0; }
   // Of the pass that the load is for, where that has a halo of its own.
-  __device__ __forceinline__ int phase(const HaloPlan& plan, const HaloWorkTile& work) const {
+  __device__ __forceinline__ int phase(const WgmmaPlan& plan, const WgmmaWorkTile& work) const {
     return plan.arrangement.phase_halos ? plan.arrangement.phase_of(work.split * passes_ + pass_) : 0;
   }
   __device__ __forceinline__ int loads() const { return passes_ * chunks_; }  // of a work tile
@@ -43,7 +43,7 @@ class HaloLoadCursor {
   }
 
  private:
-  HaloWorkWalk<kWalker> walk_;
+  WgmmaWorkWalk<kWalker> walk_;
   int chunks_;
   int passes_;  // of a work tile that have loads of their own
   int chunk_panels_;
@@ -52,13 +52,13 @@ class HaloLoadCursor {
 };
 
 // The source position of the first halo position of a work tile's pass.
-struct HaloOrigin {
+struct WgmmaOrigin {
   int at[3];
 
-  __device__ __forceinline__ HaloOrigin(const HaloPlan& plan, const HaloWorkTile& work, int phase_index) {
+  __device__ __forceinline__ WgmmaOrigin(const WgmmaPlan& plan, const WgmmaWorkTile& work, int phase_index) {
     int low[3] = {plan.arrangement.axis[0].low, plan.arrangement.axis[1].low, plan.arrangement.axis[2].low};
     if (plan.arrangement.phase_halos) {
-      const HaloPhase phase = plan.arrangement.phase(phase_index);
+      const WgmmaPhase phase = plan.arrangement.phase(phase_index);
       low[0] = plan.arrangement.axis[0].taps[phase.depth].low;
       low[1] = plan.arrangement.axis[1].taps[phase.height].low;
       low[2] = plan.arrangement.axis[2].taps[phase.width].low;
@@ -72,11 +72,11 @@ struct HaloOrigin {
 };
 
 // What one load brings, and where it goes.
-struct HaloChunk {
-  HaloWorkTile work;
+struct WgmmaChunk {
+  WgmmaWorkTile work;
   bool first;  // of the work tile's
   int phase;
-  HaloOrigin origin;
+  WgmmaOrigin origin;
   int first_panel;
   unsigned char* panels;
 };
@@ -94,25 +94,25 @@ __device__ __forceinline__ void store_piece(unsigned char* to, int low, const T 
 }
 
 // A panel's fold: which of two neighbours along the depth and the height.
-struct HaloFold {
+struct WgmmaFold {
   int depth;
   int height;
 
-  __device__ __forceinline__ HaloFold(const HaloPlan& plan, int fold)
+  __device__ __forceinline__ WgmmaFold(const WgmmaPlan& plan, int fold)
       : depth(plan.arrangement.axis[1].fold.quotient(fold)), height(plan.arrangement.axis[1].fold.remainder(fold)) {}
 };
 
-// By threads, element by element or, kByPieces, 16 bytes at a time. `thread`: of kHaloTileProducerThreads.
+// By threads, element by element or, kByPieces, 16 bytes at a time. `thread`: of kWgmmaTileProducerThreads.
 template <typename T, int kTerms, bool kByPieces>
-__device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int thread, const HaloChunk& chunk) {
+__device__ __forceinline__ void load_wgmma_tile(const WgmmaParams<T>& params, int thread, const WgmmaChunk& chunk) {
   constexpr int kChannels = kPieceChannels<T>;
   // In flight at a time, which hides the latency of memory: positions x pieces of each.
   constexpr int kPositions = kByPieces || sizeof(T) == 4 ? 4 : 2;
   constexpr int kPieces = kByPieces || sizeof(T) == 4 ? 2 : 1;
-  const HaloPlan& plan = params.plan;
+  const WgmmaPlan& plan = params.plan;
   const Source<T>& source = params.source;
-  const HaloWorkTile& work = chunk.work;
-  const HaloOrigin& origin = chunk.origin;
+  const WgmmaWorkTile& work = chunk.work;
+  const WgmmaOrigin& origin = chunk.origin;
   // Of the tile's first image and of the group.
   const int64_t offset =
       work.image * source.stride.n + static_cast<int64_t>(work.group) * plan.product.in_channels * source.stride.c;
@@ -128,19 +128,19 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
   const uint32_t mask = swizzle_mask(plan.panels.position_bytes);
   const int first_channel = chunk.first_panel * panel_pieces * kChannels;
   const int pieces = plan.panels.in_chunk * panel_pieces;
-  for (int group = thread; group < positions; group += kPositions * kHaloTileProducerThreads) {
+  for (int group = thread; group < positions; group += kPositions * kWgmmaTileProducerThreads) {
     const T* data[kPositions];
     bool inside[kPositions];
     uint32_t row[kPositions];  // of the panels, in bytes
 #pragma unroll
     for (int p = 0; p < kPositions; ++p) {
-      const int position = group + p * kHaloTileProducerThreads;
+      const int position = group + p * kWgmmaTileProducerThreads;
       const int image = position & ((1 << plan.tile.image_log) - 1);
       int w = position >> plan.tile.image_log;
       int h = width.divide(w);
       int d = height.divide(h);
       const int in_panel = depth.divide(d);
-      const HaloFold fold(plan, in_panel);
+      const WgmmaFold fold(plan, in_panel);
       row[p] = static_cast<uint32_t>(position * plan.panels.position_bytes + in_panel * padding);
       d = d * plan.arrangement.axis[0].fold + fold.depth + origin.at[0];
       h = h * plan.arrangement.axis[1].fold + fold.height + origin.at[1];
@@ -175,7 +175,7 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
       left -= kPieces * kChannels;
 #pragma unroll
       for (int p = 0; p < kPositions; ++p) {
-        const int position = group + p * kHaloTileProducerThreads;
+        const int position = group + p * kWgmmaTileProducerThreads;
         if (position >= positions) break;
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
@@ -191,20 +191,20 @@ __device__ __forceinline__ void load_halo_tile(const HaloParams<T>& params, int 
 
 // By one thread: the whole chunk arrives on `full`.
 template <typename T>
-__device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, const HaloChunk& chunk, uint64_t* full) {
-  const HaloPlan& plan = params.plan;
+__device__ __forceinline__ void copy_wgmma_tile(const WgmmaParams<T>& params, const WgmmaChunk& chunk, uint64_t* full) {
+  const WgmmaPlan& plan = params.plan;
   const int positions = plan.arrangement.folds() * plan.tile.halo[0] * plan.tile.halo[1] * plan.tile.halo[2]
                         << plan.tile.image_log;
   const int panel_channels = plan.panels.position_bytes / static_cast<int>(sizeof(T));
-  const HaloWorkTile& work = chunk.work;
-  const HaloOrigin& origin = chunk.origin;
+  const WgmmaWorkTile& work = chunk.work;
+  const WgmmaOrigin& origin = chunk.origin;
   unsigned char* panels = chunk.panels;
   hopper::barrier_arrive_expect(full,
                                 static_cast<uint32_t>(plan.panels.in_chunk * positions * plan.panels.position_bytes));
   for (int panel = 0; panel < plan.panels.in_chunk; ++panel) {
     const int channel = work.group * plan.product.in_channels + (chunk.first_panel + panel) * panel_channels;
     for (int index = 0; index < plan.arrangement.folds(); ++index) {
-      const HaloFold fold(plan, index);
+      const WgmmaFold fold(plan, index);
       const hopper::BoxOrigin box{channel, work.image, origin.at[2], origin.at[1] + fold.height,
                                   origin.at[0] + fold.depth};
       hopper::copy_box_to_shared(panels, &params.boxes, box, full);
@@ -215,34 +215,35 @@ __device__ __forceinline__ void copy_halo_tile(const HaloParams<T>& params, cons
 
 // A chunk of N-major panels, which is one box, by one thread; it arrives on `full`.
 template <typename T>
-__device__ __forceinline__ void copy_n_major_tile(const HaloParams<T>& params, const HaloChunk& chunk, uint64_t* full) {
-  const HaloPlan& plan = params.plan;
-  const HaloOrigin& origin = chunk.origin;
-  const HaloNMajor& n_major = plan.load.as_n_major();
+__device__ __forceinline__ void copy_n_major_tile(const WgmmaParams<T>& params, const WgmmaChunk& chunk,
+                                                  uint64_t* full) {
+  const WgmmaPlan& plan = params.plan;
+  const WgmmaOrigin& origin = chunk.origin;
+  const WgmmaNMajor& n_major = plan.load.as_n_major();
   const bool crosses = n_major.crosses_widths;
   const int line = crosses ? origin.at[1] * plan.tile.size[2] >> n_major.line_log : origin.at[1];
-  const int channel = chunk.work.group * plan.product.in_channels + chunk.first_panel * kHaloNMajorChannels;
+  const int channel = chunk.work.group * plan.product.in_channels + chunk.first_panel * kWgmmaNMajorChannels;
   hopper::barrier_arrive_expect(
       full, static_cast<uint32_t>(plan.panels.in_chunk * plan.tile.halo_positions() * plan.panels.position_bytes));
   hopper::copy_box_to_shared(chunk.panels, &params.boxes,
                              {crosses ? 0 : origin.at[2], channel, line, origin.at[0], chunk.work.image}, full);
 }
 
-// The low term of a chunk that has arrived as it is in memory. `thread`: of kHaloSplitThreads.
-__device__ __forceinline__ void split_halo_tile(const HaloPlan& plan, int thread, unsigned char* panels) {
+// The low term of a chunk that has arrived as it is in memory. `thread`: of kWgmmaSplitThreads.
+__device__ __forceinline__ void split_wgmma_tile(const WgmmaPlan& plan, int thread, unsigned char* panels) {
   constexpr int kInFlight = 4;
   const uint4* high = reinterpret_cast<const uint4*>(panels);
   uint4* low = reinterpret_cast<uint4*>(panels + plan.panels.term_bytes);
   const int pieces = plan.panels.term_bytes / 16;
-  for (int first = thread; first < pieces; first += kInFlight * kHaloSplitThreads) {
+  for (int first = thread; first < pieces; first += kInFlight * kWgmmaSplitThreads) {
     uint4 piece[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + i * kHaloSplitThreads < pieces) piece[i] = high[first + i * kHaloSplitThreads];
+      if (first + i * kWgmmaSplitThreads < pieces) piece[i] = high[first + i * kWgmmaSplitThreads];
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + i * kHaloSplitThreads < pieces) low[first + i * kHaloSplitThreads] = low_piece(piece[i]);
+      if (first + i * kWgmmaSplitThreads < pieces) low[first + i * kWgmmaSplitThreads] = low_piece(piece[i]);
     }
   }
 }

@@ -1,5 +1,5 @@
 // Boxes of whole planes (height x width) of the input, of a few images, where images share a tile and the width is
-// contiguous (HaloPlaneBoxes). A box lies as in memory, [image][channel][depth][height][width], with zeros where the
+// contiguous (WgmmaPlaneBoxes). A box lies as in memory, [image][channel][depth][height][width], with zeros where the
 // depth is outside. Its channels' words (4 bytes: one element, or two neighbours of 16 bits) all have their positions
 // in the tile; the tile's other positions are zeros. Tables say which those are, for each phase of the height and the
 // width that has a halo of its own.
@@ -14,33 +14,33 @@ namespace convt3d {
 
 // By the producers of tiles.
 template <typename T>
-__device__ __forceinline__ void fill_sources(const HaloPlan& plan, int thread, uint32_t* sources) {
+__device__ __forceinline__ void fill_sources(const WgmmaPlan& plan, int thread, uint32_t* sources) {
   constexpr int kWordElements = 4 / sizeof(T);
   const int heights = plan.arrangement.axis[1].src_size;
   const int widths = plan.arrangement.axis[2].src_size;
   const int plane_elements = plan.tile.halo[0] * heights * widths;  // of an image's channel
-  const HaloPlaneBoxes& boxes = plan.load.as_plane_boxes();
+  const WgmmaPlaneBoxes& boxes = plan.load.as_plane_boxes();
   const SmallDivisor by_words(boxes.words);
   for (int table = 0; table < boxes.tables; ++table) {
-    const HaloPhase phase = plan.arrangement.phase(table);
+    const WgmmaPhase phase = plan.arrangement.phase(table);
     const int low_h = plan.arrangement.axis[1].taps[phase.height].low;
     const int low_w = plan.arrangement.axis[2].taps[phase.width].low;
     uint32_t* entries = sources + table * boxes.entries();
     const SmallDivisor by_width(widths);
     const SmallDivisor by_height(heights);
-    for (int index = thread; index < boxes.word_entries; index += kHaloTileProducerThreads) {
+    for (int index = thread; index < boxes.word_entries; index += kWgmmaTileProducerThreads) {
       int word = index;
       by_words.divide(word);
       int w = word * kWordElements;
       int h = by_width.divide(w);
       const int d = by_height.divide(h);
-      entries[index] = halo_source(word, (d * plan.tile.halo[1] + h - low_h) * plan.tile.halo[2] + w - low_w);
+      entries[index] = wgmma_source(word, (d * plan.tile.halo[1] + h - low_h) * plan.tile.halo[2] + w - low_w);
     }
     // The i-th position without a word, by those before it that have one.
     entries += boxes.word_entries;
     const SmallDivisor by_halo_width(plan.tile.halo[2]);
     const SmallDivisor by_halo_height(plan.tile.halo[1]);
-    for (int position = thread; position < plan.tile.halo_positions(); position += kHaloTileProducerThreads) {
+    for (int position = thread; position < plan.tile.halo_positions(); position += kWgmmaTileProducerThreads) {
       int w = position;
       int h = by_halo_width.divide(w);
       const int d = by_halo_height.divide(h);
@@ -50,10 +50,10 @@ __device__ __forceinline__ void fill_sources(const HaloPlan& plan, int thread, u
       const int before =
           (d * heights + min(max(h, 0), heights)) * widths + (h >= 0 && h < heights ? min(max(w, 0), widths) : 0);
       const int index = position - before;
-      entries[index] = halo_source(0, position);
+      entries[index] = wgmma_source(0, position);
       if (index > 0) continue;
       for (int more = plan.tile.halo_positions() - plane_elements; more < boxes.zero_entries; ++more) {
-        entries[more] = halo_source(0, position);
+        entries[more] = wgmma_source(0, position);
       }
     }
   }
@@ -70,10 +70,10 @@ __device__ __forceinline__ void store_terms(uint32_t to, int term_bytes, const u
 // position the swizzle exchanges the same bits. In the box images lie a multiple of 128 bytes apart, or of 32: each is
 // at other words. What a step has too much is stored twice, which is cheaper than a test.
 template <typename T, int kTerms>
-class HaloPlanes {
+class WgmmaPlanes {
  public:
   // `images_log`: of the box.
-  __device__ __forceinline__ HaloPlanes(const HaloPlan& plan, const uint32_t* sources, int phase, int images_log)
+  __device__ __forceinline__ WgmmaPlanes(const WgmmaPlan& plan, const uint32_t* sources, int phase, int images_log)
       : plan_(plan),
         boxes_(plan.load.as_plane_boxes()),
         entries_(sources + (phase & boxes_.tables - 1) * boxes_.entries()),
@@ -93,11 +93,11 @@ class HaloPlanes {
     const uint32_t to_step = static_cast<uint32_t>(plan_.panels.position_bytes) << plan_.tile.image_log;
     const uint32_t* entries = entries_ + (lane_ >> images_log_);
 #pragma unroll 1
-    for (int first = 0; first < boxes_.words; first += kHaloWordsInFlight * lanes) {
-      alignas(16) T values[kHaloWordsInFlight][kWordElements][kChannels];
-      uint32_t at[kHaloWordsInFlight];
+    for (int first = 0; first < boxes_.words; first += kWgmmaWordsInFlight * lanes) {
+      alignas(16) T values[kWgmmaWordsInFlight][kWordElements][kChannels];
+      uint32_t at[kWgmmaWordsInFlight];
 #pragma unroll
-      for (int i = 0; i < kHaloWordsInFlight; ++i) {
+      for (int i = 0; i < kWgmmaWordsInFlight; ++i) {
         const uint32_t entry = entries[first + (image + i) * lanes];
         at[i] = to + (entry >> 16) * to_step;
         const uint32_t word = from + (entry & 0xFFFF) * 4;
@@ -109,7 +109,7 @@ class HaloPlanes {
         }
       }
 #pragma unroll
-      for (int i = 0; i < kHaloWordsInFlight; ++i) {
+      for (int i = 0; i < kWgmmaWordsInFlight; ++i) {
 #pragma unroll
         for (int e = 0; e < kWordElements; ++e) {
           store_terms<kTerms>(at[i] + e * to_step, plan_.panels.term_bytes,
@@ -119,12 +119,12 @@ class HaloPlanes {
     }
     entries += boxes_.word_entries;
 #pragma unroll 1
-    for (int first = 0; first < boxes_.zero_entries; first += kHaloWordsInFlight * lanes) {
-      uint32_t at[kHaloWordsInFlight];
+    for (int first = 0; first < boxes_.zero_entries; first += kWgmmaWordsInFlight * lanes) {
+      uint32_t at[kWgmmaWordsInFlight];
 #pragma unroll
-      for (int i = 0; i < kHaloWordsInFlight; ++i) at[i] = to + (entries[first + i * lanes] >> 16) * to_step;
+      for (int i = 0; i < kWgmmaWordsInFlight; ++i) at[i] = to + (entries[first + i * lanes] >> 16) * to_step;
 #pragma unroll
-      for (int i = 0; i < kHaloWordsInFlight; ++i) store_terms<kTerms>(at[i], plan_.panels.term_bytes, {0, 0, 0, 0});
+      for (int i = 0; i < kWgmmaWordsInFlight; ++i) store_terms<kTerms>(at[i], plan_.panels.term_bytes, {0, 0, 0, 0});
     }
   }
 
@@ -132,8 +132,8 @@ class HaloPlanes {
   static constexpr int kChannels = kPieceChannels<T>;
   static constexpr int kWordElements = 4 / sizeof(T);
 
-  const HaloPlan& plan_;
-  const HaloPlaneBoxes& boxes_;
+  const WgmmaPlan& plan_;
+  const WgmmaPlaneBoxes& boxes_;
   const uint32_t* entries_;
   int images_log_;
   int lane_;

@@ -13,11 +13,11 @@ namespace convt3d {
 // of kPlanes those of a few images (see planes.cuh). TMA brings them as they are in memory, a few ahead, also of the
 // loads to come; the warp stores them as positions of a panel.
 template <typename T, int kTerms, bool kPlanes>
-class HaloTransposer {
+class WgmmaTransposer {
  public:
-  __device__ __forceinline__ HaloTransposer(const HaloParams<T>& params, int warp,
-                                            const HaloWorkWalk<HaloWalker::kWarpAhead>& walk, unsigned char* buffers,
-                                            const uint32_t* sources, uint64_t* arrived)
+  __device__ __forceinline__ WgmmaTransposer(const WgmmaParams<T>& params, int warp,
+                                             const WgmmaWorkWalk<WgmmaWalker::kWarpAhead>& walk, unsigned char* buffers,
+                                             const uint32_t* sources, uint64_t* arrived)
       : params_(params),
         plan_(params.plan),
         sources_(sources),
@@ -31,23 +31,23 @@ class HaloTransposer {
         shape_(shape_of(plan_.load)),
         image_boxes_log_(image_boxes_log(shape_)),
         boxes_(boxes_of_images_or_lines() * (plan_.panels.in_chunk << panel_pieces_log_)),
-        by_boxes_in_height_(lines_or_one(&HaloLineBoxes::in_height)),
-        by_boxes_in_depth_(lines_or_one(&HaloLineBoxes::in_depth)),
-        by_width_(lines_or_one(&HaloLineBoxes::width)),
+        by_boxes_in_height_(lines_or_one(&WgmmaLineBoxes::in_height)),
+        by_boxes_in_depth_(lines_or_one(&WgmmaLineBoxes::in_depth)),
+        by_width_(lines_or_one(&WgmmaLineBoxes::width)),
         folds_log_(plan_.arrangement.axis[0].fold.log() + plan_.arrangement.axis[1].fold.log()),
         box_bytes_(bytes_of_box(shape_)),
         ahead_(plan_, walk),
         ahead_box_(warp) {
     if (warp_ >= boxes_ * ahead_.loads()) return;
     aim();
-    for (int buffer = 0; buffer < kHaloBoxBuffers; ++buffer) request(buffer);
+    for (int buffer = 0; buffer < kWgmmaBoxBuffers; ++buffer) request(buffer);
   }
 
   // The warp's share of a chunk.
-  __device__ __forceinline__ void load(const HaloChunk& chunk) {
+  __device__ __forceinline__ void load(const WgmmaChunk& chunk) {
     const int channels = plan_.product.in_channels - (chunk.first_panel << panel_pieces_log_) * kChannels;
     box_ = chunk.first ? warp_ : box_ - boxes_;
-    for (; box_ < boxes_; box_ += kHaloTileProducerWarps) {
+    for (; box_ < boxes_; box_ += kWgmmaTileProducerWarps) {
       hopper::barrier_wait(&arrived_[buffer_], parity_);
       const Box at = decode(box_);
       const int left = channels - at.piece * kChannels;
@@ -58,7 +58,7 @@ class HaloTransposer {
       }
       __syncwarp();  // the buffer has been read
       request(buffer_);
-      if (++buffer_ == kHaloBoxBuffers) {
+      if (++buffer_ == kWgmmaBoxBuffers) {
         buffer_ = 0;
         parity_ ^= 1;
       }
@@ -68,9 +68,9 @@ class HaloTransposer {
  private:
   static constexpr int kChannels = kPieceChannels<T>;
   static constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;  // of 32 columns
-  using Shape = std::conditional_t<kPlanes, HaloPlaneBoxes, HaloLineBoxes>;
+  using Shape = std::conditional_t<kPlanes, WgmmaPlaneBoxes, WgmmaLineBoxes>;
 
-  __device__ __forceinline__ static const Shape& shape_of(const HaloLoad& load) {
+  __device__ __forceinline__ static const Shape& shape_of(const WgmmaLoad& load) {
     if constexpr (kPlanes) {
       return load.as_plane_boxes();
     } else {
@@ -95,7 +95,7 @@ class HaloTransposer {
       return shape_.in_height * shape_.in_depth * plan_.arrangement.folds();
     }
   }
-  __device__ __forceinline__ int lines_or_one(int32_t HaloLineBoxes::* number) const {
+  __device__ __forceinline__ int lines_or_one(int32_t WgmmaLineBoxes::* number) const {
     if constexpr (kPlanes) {
       return 1;
     } else {
@@ -152,14 +152,14 @@ class HaloTransposer {
 
   // Of a piece that has so many `channels`.
   template <bool kWhole>
-  __device__ __forceinline__ void store_box(const HaloChunk& chunk, const Box& at, int channels) const {
-    const unsigned char* source = buffers_ + buffer_ * kHaloBoxBytes;
+  __device__ __forceinline__ void store_box(const WgmmaChunk& chunk, const Box& at, int channels) const {
+    const unsigned char* source = buffers_ + buffer_ * kWgmmaBoxBytes;
     const int panel = at.piece >> panel_pieces_log_;
     const uint32_t base = hopper::shared_address(chunk.panels) +
                           static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.panels.fold_bytes +
                                                 (at.piece - (panel << panel_pieces_log_)) * 16);
     if constexpr (kPlanes) {
-      HaloPlanes<T, kTerms>(plan_, sources_, chunk.phase, 3 - image_boxes_log_)
+      WgmmaPlanes<T, kTerms>(plan_, sources_, chunk.phase, 3 - image_boxes_log_)
           .template store<kWhole>(hopper::shared_address(source), channels, base, at.image);
     } else {
       Target target;
@@ -212,7 +212,7 @@ class HaloTransposer {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int channel = lane % 4 * 2;  // the first of two that a thread holds
     const uint32_t mask = (channel < channels ? 0x0000FFFF : 0) | (channel + 1 < channels ? 0xFFFF0000 : 0);
-    const uint32_t spare = hopper::shared_address(halo_spare());
+    const uint32_t spare = hopper::shared_address(wgmma_spare());
     uint32_t matrix[kInFlight][4];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
@@ -233,8 +233,8 @@ class HaloTransposer {
   // What the requests need of the load that they are at.
   __device__ __forceinline__ void aim() {
     if (ahead_.ended()) return;
-    const HaloWorkTile work(plan_, ahead_.index());
-    const HaloOrigin origin(plan_, work, ahead_.phase(plan_, work));
+    const WgmmaWorkTile work(plan_, ahead_.index());
+    const WgmmaOrigin origin(plan_, work, ahead_.phase(plan_, work));
     ahead_origin_ = {kPlanes ? 0 : origin.at[2] - origin.shift(kChannels), kPlanes ? 0 : origin.at[1], origin.at[0],
                      work.group * plan_.product.in_channels + (ahead_.first_panel() << panel_pieces_log_) * kChannels,
                      work.image};
@@ -256,20 +256,20 @@ class HaloTransposer {
     const Box box = decode(ahead_box_);
     if (hopper::elect_lane()) {
       hopper::BoxOrigin origin = ahead_origin_;
-      const HaloFold fold(plan_, box.fold);
+      const WgmmaFold fold(plan_, box.fold);
       origin.at[1] += box.line * plan_.arrangement.axis[1].fold + fold.height;
       origin.at[2] += box.depth * plan_.arrangement.axis[0].fold + fold.depth;
       origin.at[3] += box.piece * kChannels;
       if constexpr (kPlanes) origin.at[4] += box.image;
       hopper::barrier_arrive_expect(&arrived_[buffer], static_cast<uint32_t>(box_bytes_));
-      hopper::copy_box_to_shared(buffers_ + buffer * kHaloBoxBytes, &params_.boxes, origin, &arrived_[buffer]);
+      hopper::copy_box_to_shared(buffers_ + buffer * kWgmmaBoxBytes, &params_.boxes, origin, &arrived_[buffer]);
     }
-    ahead_box_ += kHaloTileProducerWarps;
+    ahead_box_ += kWgmmaTileProducerWarps;
     find_box<false>();
   }
 
-  const HaloParams<T>& params_;
-  const HaloPlan& plan_;
+  const WgmmaParams<T>& params_;
+  const WgmmaPlan& plan_;
   const uint32_t* sources_;
   unsigned char* buffers_;
   uint64_t* arrived_;
@@ -287,7 +287,7 @@ class HaloTransposer {
   int box_;  // of the load, or how many loads' further; the warps take a work tile's in turn
   int buffer_ = 0;
   uint32_t parity_ = 0;
-  HaloLoadCursor<HaloWalker::kWarpAhead> ahead_;
+  WgmmaLoadCursor<WgmmaWalker::kWarpAhead> ahead_;
   int ahead_box_;
   hopper::BoxOrigin ahead_origin_;
 };

@@ -31,7 +31,7 @@ std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
 }
 
 // False where the table is too small for the taps.
-bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
+bool fill_axis(const AxisMap& map, bool in_m, int fold, WgmmaAxis& axis) {
   axis = {};
   axis.fold = {fold};
   axis.stride = {map.dst_step * fold};
@@ -41,15 +41,15 @@ bool fill_axis(const AxisMap& map, bool in_m, int fold, HaloAxis& axis) {
   axis.dst_size = map.dst_size;
   axis.positions = static_cast<int32_t>(ceil_div(map.dst_size, axis.stride));
   for (int outer = 0; outer < axis.outer; ++outer) {
-    HaloTaps& table = axis.taps[outer];
+    WgmmaTaps& table = axis.taps[outer];
     std::set<int> offsets;
     for (int m = 0; m < axis.in_m; ++m) {
       for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) offsets.insert(at.offset);
     }
-    if (offsets.size() > kHaloMaxOffsets) return false;
+    if (offsets.size() > kWgmmaMaxOffsets) return false;
     for (const int offset : offsets) {
       table.offset[table.count] = offset;
-      for (int m = 0; m < kHaloMaxStride; ++m) {
+      for (int m = 0; m < kWgmmaMaxStride; ++m) {
         table.tap[table.count][m] = -1;
         if (m >= axis.in_m) continue;
         for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) {
@@ -73,41 +73,41 @@ struct Reach {
   }
 };
 
-Reach reach_of(const HaloAxis& axis, const HaloTaps& taps) {
+Reach reach_of(const WgmmaAxis& axis, const WgmmaTaps& taps) {
   Reach reach;
   for (int j = 0; j < taps.count; ++j) reach.add({axis.shift_of(taps.offset[j]), axis.shift_of(taps.offset[j])});
   return reach;
 }
 
-bool is_possible(const HaloStrides& stride, bool channels_last, const HaloProduct& product,
-                 HaloArrangementChoice choice) {
+bool is_possible(const WgmmaStrides& stride, bool channels_last, const WgmmaProduct& product,
+                 WgmmaArrangementChoice choice) {
   const bool two_widths = stride[2].is_two();
   if (!two_widths && !choice.width_in_m) return false;
   // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
-  const int remainder = product.out_channels % kHaloSlabRows;
+  const int remainder = product.out_channels % kWgmmaSlabRows;
   const bool pairs =
-      two_widths && choice.width_in_m && (!channels_last || (remainder > 0 && remainder <= kHaloSlabRows / 2));
+      two_widths && choice.width_in_m && (!channels_last || (remainder > 0 && remainder <= kWgmmaSlabRows / 2));
   switch (choice.form) {
-    case HaloSlabForm::kChannels:
+    case WgmmaSlabForm::kChannels:
       return !pairs;
-    case HaloSlabForm::kWidthPairs:
+    case WgmmaSlabForm::kWidthPairs:
       return pairs;
-    case HaloSlabForm::kWidthPairsHeightSets:
+    case WgmmaSlabForm::kWidthPairsHeightSets:
       return !channels_last && pairs && stride[1].is_two();
-    case HaloSlabForm::kWidthSets:
+    case WgmmaSlabForm::kWidthSets:
       return !channels_last && !choice.width_in_m;
-    case HaloSlabForm::kChannelSets:
-      return channels_last && !pairs && product.out_channels > kHaloSlabRows;
+    case WgmmaSlabForm::kChannelSets:
+      return channels_last && !pairs && product.out_channels > kWgmmaSlabRows;
   }
   return false;
 }
 
 // The halos that a tile has for all phases or, of phase halos, for those of one pass. False where these are the same.
-bool set_halos(bool phase_halos, HaloArrangement& arrangement) {
+bool set_halos(bool phase_halos, WgmmaArrangement& arrangement) {
   arrangement.phase_halos = phase_halos;
   bool smaller = false;
   for (int i = 0; i < 3; ++i) {
-    HaloAxis& axis = arrangement.axis[i];
+    WgmmaAxis& axis = arrangement.axis[i];
     Reach all;
     for (int outer = 0; outer < axis.outer; ++outer) all.add(reach_of(axis, axis.taps[outer]));
     if (all.low > all.high) all = {0, 0};
@@ -127,25 +127,25 @@ bool set_halos(bool phase_halos, HaloArrangement& arrangement) {
 
 }  // namespace
 
-std::optional<HaloStrides> halo_strides(const Problem& problem) {
-  HaloStrides strides;
+std::optional<WgmmaStrides> wgmma_strides(const Problem& problem) {
+  WgmmaStrides strides;
   for (size_t i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kHaloMaxStride) return std::nullopt;
+    if (problem.stride[i] > kWgmmaMaxStride) return std::nullopt;
     strides[i] = {static_cast<int32_t>(problem.stride[i])};
   }
   return strides;
 }
 
-std::optional<HaloArrangement> arrange(const Problem& problem, const HaloStrides& stride, bool channels_last,
-                                       const HaloProduct& product, HaloArrangementChoice choice) {
+std::optional<WgmmaArrangement> arrange(const Problem& problem, const WgmmaStrides& stride, bool channels_last,
+                                        const WgmmaProduct& product, WgmmaArrangementChoice choice) {
   if (!is_possible(stride, channels_last, product, choice)) return std::nullopt;
-  HaloArrangement result{};
+  WgmmaArrangement result{};
   result.form = choice.form;
   result.channel_slabs = static_cast<int32_t>(ceil_div(product.out_channels, result.slab_channels()));
   bool in_m[3] = {false, false, stride[2].is_two() && choice.width_in_m};
   result.slabs = result.channel_slabs * (in_m[2] && !result.width_pairs() ? 2 : 1);
   for (const int i : {1, 0}) {
-    if (stride[i].is_two() && result.slabs * 2 <= kHaloTileSlabs && !(i == 1 && result.height_sets())) {
+    if (stride[i].is_two() && result.slabs * 2 <= kWgmmaTileSlabs && !(i == 1 && result.height_sets())) {
       in_m[i] = true;
       result.slabs *= 2;
     }
@@ -153,13 +153,13 @@ std::optional<HaloArrangement> arrange(const Problem& problem, const HaloStrides
   int fold[3] = {1, 1, 1};
   for (const int i : {1, 0}) {
     const bool possible = choice.folds && !stride[i].is_two() && problem.kernel_size[i] > 1;
-    if (!possible || result.slabs * 2 > kHaloTileSlabs) continue;
+    if (!possible || result.slabs * 2 > kWgmmaTileSlabs) continue;
     in_m[i] = true;
     fold[i] = 2;
     result.slabs *= 2;
   }
   if (choice.folds && fold[0] * fold[1] == 1) return std::nullopt;
-  result.m_tiles = static_cast<int32_t>(ceil_div(result.slabs, kHaloTileSlabs));
+  result.m_tiles = static_cast<int32_t>(ceil_div(result.slabs, kWgmmaTileSlabs));
   for (int i = 0; i < 3; ++i) {
     if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], result.axis[i])) return std::nullopt;
   }

@@ -28,21 +28,21 @@ namespace convt3d {
 
 // The offsets that one residue (or, where the axis' residues share M, all of them) reads, and the tap of each residue
 // there.
-struct HaloTaps {
+struct WgmmaTaps {
   int32_t count;
   int32_t low;  // shift of u at which the halo of a tile begins; of phase halos, for these offsets alone
-  int32_t offset[kHaloMaxOffsets];
-  int32_t tap[kHaloMaxOffsets][kHaloMaxStride];  // -1: no tap
+  int32_t offset[kWgmmaMaxOffsets];
+  int32_t tap[kWgmmaMaxOffsets][kWgmmaMaxStride];  // -1: no tap
 };
 
-struct HaloAxis {
-  OneOrTwo stride;                // from one u to the next, in outputs
-  OneOrTwo fold;                  // from one u to the next, in source positions
-  OneOrTwo in_m;                  // residues that share M: stride or 1
-  OneOrTwo outer;                 // residues outside M: stride / in_m
-  HaloTaps taps[kHaloMaxStride];  // of each outer residue
-  int32_t low;                    // shift of u at which a halo for all residues begins
-  int32_t reach;                  // positions of a tile's halo beyond the tile
+struct WgmmaAxis {
+  OneOrTwo stride;                  // from one u to the next, in outputs
+  OneOrTwo fold;                    // from one u to the next, in source positions
+  OneOrTwo in_m;                    // residues that share M: stride or 1
+  OneOrTwo outer;                   // residues outside M: stride / in_m
+  WgmmaTaps taps[kWgmmaMaxStride];  // of each outer residue
+  int32_t low;                      // shift of u at which a halo for all residues begins
+  int32_t reach;                    // positions of a tile's halo beyond the tile
   int32_t src_size;
   int32_t dst_size;
   int32_t positions;  // extent of u
@@ -53,7 +53,7 @@ struct HaloAxis {
 };
 
 // What a slab's 16 rows are and, where a warp has two accumulator sets, what the sets are.
-enum class HaloSlabForm : int32_t {
+enum class WgmmaSlabForm : int32_t {
   kChannels,              // rows: 16 channels of one phase
   kWidthPairs,            // rows r and r + 8: the two phases of the width, of 8 channels
   kWidthPairsHeightSets,  // the same rows; sets: the two phases of the height
@@ -62,24 +62,24 @@ enum class HaloSlabForm : int32_t {
 };
 
 // The residues of a phase outside M, with one of its accumulator sets.
-struct HaloPhase {
+struct WgmmaPhase {
   int32_t depth;
   int32_t height;
   int32_t width;
 };
 
 // The residues inside M and the first output channel of one slab.
-struct HaloSlab {
+struct WgmmaSlab {
   int32_t depth;
   int32_t height;
   int32_t width;
   int32_t channel;  // in the group; at or past out_channels where the slab is padding
 };
 
-struct HaloArrangement {
-  HaloSlabForm form;
+struct WgmmaArrangement {
+  WgmmaSlabForm form;
   bool phase_halos;
-  std::array<HaloAxis, 3> axis;
+  std::array<WgmmaAxis, 3> axis;
   int32_t channel_slabs;  // slabs of all output channels of a group, of one phase in M
   int32_t slabs;
   int32_t m_tiles;  // of 64 rows
@@ -88,18 +88,18 @@ struct HaloArrangement {
   Divisor by_channel_slabs;
 
   CONVT3D_HOST_DEVICE bool width_pairs() const {
-    return form == HaloSlabForm::kWidthPairs || form == HaloSlabForm::kWidthPairsHeightSets;
+    return form == WgmmaSlabForm::kWidthPairs || form == WgmmaSlabForm::kWidthPairsHeightSets;
   }
-  CONVT3D_HOST_DEVICE bool height_sets() const { return form == HaloSlabForm::kWidthPairsHeightSets; }
-  CONVT3D_HOST_DEVICE bool width_sets() const { return form == HaloSlabForm::kWidthSets; }
-  CONVT3D_HOST_DEVICE bool channel_sets() const { return form == HaloSlabForm::kChannelSets; }
+  CONVT3D_HOST_DEVICE bool height_sets() const { return form == WgmmaSlabForm::kWidthPairsHeightSets; }
+  CONVT3D_HOST_DEVICE bool width_sets() const { return form == WgmmaSlabForm::kWidthSets; }
+  CONVT3D_HOST_DEVICE bool channel_sets() const { return form == WgmmaSlabForm::kChannelSets; }
   // A pass has both phases of the width.
   CONVT3D_HOST_DEVICE bool both_widths() const { return width_pairs() || width_sets(); }
   CONVT3D_HOST_DEVICE OneOrTwo sets() const {
-    return {form == HaloSlabForm::kChannels || form == HaloSlabForm::kWidthPairs ? 1 : 2};
+    return {form == WgmmaSlabForm::kChannels || form == WgmmaSlabForm::kWidthPairs ? 1 : 2};
   }
   CONVT3D_HOST_DEVICE int32_t slab_channels() const {
-    return width_pairs() ? kHaloSlabRows / 2 : channel_sets() ? 2 * kHaloSlabRows : kHaloSlabRows;
+    return width_pairs() ? kWgmmaSlabRows / 2 : channel_sets() ? 2 * kWgmmaSlabRows : kWgmmaSlabRows;
   }
   CONVT3D_HOST_DEVICE int32_t folds() const { return axis[0].fold * axis[1].fold; }
   CONVT3D_HOST_DEVICE int32_t passes() const { return m_tiles * phases; }
@@ -107,15 +107,15 @@ struct HaloArrangement {
     return by_phases.remainder(pass, by_phases.quotient(pass));
   }
 
-  CONVT3D_HOST_DEVICE HaloPhase phase(int32_t index, int32_t set = 0) const {
+  CONVT3D_HOST_DEVICE WgmmaPhase phase(int32_t index, int32_t set = 0) const {
     const OneOrTwo widths = width_sets() ? OneOrTwo{1} : axis[2].outer;
     const OneOrTwo heights = height_sets() ? OneOrTwo{1} : axis[1].outer;
     const int32_t rest = widths.quotient(index);
     return {heights.quotient(rest), height_sets() ? set : heights.remainder(rest),
             width_sets() ? set : widths.remainder(index)};
   }
-  CONVT3D_HOST_DEVICE HaloSlab slab(const HaloProduct& product, int32_t index) const {
-    HaloSlab result;
+  CONVT3D_HOST_DEVICE WgmmaSlab slab(const WgmmaProduct& product, int32_t index) const {
+    WgmmaSlab result;
     result.channel = by_channel_slabs.take(index) * slab_channels();
     result.width = 0;
     if (!width_pairs()) {
@@ -130,19 +130,19 @@ struct HaloArrangement {
 };
 
 // Of the depth, the height and the width.
-using HaloStrides = std::array<OneOrTwo, 3>;
+using WgmmaStrides = std::array<OneOrTwo, 3>;
 // Nothing where a stride is larger than the engine knows.
-std::optional<HaloStrides> halo_strides(const Problem& problem);
+std::optional<WgmmaStrides> wgmma_strides(const Problem& problem);
 
-struct HaloArrangementChoice {
+struct WgmmaArrangementChoice {
   bool width_in_m;  // the phases of the width join M
-  HaloSlabForm form;
+  WgmmaSlabForm form;
   bool folds;  // neighbouring outputs may join M, too
   bool phase_halos;
 };
 
 // Nothing where the engine cannot, or where another choice makes the same arrangement.
-std::optional<HaloArrangement> arrange(const Problem& problem, const HaloStrides& stride, bool channels_last,
-                                       const HaloProduct& product, HaloArrangementChoice choice);
+std::optional<WgmmaArrangement> arrange(const Problem& problem, const WgmmaStrides& stride, bool channels_last,
+                                        const WgmmaProduct& product, WgmmaArrangementChoice choice);
 
 }  // namespace convt3d

@@ -8,7 +8,7 @@ namespace {
 
 const void* as_address(int32_t remainder) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(remainder)); }
 
-bool can_load(const Problem& problem, const HaloPlanParts& plan, const HaloLoad& load, int element_bytes,
+bool can_load(const Problem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
               const OperandTraits& input) {
   TensorBox box = input_box(problem, plan, load, element_bytes, input.stride);
   box.data = as_address(input.address);
@@ -17,10 +17,10 @@ bool can_load(const Problem& problem, const HaloPlanParts& plan, const HaloLoad&
 
 }  // namespace
 
-TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const HaloLoad& load, int element_bytes,
+TensorBox input_box(const Problem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
                     const TensorStrides& stride) {
   const auto [n, c, d, h, w] = stride;
-  const HaloTile& tile = plan.tile;
+  const WgmmaTile& tile = plan.tile;
   const Int3& size = problem.input_size;
   const OneOrTwo fold_d = plan.arrangement.axis[0].fold;
   const OneOrTwo fold_h = plan.arrangement.axis[1].fold;
@@ -30,19 +30,19 @@ TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const Hal
     box.set(axis, elements, step * element_bytes, count, fold);
   };
   switch (load.way()) {
-    case HaloLoadWay::kNMajorBoxes: {
-      const HaloNMajor& n_major = load.as_n_major();
+    case WgmmaLoadWay::kNMajorBoxes: {
+      const WgmmaNMajor& n_major = load.as_n_major();
       const int32_t line = 1 << n_major.line_log;
       const bool crosses = n_major.crosses_widths;  // a line of the box is a part of the input's lines
       box.swizzle = line * element_bytes;
       set(0, crosses ? line : size[2], 1, line);
-      set(1, problem.in_channels, c, plan.panels.in_chunk * kHaloNMajorChannels);
+      set(1, problem.in_channels, c, plan.panels.in_chunk * kWgmmaNMajorChannels);
       set(2, crosses ? size[1] * size[2] / line : size[1], crosses ? line : h, tile.halo[1] * tile.halo[2] / line);
       set(3, size[0], d, tile.halo[0]);
       set(4, problem.batch, n, 1);
       break;
     }
-    case HaloLoadWay::kChannelBoxes:
+    case WgmmaLoadWay::kChannelBoxes:
       box.swizzle = plan.panels.position_bytes;
       set(0, problem.in_channels, 1, plan.panels.position_bytes / element_bytes);
       set(1, problem.batch, n, tile.images());
@@ -50,7 +50,7 @@ TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const Hal
       set(3, size[1], h, tile.halo[1], fold_h);
       set(4, size[0], d, tile.halo[0], fold_d);
       break;
-    case HaloLoadWay::kPlaneBoxes: {
+    case WgmmaLoadWay::kPlaneBoxes: {
       const int64_t plane = size[1] * size[2];
       set(0, plane, 1, static_cast<int32_t>(plane));
       set(1, 1, d, 1);
@@ -59,8 +59,8 @@ TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const Hal
       set(4, problem.batch, n, load.as_plane_boxes().images);
       break;
     }
-    case HaloLoadWay::kLineBoxes: {
-      const HaloLineBoxes& lines = load.as_line_boxes();
+    case WgmmaLoadWay::kLineBoxes: {
+      const WgmmaLineBoxes& lines = load.as_line_boxes();
       set(0, size[2], 1, lines.width);
       set(1, size[1], h, lines.lines, fold_h);
       set(2, size[0], d, lines.depths, fold_d);
@@ -68,21 +68,21 @@ TensorBox input_box(const Problem& problem, const HaloPlanParts& plan, const Hal
       set(4, problem.batch, n, 1);
       break;
     }
-    case HaloLoadWay::kElements:
-    case HaloLoadWay::kPieces:
+    case WgmmaLoadWay::kElements:
+    case WgmmaLoadWay::kPieces:
       break;
   }
   return box;
 }
 
-int output_boxes(const HaloPlanParts& plan) {
+int output_boxes(const WgmmaPlanParts& plan) {
   const auto& axis = plan.arrangement.axis;
   return axis[0].stride * axis[1].stride * (plan.arrangement.both_widths() ? 1 : axis[2].stride);
 }
 
-TensorBox output_box(const Problem& problem, const HaloPlanParts& plan, int element_bytes, const TensorStrides& stride,
+TensorBox output_box(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes, const TensorStrides& stride,
                      const void* address, int index) {
-  const HaloStore& store = plan.store;
+  const WgmmaStore& store = plan.store;
   const auto& axis = plan.arrangement.axis;
   const bool both_widths = plan.arrangement.both_widths();
   const int counts[3] = {axis[0].stride, axis[1].stride, both_widths ? 1 : axis[2].stride};
@@ -118,27 +118,27 @@ TensorBox output_box(const Problem& problem, const HaloPlanParts& plan, int elem
   return box;
 }
 
-HaloLoad load_of_operand(const Problem& problem, const HaloPlanParts& plan, int element_bytes,
-                         const OperandTraits& input) {
+WgmmaLoad load_of_operand(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes,
+                          const OperandTraits& input) {
   const auto [n, c, d, h, w] = input.stride;
-  const HaloLoad& planned = plan.load;
-  const auto can = [&](const HaloLoad& load) { return can_load(problem, plan, load, element_bytes, input); };
+  const WgmmaLoad& planned = plan.load;
+  const auto can = [&](const WgmmaLoad& load) { return can_load(problem, plan, load, element_bytes, input); };
   const bool pieces = has_pieces(input, element_bytes, plan.product.in_channels, 16 / element_bytes);
-  const HaloLoad by_threads = pieces ? HaloLoad::pieces() : HaloLoad::elements();
+  const WgmmaLoad by_threads = pieces ? WgmmaLoad::pieces() : WgmmaLoad::elements();
   if (planned.n_major() && w == 1) {
     const bool lines = !planned.as_n_major().crosses_widths || h == problem.input_size[2];
     return lines && can(planned) ? planned : by_threads;
   }
   if (pieces && plan.product.in_channels * element_bytes % plan.panels.position_bytes == 0) {
-    return can(HaloLoad::channel_boxes()) ? HaloLoad::channel_boxes() : by_threads;
+    return can(WgmmaLoad::channel_boxes()) ? WgmmaLoad::channel_boxes() : by_threads;
   }
   const bool planes = !planned.plane_boxes() || h == problem.input_size[2];
   return planned.transposes() && w == 1 && planes && can(planned) ? planned : by_threads;
 }
 
-HaloStore store_of_operand(const Problem& problem, const HaloPlanParts& plan, int element_bytes,
-                           const OperandTraits& output) {
-  const HaloStore store = plan.store.with_marks(make_marks(plan.tile, plan.store));
+WgmmaStore store_of_operand(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes,
+                            const OperandTraits& output) {
+  const WgmmaStore store = plan.store.with_marks(make_marks(plan.tile, plan.store));
   for (int index = 0; store.boxes() && index < output_boxes(plan); ++index) {
     const TensorBox box = output_box(problem, plan, element_bytes, output.stride, as_address(output.address), index);
     if (!describable(box)) return store.boxes_by_threads();

@@ -84,59 +84,59 @@ double bytes_per_clock(const DeviceTraits& device) {
   return device.memory.boxes * (device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 }
 
-double outputs_of_work_tile(const HaloPlanParts& plan) {
-  return static_cast<double>(plan.arrangement.slabs) * kHaloSlabRows / plan.tile.splits * plan.arrangement.sets() *
+double outputs_of_work_tile(const WgmmaPlanParts& plan) {
+  return static_cast<double>(plan.arrangement.slabs) * kWgmmaSlabRows / plan.tile.splits * plan.arrangement.sets() *
          plan.arrangement.phases * std::min<double>(plan.tile.instruction.n, plan.tile.columns) * 2;
 }
 
 // Of the rows of boxes.
-double row_bytes(int element_bytes, const HaloPlanParts& plan) {
+double row_bytes(int element_bytes, const WgmmaPlanParts& plan) {
   return plan.store.channels_contiguous ? plan.arrangement.slab_channels() * element_bytes : plan.store.pitch;
 }
 
-double chunk_bytes(const HaloPlanParts& plan) {
+double chunk_bytes(const WgmmaPlanParts& plan) {
   const double positions = static_cast<double>(plan.tile.halo_positions()) * plan.tile.images();
   return positions * plan.arrangement.folds() * plan.panels.in_chunk * plan.panels.position_bytes;
 }
 
 // What TMA takes for the lines of positions of one chunk of N-major panels.
-double n_major_clocks(const HaloPlanParts& plan) {
+double n_major_clocks(const WgmmaPlanParts& plan) {
   constexpr int kElementBytes = 2;
   return chunk_bytes(plan) / (kElementBytes << plan.load.as_n_major().line_log) * kTmaRowClocks;
 }
 
 // Of one chunk, from memory to where it is multiplied.
-double chunk_clocks(int element_bytes, const HaloPlanParts& plan) {
+double chunk_clocks(int element_bytes, const WgmmaPlanParts& plan) {
   const double bytes = chunk_bytes(plan);
   const bool two_terms = plan.product.terms == 2;
   const int chunk_pieces = plan.panels.in_chunk * plan.panels.position_bytes / 16;
   const double box_clocks = kTransposedBoxClocks * (two_terms ? kTermsBoxOverhead : 1);
   switch (plan.load.way()) {
-    case HaloLoadWay::kNMajorBoxes:
+    case WgmmaLoadWay::kNMajorBoxes:
       return std::max(bytes / kCopyBytesPerClock, n_major_clocks(plan));
-    case HaloLoadWay::kLineBoxes: {
-      const HaloLineBoxes& lines = plan.load.as_line_boxes();
+    case WgmmaLoadWay::kLineBoxes: {
+      const WgmmaLineBoxes& lines = plan.load.as_line_boxes();
       const double rate = element_bytes == 2 ? kTranspose16BytesPerClock : kTransposeBytesPerClock;
       const int boxes = lines.in_height * lines.in_depth * plan.arrangement.folds() * chunk_pieces;
       return bytes / (rate * plan.tile.halo[2] / lines.width) + boxes * box_clocks;
     }
-    case HaloLoadWay::kPlaneBoxes: {
+    case WgmmaLoadWay::kPlaneBoxes: {
       const double rate = element_bytes == 2 ? kPlanes16BytesPerClock : kPlanesBytesPerClock;
       const int boxes = plan.tile.images() / plan.load.as_plane_boxes().images * chunk_pieces;
       return bytes / (rate * (two_terms ? kTermsPlanesRate : 1)) + boxes * box_clocks;
     }
-    case HaloLoadWay::kChannelBoxes:
+    case WgmmaLoadWay::kChannelBoxes:
       return bytes / (kCopyBytesPerClock * (two_terms ? kCopyTermsRate : 1));
-    case HaloLoadWay::kElements:
-    case HaloLoadWay::kPieces:
+    case WgmmaLoadWay::kElements:
+    case WgmmaLoadWay::kPieces:
       break;
   }
   return bytes / kLoaderBytesPerClock;
 }
 
 // Of all outputs of a work tile, whose products take `products`.
-double store_clocks(int element_bytes, const HaloPlanParts& plan, double products) {
-  const HaloStore& store = plan.store;
+double store_clocks(int element_bytes, const WgmmaPlanParts& plan, double products) {
+  const WgmmaStore& store = plan.store;
   const double passes = static_cast<double>(plan.arrangement.passes()) / plan.tile.splits;
   const double outputs = outputs_of_work_tile(plan);
   const double bytes = outputs * element_bytes;
@@ -149,7 +149,7 @@ double store_clocks(int element_bytes, const HaloPlanParts& plan, double product
   } else if (store.runs()) {
     stage = outputs * kRunOutputClocks * (half ? kRun16Factor : 1);
     const double line_bytes = static_cast<double>(std::min(store.columns, plan.tile.size[2])) * store.column_bytes;
-    const HaloRuns& of_lines = store.as_runs();
+    const WgmmaRuns& of_lines = store.as_runs();
     const double run_bytes = of_lines.joined_lines ? line_bytes * of_lines.lines * store.burst : line_bytes;
     const double runs =
         passes * (of_lines.joined_lines ? bursts(plan.tile, store) : std::max(store.segments[0], store.segments[1]));
@@ -170,9 +170,9 @@ double store_clocks(int element_bytes, const HaloPlanParts& plan, double product
 
 }  // namespace
 
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlanParts& plan,
-                       bool stores) {
-  const HaloPipelines& pipelines = plan.pipelines;
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device,
+                       const WgmmaPlanParts& plan, bool stores) {
+  const WgmmaPipelines& pipelines = plan.pipelines;
   const bool two_terms = plan.product.terms == 2;
   const bool n_major = plan.load.n_major();
   const bool whole = plan.panels.chunks() == 1;
@@ -186,8 +186,9 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   const double stage_columns = plan.loops.stage_products() * std::max<double>(plan.tile.instruction.n, kProductColumns);
   const double in_flight = std::max(pipelines.weight_stages - 1 - kHeldStages * plan.product.terms, 0.5);
   const double computed = stage_columns * (two_terms ? kTermsProductOverhead : kProductOverhead);
-  const double arriving =
-      pipelines.resident_weights ? 0 : std::max(kStageClocks / in_flight, kHaloWeightStageBytes / kWeightBytesPerClock);
+  const double arriving = pipelines.resident_weights
+                              ? 0
+                              : std::max(kStageClocks / in_flight, kWgmmaWeightStageBytes / kWeightBytesPerClock);
   const double products = stages * std::max(computed, arriving) + passes * kPassBeginClocks;
   const double store = stores ? store_clocks(element_bytes, plan, products)
                               : passes * kPassClocks + outputs_of_work_tile(plan) * kMomentOutputClocks;
@@ -214,7 +215,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   double tma = 0;
   if (stores && plan.store.boxes()) {
     const double stored = outputs_of_work_tile(plan) * element_bytes;
-    const double burst = stored / passes / kHaloConsumerWarps / bursts(plan.tile, plan.store);
+    const double burst = stored / passes / kWgmmaConsumerWarps / bursts(plan.tile, plan.store);
     if (plan.store.channels_contiguous) memory *= 1 + kBurstBytesOverhead * std::max(burst / kBurstBytes - 1, 0.0);
     tma = rounds * stored * (kTmaRowClocks / row_bytes(element_bytes, plan) + kTmaByteClocks);
   }

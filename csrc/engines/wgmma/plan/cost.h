@@ -6,11 +6,11 @@
 namespace convt3d {
 
 struct DeviceTraits;
-struct HaloPlanParts;
+struct WgmmaPlanParts;
 struct Problem;
 
 // `stores`: else its epilogue only gathers moments.
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device, const HaloPlanParts& plan,
-                       bool stores = true);
+double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device,
+                       const WgmmaPlanParts& plan, bool stores = true);
 
 }  // namespace convt3d

@@ -4,12 +4,12 @@
 
 namespace convt3d {
 
-HaloGrid make_grid(const HaloProduct& product, const HaloTile& tile, const HaloPipelines& pipelines,
-                   int multiprocessors) {
+WgmmaGrid make_grid(const WgmmaProduct& product, const WgmmaTile& tile, const WgmmaPipelines& pipelines,
+                    int multiprocessors) {
   const int64_t work_tiles = tile.work_tiles(product);
   const int64_t most = std::min<int64_t>(work_tiles, multiprocessors);
   const int64_t classes = tile.splits * product.groups;
-  const bool keep = pipelines.resident_weights && classes <= std::min<int64_t>(most, kHaloMaxClasses);
+  const bool keep = pipelines.resident_weights && classes <= std::min<int64_t>(most, kWgmmaMaxClasses);
   const int64_t blocks = keep ? most / classes * classes : most;
   return {static_cast<uint32_t>(blocks), static_cast<uint32_t>(work_tiles), static_cast<uint32_t>(keep ? classes : 0)};
 }

@@ -9,13 +9,13 @@
 
 namespace convt3d {
 
-struct HaloGrid {
+struct WgmmaGrid {
   uint32_t blocks;
   uint32_t work_tiles;
   uint32_t weight_classes;  // of blocks, by the weights that they keep for all of their work tiles; 0: they keep none
 };
 
-HaloGrid make_grid(const HaloProduct& product, const HaloTile& tile, const HaloPipelines& pipelines,
-                   int multiprocessors);
+WgmmaGrid make_grid(const WgmmaProduct& product, const WgmmaTile& tile, const WgmmaPipelines& pipelines,
+                    int multiprocessors);
 
 }  // namespace convt3d

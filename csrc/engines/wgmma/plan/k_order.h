@@ -19,20 +19,20 @@
 
 namespace convt3d {
 
-struct HaloLoops {
+struct WgmmaLoops {
   int32_t chunks;
   int32_t phases;  // outside M
   OneOrTwo sets;
   OneOrTwo terms;
-  int32_t tap_steps;                 // K steps of one tap
-  int32_t steps[kHaloMaxLoops];      // K steps of a loop
-  int32_t first[kHaloMaxLoops + 1];  // stage of a loop's first one, counted through all loops of one chunk
+  int32_t tap_steps;                  // K steps of one tap
+  int32_t steps[kWgmmaMaxLoops];      // K steps of a loop
+  int32_t first[kWgmmaMaxLoops + 1];  // stage of a loop's first one, counted through all loops of one chunk
 
   CONVT3D_HOST_DEVICE int32_t count() const { return phases * sets; }
   // K steps and products in a stage.
-  CONVT3D_HOST_DEVICE int32_t stage_steps() const { return terms.quotient(kHaloStageSlices); }
+  CONVT3D_HOST_DEVICE int32_t stage_steps() const { return terms.quotient(kWgmmaStageSlices); }
   // Of a loop's stages the one that has a K step, and the step's number in it.
-  CONVT3D_HOST_DEVICE int32_t stage_of(int32_t step) const { return step >> (kHaloStageSlicesLog - terms.log()); }
+  CONVT3D_HOST_DEVICE int32_t stage_of(int32_t step) const { return step >> (kWgmmaStageSlicesLog - terms.log()); }
   CONVT3D_HOST_DEVICE int32_t step_in_stage(int32_t step) const { return step & (stage_steps() - 1); }
   CONVT3D_HOST_DEVICE int32_t stage_products() const { return terms == 2 ? 3 * stage_steps() : stage_steps(); }
   CONVT3D_HOST_DEVICE int32_t chunk_stages(int32_t phase) const {
@@ -48,17 +48,17 @@ struct HaloLoops {
 };
 
 // Nothing where the kernel's table of shifts is too small.
-std::optional<HaloLoops> make_loops(const HaloProduct& product, const HaloArrangement& arrangement,
-                                    const HaloPanels& panels);
+std::optional<WgmmaLoops> make_loops(const WgmmaProduct& product, const WgmmaArrangement& arrangement,
+                                     const WgmmaPanels& panels);
 
 // Of the packed weight, of all groups.
-inline int64_t packed_weight_bytes(const HaloProduct& product, const HaloArrangement& arrangement,
-                                   const HaloLoops& loops) {
-  return product.groups * arrangement.m_tiles * loops.stages() * kHaloWeightStageBytes;
+inline int64_t packed_weight_bytes(const WgmmaProduct& product, const WgmmaArrangement& arrangement,
+                                   const WgmmaLoops& loops) {
+  return product.groups * arrangement.m_tiles * loops.stages() * kWgmmaWeightStageBytes;
 }
 
 // The tap of a loop's K steps by its numbers among the offsets of each axis.
-struct HaloTapNumbers {
+struct WgmmaTapNumbers {
   int32_t depth;
   int32_t height;
   int32_t width;
@@ -66,9 +66,9 @@ struct HaloTapNumbers {
 
 // `by_widths` and `by_heights` divide by the counts of the phase's offsets, leaving the remainder.
 template <typename Divisor>
-CONVT3D_HOST_DEVICE inline HaloTapNumbers tap_numbers(int32_t tap, const Divisor& by_widths,
-                                                      const Divisor& by_heights) {
-  HaloTapNumbers numbers;
+CONVT3D_HOST_DEVICE inline WgmmaTapNumbers tap_numbers(int32_t tap, const Divisor& by_widths,
+                                                       const Divisor& by_heights) {
+  WgmmaTapNumbers numbers;
   numbers.width = tap;
   numbers.height = by_widths.divide(numbers.width);
   numbers.depth = by_heights.divide(numbers.height);

@@ -12,10 +12,10 @@ namespace {
 // and a phase's offset may move its tiles along the depth, along the height and, by multiples of what TMA wants a box
 // to begin at, along the width. Where lines cross widths, a move along the height must be one of whole lines, and one
 // along the width would leave the input's lines.
-bool lines_begin_tiles(HaloNMajor n_major, const HaloArrangement& arrangement, const HaloTile& tile) {
+bool lines_begin_tiles(WgmmaNMajor n_major, const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   constexpr int32_t kAlign = 8;  // elements of 2 bytes
-  const auto all = [](const HaloAxis& axis, auto&& allowed) {
-    return std::all_of(axis.taps, axis.taps + axis.outer, [&](const HaloTaps& taps) { return allowed(taps.low); });
+  const auto all = [](const WgmmaAxis& axis, auto&& allowed) {
+    return std::all_of(axis.taps, axis.taps + axis.outer, [&](const WgmmaTaps& taps) { return allowed(taps.low); });
   };
   const auto& axis = arrangement.axis;
   if (!n_major.crosses_widths) return all(axis[2], [](int32_t low) { return low % kAlign == 0; });
@@ -24,14 +24,14 @@ bool lines_begin_tiles(HaloNMajor n_major, const HaloArrangement& arrangement, c
          all(axis[2], [](int32_t low) { return low == 0; });
 }
 
-std::optional<HaloNMajor> n_major_lines(const Problem& problem, int element_bytes, const HaloProduct& product,
-                                        const HaloArrangement& arrangement, const HaloTile& tile) {
+std::optional<WgmmaNMajor> n_major_lines(const Problem& problem, int element_bytes, const WgmmaProduct& product,
+                                         const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   if (element_bytes != 2 || tile.image_log > 0 || arrangement.folds() > 1 || !tile.instruction.n_major) {
     return std::nullopt;
   }
   // A box would reach into the next group.
-  if (product.groups > 1 && product.in_channels % kHaloNMajorChannels != 0) return std::nullopt;
-  for (const HaloAxis& axis : arrangement.axis) {
+  if (product.groups > 1 && product.in_channels % kWgmmaNMajorChannels != 0) return std::nullopt;
+  for (const WgmmaAxis& axis : arrangement.axis) {
     if (axis.reach > 0) return std::nullopt;
   }
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
@@ -42,15 +42,15 @@ std::optional<HaloNMajor> n_major_lines(const Problem& problem, int element_byte
                        : tile.size[2] != line || problem.input_size[2] % 8 != 0) {
       continue;
     }
-    const HaloNMajor n_major{log, crosses_widths};
+    const WgmmaNMajor n_major{log, crosses_widths};
     if (tile.instruction.n % line != 0 || tile.second_start % line != 0) continue;
     if (lines_begin_tiles(n_major, arrangement, tile)) return n_major;
   }
   return std::nullopt;
 }
 
-std::optional<HaloLineBoxes> line_boxes(const Problem& problem, int element_bytes, const HaloArrangement& arrangement,
-                                        const HaloTile& tile) {
+std::optional<WgmmaLineBoxes> line_boxes(const Problem& problem, int element_bytes, const WgmmaArrangement& arrangement,
+                                         const WgmmaTile& tile) {
   const int align = 16 / element_bytes;
   if (problem.input_size[2] % align != 0) return std::nullopt;
   int shift = 0;  // from a box's beginning to the tile's, at most
@@ -60,10 +60,10 @@ std::optional<HaloLineBoxes> line_boxes(const Problem& problem, int element_byte
     }
   }
   const int64_t width = round_up(tile.halo[2] + shift, align);
-  if (width > 2 * tile.size[2]) return std::nullopt;  // mostly halo: threads are faster
-  const int64_t most = kHaloBoxBytes / (width * 16);  // lines
+  if (width > 2 * tile.size[2]) return std::nullopt;   // mostly halo: threads are faster
+  const int64_t most = kWgmmaBoxBytes / (width * 16);  // lines
   if (most == 0) return std::nullopt;
-  HaloLineBoxes boxes;
+  WgmmaLineBoxes boxes;
   boxes.width = static_cast<int32_t>(width);
   boxes.lines = static_cast<int32_t>(ceil_div(tile.halo[1], ceil_div(tile.halo[1], most)));
   boxes.depths = static_cast<int32_t>(std::clamp<int64_t>(most / tile.halo[1], 1, tile.halo[0]));
@@ -72,8 +72,8 @@ std::optional<HaloLineBoxes> line_boxes(const Problem& problem, int element_byte
   return boxes;
 }
 
-std::optional<HaloPlaneBoxes> plane_boxes(const Problem& problem, int element_bytes, const HaloArrangement& arrangement,
-                                          const HaloTile& tile) {
+std::optional<WgmmaPlaneBoxes> plane_boxes(const Problem& problem, int element_bytes,
+                                           const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
   if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostBoxExtent ||
       tile.count[1] * tile.count[2] > 1 || arrangement.folds() > 1) {
@@ -90,13 +90,13 @@ std::optional<HaloPlaneBoxes> plane_boxes(const Problem& problem, int element_by
   const int64_t elements = plane * tile.halo[0];  // of an image's channel
   // The more images, the fewer of a warp's threads meet in a bank of shared memory.
   for (const int images : {8, 4}) {
-    if (images * elements * 16 > kHaloBoxBytes) continue;
+    if (images * elements * 16 > kWgmmaBoxBytes) continue;
     const int64_t lanes = 32 / images;  // of an image, in a warp
-    HaloPlaneBoxes boxes;
+    WgmmaPlaneBoxes boxes;
     boxes.images = images;
     boxes.words = static_cast<int32_t>(elements * element_bytes / 4);
-    boxes.word_entries = static_cast<int32_t>(round_up(boxes.words, kHaloWordsInFlight * lanes) + 32 - lanes);
-    boxes.zero_entries = static_cast<int32_t>(round_up(tile.halo_positions() - elements, kHaloWordsInFlight * lanes));
+    boxes.word_entries = static_cast<int32_t>(round_up(boxes.words, kWgmmaWordsInFlight * lanes) + 32 - lanes);
+    boxes.zero_entries = static_cast<int32_t>(round_up(tile.halo_positions() - elements, kWgmmaWordsInFlight * lanes));
     boxes.tables = arrangement.phase_halos ? axis[1].outer * axis[2].outer : 1;
     return boxes;
   }
@@ -105,22 +105,22 @@ std::optional<HaloPlaneBoxes> plane_boxes(const Problem& problem, int element_by
 
 }  // namespace
 
-HaloLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const HaloProduct& product,
-                      const HaloArrangement& arrangement, const HaloTile& tile) {
-  if (channels_last) return HaloLoad::elements();
+WgmmaLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
+                       const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
+  if (channels_last) return WgmmaLoad::elements();
   if (tile.image_log > 0) {
     const auto boxes = plane_boxes(problem, element_bytes, arrangement, tile);
-    return boxes ? HaloLoad(*boxes) : HaloLoad::elements();
+    return boxes ? WgmmaLoad(*boxes) : WgmmaLoad::elements();
   }
-  if (const auto lines = n_major_lines(problem, element_bytes, product, arrangement, tile)) return HaloLoad(*lines);
+  if (const auto lines = n_major_lines(problem, element_bytes, product, arrangement, tile)) return WgmmaLoad(*lines);
   const auto boxes = line_boxes(problem, element_bytes, arrangement, tile);
-  return boxes ? HaloLoad(*boxes) : HaloLoad::elements();
+  return boxes ? WgmmaLoad(*boxes) : WgmmaLoad::elements();
 }
 
-HaloLoad load_of_channels(int element_bytes, const HaloProduct& product, int32_t position_bytes) {
+WgmmaLoad load_of_channels(int element_bytes, const WgmmaProduct& product, int32_t position_bytes) {
   const int64_t bytes = int64_t{product.in_channels} * element_bytes;
-  if (bytes % position_bytes == 0) return HaloLoad::channel_boxes();
-  return bytes % 16 == 0 ? HaloLoad::pieces() : HaloLoad::elements();
+  if (bytes % position_bytes == 0) return WgmmaLoad::channel_boxes();
+  return bytes % 16 == 0 ? WgmmaLoad::pieces() : WgmmaLoad::elements();
 }
 
 }  // namespace convt3d

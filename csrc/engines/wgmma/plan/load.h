@@ -13,19 +13,19 @@ namespace convt3d {
 
 constexpr int64_t kMostBoxExtent = 256;  // of a box of TMA, along one axis
 
-enum class HaloLoadWay : int32_t {
+enum class WgmmaLoadWay : int32_t {
   kElements,      // threads read element by element, whatever the layout
   kPieces,        // threads read 16 bytes of channels at a time
   kChannelBoxes,  // TMA, where channels are contiguous: boxes of channels, images, width, height, depth
-  kNMajorBoxes,   // TMA, where positions are contiguous and stay so: see HaloNMajor
-  kLineBoxes,     // TMA and then threads that transpose, where the width is contiguous: see HaloLineBoxes
-  kPlaneBoxes,    // the same where images share a tile: see HaloPlaneBoxes
+  kNMajorBoxes,   // TMA, where positions are contiguous and stay so: see WgmmaNMajor
+  kLineBoxes,     // TMA and then threads that transpose, where the width is contiguous: see WgmmaLineBoxes
+  kPlaneBoxes,    // the same where images share a tile: see WgmmaPlaneBoxes
 };
 
 // N-major panels: where every tap reads the position itself and the input's width is contiguous, 16-bit panels may be
 // as the input is, N contiguous: lines of 16, 32 or 64 positions, [channel][position]. Nothing transposes. Boxes of
 // positions, channels, lines of positions, depth, images.
-struct HaloNMajor {
+struct WgmmaNMajor {
   int32_t line_log;     // log2 of the positions in a line
   bool crosses_widths;  // lines follow one another through the input's width, which the tile has whole; else each is
                         // the tile's width
@@ -33,7 +33,7 @@ struct HaloNMajor {
 
 // Boxes of 16 bytes' worth of channels, which begin at a multiple of 16 bytes along the width, and which warps
 // transpose: width, height, depth, channels, images.
-struct HaloLineBoxes {
+struct WgmmaLineBoxes {
   int32_t width;      // the halo's, aligned
   int32_t lines;      // along the height
   int32_t depths;     // more than one only with all lines
@@ -43,7 +43,7 @@ struct HaloLineBoxes {
 
 // Boxes of 16 bytes' worth of channels of a few images, each with its whole planes, height x width, which warps
 // transpose by tables of words and their positions: elements of a plane, 1, depth, channels, images.
-struct HaloPlaneBoxes {
+struct WgmmaPlaneBoxes {
   int32_t images;        // 4 or 8
   int32_t words;         // of 4 bytes, of an image's channel
   int32_t word_entries;  // of a table: whole steps of a warp, and the first once more for images that begin later
@@ -54,61 +54,61 @@ struct HaloPlaneBoxes {
 };
 
 // One way, and what belongs to that way alone.
-class HaloLoad {
+class WgmmaLoad {
  public:
-  HaloLoad() = default;
-  explicit HaloLoad(HaloNMajor n_major) : way_(HaloLoadWay::kNMajorBoxes), n_major_(n_major) {}
-  explicit HaloLoad(HaloLineBoxes lines) : way_(HaloLoadWay::kLineBoxes), lines_(lines) {}
-  explicit HaloLoad(HaloPlaneBoxes planes) : way_(HaloLoadWay::kPlaneBoxes), planes_(planes) {}
-  static HaloLoad elements() { return HaloLoad(HaloLoadWay::kElements); }
-  static HaloLoad pieces() { return HaloLoad(HaloLoadWay::kPieces); }
-  static HaloLoad channel_boxes() { return HaloLoad(HaloLoadWay::kChannelBoxes); }
+  WgmmaLoad() = default;
+  explicit WgmmaLoad(WgmmaNMajor n_major) : way_(WgmmaLoadWay::kNMajorBoxes), n_major_(n_major) {}
+  explicit WgmmaLoad(WgmmaLineBoxes lines) : way_(WgmmaLoadWay::kLineBoxes), lines_(lines) {}
+  explicit WgmmaLoad(WgmmaPlaneBoxes planes) : way_(WgmmaLoadWay::kPlaneBoxes), planes_(planes) {}
+  static WgmmaLoad elements() { return WgmmaLoad(WgmmaLoadWay::kElements); }
+  static WgmmaLoad pieces() { return WgmmaLoad(WgmmaLoadWay::kPieces); }
+  static WgmmaLoad channel_boxes() { return WgmmaLoad(WgmmaLoadWay::kChannelBoxes); }
 
-  CONVT3D_HOST_DEVICE HaloLoadWay way() const { return way_; }
-  CONVT3D_HOST_DEVICE bool n_major() const { return way_ == HaloLoadWay::kNMajorBoxes; }
-  CONVT3D_HOST_DEVICE bool line_boxes() const { return way_ == HaloLoadWay::kLineBoxes; }
-  CONVT3D_HOST_DEVICE bool plane_boxes() const { return way_ == HaloLoadWay::kPlaneBoxes; }
+  CONVT3D_HOST_DEVICE WgmmaLoadWay way() const { return way_; }
+  CONVT3D_HOST_DEVICE bool n_major() const { return way_ == WgmmaLoadWay::kNMajorBoxes; }
+  CONVT3D_HOST_DEVICE bool line_boxes() const { return way_ == WgmmaLoadWay::kLineBoxes; }
+  CONVT3D_HOST_DEVICE bool plane_boxes() const { return way_ == WgmmaLoadWay::kPlaneBoxes; }
   // Warps transpose what TMA brings.
   CONVT3D_HOST_DEVICE bool transposes() const { return line_boxes() || plane_boxes(); }
   // One thread has TMA bring the panels as they are.
-  CONVT3D_HOST_DEVICE bool copies() const { return way_ == HaloLoadWay::kChannelBoxes || n_major(); }
+  CONVT3D_HOST_DEVICE bool copies() const { return way_ == WgmmaLoadWay::kChannelBoxes || n_major(); }
   CONVT3D_HOST_DEVICE bool boxes() const { return copies() || transposes(); }
 
-  CONVT3D_HOST_DEVICE const HaloNMajor& as_n_major() const {
+  CONVT3D_HOST_DEVICE const WgmmaNMajor& as_n_major() const {
     expect(n_major());
     return n_major_;
   }
-  CONVT3D_HOST_DEVICE const HaloLineBoxes& as_line_boxes() const {
+  CONVT3D_HOST_DEVICE const WgmmaLineBoxes& as_line_boxes() const {
     expect(line_boxes());
     return lines_;
   }
-  CONVT3D_HOST_DEVICE const HaloPlaneBoxes& as_plane_boxes() const {
+  CONVT3D_HOST_DEVICE const WgmmaPlaneBoxes& as_plane_boxes() const {
     expect(plane_boxes());
     return planes_;
   }
 
  private:
-  explicit HaloLoad(HaloLoadWay way) : way_(way), n_major_{} {}
+  explicit WgmmaLoad(WgmmaLoadWay way) : way_(way), n_major_{} {}
   CONVT3D_HOST_DEVICE static void expect([[maybe_unused]] bool is) {
 #if !defined(__CUDA_ARCH__)
     assert(is);
 #endif
   }
 
-  HaloLoadWay way_;
+  WgmmaLoadWay way_;
   union {
-    HaloNMajor n_major_;
-    HaloLineBoxes lines_;
-    HaloPlaneBoxes planes_;
+    WgmmaNMajor n_major_;
+    WgmmaLineBoxes lines_;
+    WgmmaPlaneBoxes planes_;
   };
 };
 
 // What a tile's loads are planned for: an input in the output's format that is dense and begins at a multiple of 16
 // bytes. Extents and channels of the problem decide; memory is shared out for it, and its products are added in the
 // order that follows, whatever the strides of a call are.
-HaloLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const HaloProduct& product,
-                      const HaloArrangement& arrangement, const HaloTile& tile);
+WgmmaLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
+                       const WgmmaArrangement& arrangement, const WgmmaTile& tile);
 // Of an input whose channels are contiguous, for panels with so many bytes of a position.
-HaloLoad load_of_channels(int element_bytes, const HaloProduct& product, int32_t position_bytes);
+WgmmaLoad load_of_channels(int element_bytes, const WgmmaProduct& product, int32_t position_bytes);
 
 }  // namespace convt3d

@@ -18,9 +18,9 @@
 namespace convt3d {
 
 // The stages of both pipelines, and how the two warpgroups of consumers share the tensor cores.
-struct HaloPipelines {
+struct WgmmaPipelines {
   int32_t tile_stages;    // each a chunk of a tile
-  int32_t weight_stages;  // each kHaloWeightStageBytes
+  int32_t weight_stages;  // each kWgmmaWeightStageBytes
   bool resident_weights;  // the stages hold all weights of a block's passes
   bool ping_pong;         // the warpgroups multiply in turn, each storing while the other multiplies
   uint32_t lag_clocks;    // how much later the second warpgroup begins where they do not: one stores while the other
@@ -29,47 +29,49 @@ struct HaloPipelines {
 
 // The parts of shared memory, one after another behind the barriers. The tiles come first: columns that are dropped may
 // be read past a tile's end.
-enum HaloPart { kTilePart, kStagingPart, kWeightPart, kColumnPart, kSegmentPart, kShiftPart, kBoxPart, kSourcePart };
-constexpr int kHaloParts = 8;
+enum WgmmaPart { kTilePart, kStagingPart, kWeightPart, kColumnPart, kSegmentPart, kShiftPart, kBoxPart, kSourcePart };
+constexpr int kWgmmaParts = 8;
 
-struct HaloMemory {
-  int32_t begin[kHaloParts];
+struct WgmmaMemory {
+  int32_t begin[kWgmmaParts];
   int32_t bytes;  // of all, with the barriers
 };
 
 // In the table of columns, of a warpgroup: those of whole blocks that are read at once.
-CONVT3D_HOST_DEVICE constexpr int32_t halo_table_columns(int32_t n) { return (n + 63) & -64; }
+CONVT3D_HOST_DEVICE constexpr int32_t wgmma_table_columns(int32_t n) { return (n + 63) & -64; }
 
-using HaloPartBytes = std::array<int64_t, kHaloParts>;
+using WgmmaPartBytes = std::array<int64_t, kWgmmaParts>;
 // Of the parts whose sizes follow from the plan: all but tiles, staging and weights, of which there are none yet.
-HaloPartBytes table_bytes(const HaloTile& tile, const HaloLoops& loops, const HaloLoad& load,
-                          const HaloSegments& segments);
+WgmmaPartBytes table_bytes(const WgmmaTile& tile, const WgmmaLoops& loops, const WgmmaLoad& load,
+                           const WgmmaSegments& segments);
 // What they all take at most, aligned.
-int64_t most_bytes(const HaloPartBytes& parts);
+int64_t most_bytes(const WgmmaPartBytes& parts);
 // Of all warps' staging, which begins and ends at a multiple of the swizzle's pattern.
-int64_t staging_bytes(const HaloStore& store);
+int64_t staging_bytes(const WgmmaStore& store);
 
 // Stages of weights that the passes of one split fill, at most.
-int64_t most_split_stages(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoops& loops);
+int64_t most_split_stages(const WgmmaArrangement& arrangement, const WgmmaTile& tile, const WgmmaLoops& loops);
 
 // The stages for which `shared_bytes` suffice beside the tables and this staging, and what is left over for larger
 // bursts of staging. Nothing where shared memory is too small.
-struct HaloShares {
+struct WgmmaShares {
   int32_t tile_stages;
   int32_t weight_stages;
   bool resident_weights;
   int64_t spare;
 };
-std::optional<HaloShares> share_memory(int64_t shared_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
-                                       const HaloPanels& panels, const HaloLoops& loops, const HaloPartBytes& tables,
-                                       const HaloStore& store);
+std::optional<WgmmaShares> share_memory(int64_t shared_bytes, const WgmmaArrangement& arrangement,
+                                        const WgmmaTile& tile, const WgmmaPanels& panels, const WgmmaLoops& loops,
+                                        const WgmmaPartBytes& tables, const WgmmaStore& store);
 // Columns that are dropped may be read past a tile's end, but not past what follows the tiles.
-bool reads_stay_inside(const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
-                       const HaloPanels& panels, const HaloShares& shares, const HaloStore& store);
+bool reads_stay_inside(const WgmmaArrangement& arrangement, const WgmmaTile& tile, const WgmmaLoad& load,
+                       const WgmmaPanels& panels, const WgmmaShares& shares, const WgmmaStore& store);
 // In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
 // pause after every two stages, which the other warpgroup fills.
-bool can_ping_pong(const HaloPanels& panels, const HaloLoops& loops, const HaloShares& shares);
-HaloPipelines make_pipelines(const HaloTile& tile, const HaloLoops& loops, const HaloShares& shares, bool ping_pong);
-HaloMemory place_parts(const HaloPanels& panels, const HaloShares& shares, HaloPartBytes parts, const HaloStore& store);
+bool can_ping_pong(const WgmmaPanels& panels, const WgmmaLoops& loops, const WgmmaShares& shares);
+WgmmaPipelines make_pipelines(const WgmmaTile& tile, const WgmmaLoops& loops, const WgmmaShares& shares,
+                              bool ping_pong);
+WgmmaMemory place_parts(const WgmmaPanels& panels, const WgmmaShares& shares, WgmmaPartBytes parts,
+                        const WgmmaStore& store);
 
 }  // namespace convt3d

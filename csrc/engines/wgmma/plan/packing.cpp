@@ -11,11 +11,11 @@ constexpr int64_t kMostThreads = 128 * 1024;  // that are of use
 
 }  // namespace
 
-HaloPacking plan_packing(const HaloPlan& plan, int element_bytes) {
-  const HaloLoops& loops = plan.loops;
-  HaloPacking packing{};
+WgmmaPacking plan_packing(const WgmmaPlan& plan, int element_bytes) {
+  const WgmmaLoops& loops = plan.loops;
+  WgmmaPacking packing{};
   int32_t fillers = 0;
-  for (int loop = 0; loop < kHaloMaxLoops; ++loop) {
+  for (int loop = 0; loop < kWgmmaMaxLoops; ++loop) {
     const bool exists = loop < loops.count();
     packing.first_tap[loop] = static_cast<int16_t>(exists ? packing.taps : INT16_MAX);
     packing.first_filler[loop] = static_cast<int16_t>(exists ? fillers : INT16_MAX);
@@ -35,7 +35,7 @@ HaloPacking plan_packing(const HaloPlan& plan, int element_bytes) {
   packing.by_tap_steps = make_divisor(plan.panels.tap_steps);
   packing.steps = plan.panels.chunks() * plan.panels.tap_steps;
   const int64_t rows =
-      plan.product.groups * plan.arrangement.m_tiles * kHaloTileRows * (warps << packing.warp_entries_log);
+      plan.product.groups * plan.arrangement.m_tiles * kWgmmaTileRows * (warps << packing.warp_entries_log);
   const int64_t parts = std::clamp<int64_t>(kMostThreads / std::max<int64_t>(rows, 1), 1, packing.steps);
   packing.part_steps = static_cast<int32_t>(ceil_div(packing.steps, parts));
   packing.threads = rows * ceil_div(packing.steps, packing.part_steps);

@@ -9,14 +9,14 @@
 
 namespace convt3d {
 
-struct HaloPacking {
+struct WgmmaPacking {
   // The taps of all loops and then, one for each K step, what fills their last stages.
   int32_t taps;
   int32_t entries;
-  int16_t first_tap[kHaloMaxLoops];     // of each loop, among all; past the last loop none is
-  int16_t first_filler[kHaloMaxLoops];  // the same of what fills last stages
-  int32_t warp_entries_log;             // of a warp; the rest of its lanes are rows
-  Divisor by_warp_entries;              // warps for all entries
+  int16_t first_tap[kWgmmaMaxLoops];     // of each loop, among all; past the last loop none is
+  int16_t first_filler[kWgmmaMaxLoops];  // the same of what fills last stages
+  int32_t warp_entries_log;              // of a warp; the rest of its lanes are rows
+  Divisor by_warp_entries;               // warps for all entries
   Divisor by_m_tiles;
   Divisor by_tap_steps;
   int32_t steps;       // K steps of one tap on all chunks
@@ -25,6 +25,6 @@ struct HaloPacking {
 };
 
 // Of a plan that packs its weight.
-HaloPacking plan_packing(const HaloPlan& plan, int element_bytes);
+WgmmaPacking plan_packing(const WgmmaPlan& plan, int element_bytes);
 
 }  // namespace convt3d

@@ -14,7 +14,7 @@
 
 namespace convt3d {
 
-struct HaloPanels {
+struct WgmmaPanels {
   int32_t position_bytes;  // of one position: 32, 64 or 128
   int32_t fold_bytes;      // of one fold of a panel
   int32_t panel_bytes;     // of all folds
@@ -26,12 +26,12 @@ struct HaloPanels {
 
   CONVT3D_HOST_DEVICE int32_t chunks() const { return count / in_chunk; }
   // Of N-major panels: one position with all channels of a chunk.
-  CONVT3D_HOST_DEVICE int32_t n_major_position_bytes() const { return tap_steps * kHaloOperandBytes; }
+  CONVT3D_HOST_DEVICE int32_t n_major_position_bytes() const { return tap_steps * kWgmmaOperandBytes; }
 };
 
 // Nothing where channels do not divide so, or a tile has more than `shared_bytes`.
-std::optional<HaloPanels> make_panels(int element_bytes, int64_t shared_bytes, const HaloProduct& product,
-                                      const HaloArrangement& arrangement, const HaloTile& tile, const HaloLoad& load,
-                                      int position_bytes, int chunks);
+std::optional<WgmmaPanels> make_panels(int element_bytes, int64_t shared_bytes, const WgmmaProduct& product,
+                                       const WgmmaArrangement& arrangement, const WgmmaTile& tile,
+                                       const WgmmaLoad& load, int position_bytes, int chunks);
 
 }  // namespace convt3d

@@ -12,36 +12,36 @@ namespace {
 bool is_channels_last(const Operands& operands) { return operands.result.stride[1] == 1; }
 
 // Of parts that were searched for, the plan of these operands. Its memory is that of the load which was searched for.
-HaloPlan plan_of_operands(const Problem& problem, HaloElement element, const Operands& operands,
-                          const DeviceTraits& device, bool copies, const HaloPlanParts& searched) {
-  const HaloStore store = store_of_operand(problem, searched, element.bytes, operands.result);
+WgmmaPlan plan_of_operands(const Problem& problem, WgmmaElement element, const Operands& operands,
+                           const DeviceTraits& device, bool copies, const WgmmaPlanParts& searched) {
+  const WgmmaStore store = store_of_operand(problem, searched, element.bytes, operands.result);
   const auto reading = [&](const OperandCopy& copy) {
-    const HaloLoad load =
+    const WgmmaLoad load =
         load_of_operand(problem, searched, element.bytes, copy.exists ? copied_operand(copy) : operands.first);
-    const HaloPlanParts parts{searched.product,
-                              searched.arrangement,
-                              searched.tile,
-                              load,
-                              searched.panels,
-                              searched.loops,
-                              searched.pipelines,
-                              store,
-                              searched.memory,
-                              searched.grid,
-                              copy};
-    return HaloPlan{parts, expected_clocks(problem, element.bytes, device, parts),
-                    expected_clocks(problem, element.bytes, device, parts, false)};
+    const WgmmaPlanParts parts{searched.product,
+                               searched.arrangement,
+                               searched.tile,
+                               load,
+                               searched.panels,
+                               searched.loops,
+                               searched.pipelines,
+                               store,
+                               searched.memory,
+                               searched.grid,
+                               copy};
+    return WgmmaPlan{parts, expected_clocks(problem, element.bytes, device, parts),
+                     expected_clocks(problem, element.bytes, device, parts, false)};
   };
-  const HaloPlan as_it_is = reading({});
+  const WgmmaPlan as_it_is = reading({});
   if (as_it_is.load.boxes() || !copies || searched.load.n_major() || !can_copy(problem, element)) return as_it_is;
   // What threads would load may be faster to copy, for TMA to read.
-  const HaloPlan copied = reading(input_copy(problem, element.bytes, operands.first));
+  const WgmmaPlan copied = reading(input_copy(problem, element.bytes, operands.first));
   return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
 
 }  // namespace
 
-bool can_copy(const Problem& problem, HaloElement element) {
+bool can_copy(const Problem& problem, WgmmaElement element) {
   const Int3& size = problem.input_size;
   const int64_t bytes = problem.batch * problem.in_channels * size[0] * size[1] * size[2] * element.bytes;
   return problem.in_channels_per_group() * element.bytes % kCopiedPiece == 0 && bytes <= kMostCopiedBytes;
@@ -54,21 +54,21 @@ OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandT
   return copy;
 }
 
-std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
-                                      const DeviceTraits& device, bool copies) {
-  std::vector<HaloPlan> candidates;
-  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const HaloPlanParts& parts, double) {
+std::vector<WgmmaPlan> wgmma_candidates(const Problem& problem, WgmmaElement element, const Operands& operands,
+                                        const DeviceTraits& device, bool copies) {
+  std::vector<WgmmaPlan> candidates;
+  visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const WgmmaPlanParts& parts, double) {
     candidates.push_back(plan_of_operands(problem, element, operands, device, copies, parts));
   });
   return candidates;
 }
 
-std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
-                                          const DeviceTraits& device, bool copies) {
-  std::optional<HaloPlanParts> best;
+std::optional<WgmmaPlan> plan_wgmma_forward(const Problem& problem, WgmmaElement element, const Operands& operands,
+                                            const DeviceTraits& device, bool copies) {
+  std::optional<WgmmaPlanParts> best;
   double least = 0;  // clocks
   visit_plans(problem, element, is_channels_last(operands), copies, device,
-              [&](const HaloPlanParts& parts, double clocks) {
+              [&](const WgmmaPlanParts& parts, double clocks) {
                 if (best && clocks >= least) return;
                 best = parts;
                 least = clocks;
@@ -77,11 +77,11 @@ std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement el
   return plan_of_operands(problem, element, operands, device, copies, *best);
 }
 
-std::string to_string(const HaloPlan& plan) {
-  const HaloArrangement& arrangement = plan.arrangement;
-  const HaloTile& tile = plan.tile;
-  const HaloPanels& panels = plan.panels;
-  const HaloStore& store = plan.store;
+std::string to_string(const WgmmaPlan& plan) {
+  const WgmmaArrangement& arrangement = plan.arrangement;
+  const WgmmaTile& tile = plan.tile;
+  const WgmmaPanels& panels = plan.panels;
+  const WgmmaStore& store = plan.store;
   std::ostringstream out;
   out << "halo terms=" << plan.product.terms << " joined=" << plan.product.joined << " n=" << tile.instruction.n
       << " sets=" << arrangement.sets() << " slab_channels=" << arrangement.slab_channels()

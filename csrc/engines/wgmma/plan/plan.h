@@ -28,17 +28,17 @@
 namespace convt3d {
 
 // All that is searched for, and what costs follow from.
-struct HaloPlanParts {
-  HaloProduct product;
-  HaloArrangement arrangement;
-  HaloTile tile;
-  HaloLoad load;
-  HaloPanels panels;
-  HaloLoops loops;
-  HaloPipelines pipelines;
-  HaloStore store;
-  HaloMemory memory;
-  HaloGrid grid;
+struct WgmmaPlanParts {
+  WgmmaProduct product;
+  WgmmaArrangement arrangement;
+  WgmmaTile tile;
+  WgmmaLoad load;
+  WgmmaPanels panels;
+  WgmmaLoops loops;
+  WgmmaPipelines pipelines;
+  WgmmaStore store;
+  WgmmaMemory memory;
+  WgmmaGrid grid;
   OperandCopy copy;  // of the input, which is then what the kernel reads
 
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
@@ -55,29 +55,29 @@ struct HaloPlanParts {
   int64_t packed_bytes() const { return packed_weight_bytes(product, arrangement, loops); }
   // The workspace: the packed weight, behind it the counters of work tiles, behind these what is copied of the input.
   int64_t kernel_bytes() const {
-    return packed_bytes() == 0 ? 0 : packed_bytes() + kHaloMaxClasses * int64_t{sizeof(uint32_t)};
+    return packed_bytes() == 0 ? 0 : packed_bytes() + kWgmmaMaxClasses * int64_t{sizeof(uint32_t)};
   }
   int64_t copy_offset() const { return workspace_part(kernel_bytes()); }
   int64_t workspace_bytes() const { return copy.exists ? copy_offset() + copy.bytes() : kernel_bytes(); }
 };
 
 // With the load, the store and the copy of a call's operands.
-struct HaloPlan : HaloPlanParts {
+struct WgmmaPlan : WgmmaPlanParts {
   double cost;           // expected, in clocks
   double unstored_cost;  // ... where the epilogue only gathers moments
 };
 
 // Of all of an input, with its channels last: of whole pieces of 16 bytes, not too many.
-bool can_copy(const Problem& problem, HaloElement element);
+bool can_copy(const Problem& problem, WgmmaElement element);
 OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input);
 // Of these operands: `first` is the input, and may be copied.
-std::vector<HaloPlan> halo_candidates(const Problem& problem, HaloElement element, const Operands& operands,
-                                      const DeviceTraits& device, bool copies = true);
+std::vector<WgmmaPlan> wgmma_candidates(const Problem& problem, WgmmaElement element, const Operands& operands,
+                                        const DeviceTraits& device, bool copies = true);
 // The cheapest candidate; nothing where there is none. Strides and addresses decide how tiles are loaded and outputs
 // stored, and what that costs, but not which candidate it is: products are added in its order, so that a problem has
 // the same bits however its input lies in memory.
-std::optional<HaloPlan> plan_halo_forward(const Problem& problem, HaloElement element, const Operands& operands,
-                                          const DeviceTraits& device, bool copies = true);
-std::string to_string(const HaloPlan& plan);
+std::optional<WgmmaPlan> plan_wgmma_forward(const Problem& problem, WgmmaElement element, const Operands& operands,
+                                            const DeviceTraits& device, bool copies = true);
+std::string to_string(const WgmmaPlan& plan);
 
 }  // namespace convt3d

@@ -15,12 +15,12 @@
 namespace convt3d {
 
 // How elements enter the tensor cores.
-struct HaloElement {
+struct WgmmaElement {
   int32_t bytes;  // 4: float32, or 2
   int32_t terms;  // 1 (float32 is rounded to TF32), or 2 of float32 proper
 };
 
-struct HaloProduct {
+struct WgmmaProduct {
   int64_t images;
   int64_t groups;        // after joining
   int32_t joined;        // of the layer's groups, in each of these
@@ -30,8 +30,8 @@ struct HaloProduct {
   Divisor by_groups;
 };
 
-inline HaloProduct make_product(const Problem& problem, HaloElement element, int32_t joined) {
-  HaloProduct product;
+inline WgmmaProduct make_product(const Problem& problem, WgmmaElement element, int32_t joined) {
+  WgmmaProduct product;
   product.images = problem.batch;
   product.groups = problem.groups / joined;
   product.joined = joined;

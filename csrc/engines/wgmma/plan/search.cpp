@@ -19,9 +19,9 @@ constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {
  public:
-  Search(const Problem& problem, const HaloStrides& stride, HaloElement element, bool channels_last,
+  Search(const Problem& problem, const WgmmaStrides& stride, WgmmaElement element, bool channels_last,
          const OperandCopy& copy, const DeviceTraits& device,
-         const std::function<void(const HaloPlanParts&, double)>& visit)
+         const std::function<void(const WgmmaPlanParts&, double)>& visit)
       : problem_(problem),
         stride_(stride),
         element_(element),
@@ -31,7 +31,7 @@ class Search {
         visit_(visit) {}
 
   void products() const {
-    for (int joined = 1; joined <= kHaloMaxJoined; joined *= 2) {
+    for (int joined = 1; joined <= kWgmmaMaxJoined; joined *= 2) {
       if (problem_.groups % joined != 0) break;
       const int64_t bytes = joined * problem_.in_channels_per_group() * element_.bytes;
       if (joined > 1 && bytes > kMostJoinedBytes) break;
@@ -40,11 +40,11 @@ class Search {
   }
 
  private:
-  void arrangements(const HaloProduct& product) const {
-    constexpr HaloSlabForm kForms[] = {HaloSlabForm::kChannels, HaloSlabForm::kWidthPairs, HaloSlabForm::kWidthSets,
-                                       HaloSlabForm::kWidthPairsHeightSets, HaloSlabForm::kChannelSets};
+  void arrangements(const WgmmaProduct& product) const {
+    constexpr WgmmaSlabForm kForms[] = {WgmmaSlabForm::kChannels, WgmmaSlabForm::kWidthPairs, WgmmaSlabForm::kWidthSets,
+                                        WgmmaSlabForm::kWidthPairsHeightSets, WgmmaSlabForm::kChannelSets};
     for (const bool width_in_m : {true, false}) {
-      for (const HaloSlabForm form : kForms) {
+      for (const WgmmaSlabForm form : kForms) {
         for (const bool folds : {false, true}) {
           for (const bool phase_halos : {false, true}) {
             const auto arrangement =
@@ -56,11 +56,11 @@ class Search {
     }
   }
 
-  void tiles(const HaloProduct& product, const HaloArrangement& arrangement) const {
+  void tiles(const WgmmaProduct& product, const WgmmaArrangement& arrangement) const {
     // One phase of a contiguous width alone is stored only where images share a tile, together with the next pass's.
     const bool apart = !channels_last_ && stride_[2].is_two() && !arrangement.both_widths();
     const int64_t plane = int64_t{arrangement.axis[1].positions} * arrangement.axis[2].positions;
-    for (const HaloInstruction& instruction : kHaloInstructions) {
+    for (const WgmmaInstruction& instruction : kWgmmaInstructions) {
       if (instruction.sets != arrangement.sets() || instruction.terms != product.terms) continue;
       for (const int image_log : {0, 3}) {
         if (image_log > 0 && (problem_.batch < 8 || plane > kSmallPlane || arrangement.width_pairs())) continue;
@@ -69,27 +69,27 @@ class Search {
           if (arrangement.passes() % splits != 0) continue;
           if (apart && arrangement.passes() / splits % 2 != 0) continue;
           visit_tiles(product, arrangement, channels_last_, {instruction, image_log, splits},
-                      [&](const HaloTile& tile) { cheapest(product, arrangement, tile); });
+                      [&](const WgmmaTile& tile) { cheapest(product, arrangement, tile); });
         }
       }
     }
   }
 
   struct Candidate {
-    HaloPlanParts parts;
+    WgmmaPlanParts parts;
     double clocks;
   };
 
   // Panels, pipelines and staging for a tile: the cheapest way.
-  void cheapest(const HaloProduct& product, const HaloArrangement& arrangement, const HaloTile& tile) const {
-    const HaloLoad of_tile = load_of_tile(problem_, element_.bytes, channels_last_, product, arrangement, tile);
+  void cheapest(const WgmmaProduct& product, const WgmmaArrangement& arrangement, const WgmmaTile& tile) const {
+    const WgmmaLoad of_tile = load_of_tile(problem_, element_.bytes, channels_last_, product, arrangement, tile);
     const auto shape = make_store_shape(problem_, element_.bytes, channels_last_, product, arrangement, tile);
     if (!shape) return;
-    const HaloStore least = make_store(element_.bytes, arrangement, tile, *shape, shape->least_burst, 0);
+    const WgmmaStore least = make_store(element_.bytes, arrangement, tile, *shape, shape->least_burst, 0);
     std::optional<Candidate> best;
-    const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_.bytes, kHaloOperandBytes);
+    const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_.bytes, kWgmmaOperandBytes);
     for (const int position_bytes : {128, 64, 32}) {
-      const HaloLoad load =
+      const WgmmaLoad load =
           channels_last_ || copy_.exists ? load_of_channels(element_.bytes, product, position_bytes) : of_tile;
       bool whole_tiles = false;  // two of them: nothing is gained by smaller chunks
       for (int chunks = 1; chunks <= channel_bytes / position_bytes && !whole_tiles; ++chunks) {
@@ -106,14 +106,14 @@ class Search {
 
   // What shared memory is shared out for.
   struct Sharing {
-    const HaloProduct& product;
-    const HaloArrangement& arrangement;
-    const HaloTile& tile;
-    const HaloLoad& load;
-    const HaloPanels& panels;
-    const HaloLoops& loops;
-    const HaloStoreShape& shape;
-    const HaloStore& least;  // of the shape, with the smallest bursts
+    const WgmmaProduct& product;
+    const WgmmaArrangement& arrangement;
+    const WgmmaTile& tile;
+    const WgmmaLoad& load;
+    const WgmmaPanels& panels;
+    const WgmmaLoops& loops;
+    const WgmmaStoreShape& shape;
+    const WgmmaStore& least;  // of the shape, with the smallest bursts
   };
 
   // The candidates of every pipeline that may pay, of which a cheaper one replaces `best`. Whether one holds two whole
@@ -122,27 +122,27 @@ class Search {
     const auto store_of = [&](int32_t least_burst, int64_t bytes) {
       return make_store(element_.bytes, of.arrangement, of.tile, of.shape, least_burst, bytes);
     };
-    const HaloPartBytes tables = table_bytes(of.tile, of.loops, of.load, of.shape.segments);
-    const int64_t taken = most_bytes(tables) + of.panels.tile_bytes + kHaloLeastWeightStages * kHaloWeightStageBytes;
+    const WgmmaPartBytes tables = table_bytes(of.tile, of.loops, of.load, of.shape.segments);
+    const int64_t taken = most_bytes(tables) + of.panels.tile_bytes + kWgmmaLeastWeightStages * kWgmmaWeightStageBytes;
     if (taken + staging_bytes(of.least) > device_.shared_bytes) return false;
     // With larger bursts more is stored in the background, with smaller ones there are more tiles and weights ahead.
-    const HaloStore widest = store_of(of.least.burst, whole_patterns(device_.shared_bytes - taken));
+    const WgmmaStore widest = store_of(of.least.burst, whole_patterns(device_.shared_bytes - taken));
     bool two_tiles = false;
     for (const bool wide : {false, true}) {
       if (wide && widest.burst == of.least.burst) continue;
-      const HaloStore& staged = wide ? widest : of.least;
+      const WgmmaStore& staged = wide ? widest : of.least;
       const auto shares =
           share_memory(device_.shared_bytes, of.arrangement, of.tile, of.panels, of.loops, tables, staged);
       if (!shares) continue;
-      const HaloStore store = store_of(staged.burst, staging_bytes(staged) + whole_patterns(shares->spare));
+      const WgmmaStore store = store_of(staged.burst, staging_bytes(staged) + whole_patterns(shares->spare));
       if (!reads_stay_inside(of.arrangement, of.tile, of.load, of.panels, *shares, store)) continue;
-      const HaloMemory memory = place_parts(of.panels, *shares, tables, store);
+      const WgmmaMemory memory = place_parts(of.panels, *shares, tables, store);
       for (const bool ping_pong : {true, false}) {
         if (ping_pong && !can_ping_pong(of.panels, of.loops, *shares)) continue;
-        const HaloPipelines pipelines = make_pipelines(of.tile, of.loops, *shares, ping_pong);
-        const HaloGrid grid = make_grid(of.product, of.tile, pipelines, device_.multiprocessors);
-        const HaloPlanParts parts{of.product, of.arrangement, of.tile, of.load, of.panels, of.loops,
-                                  pipelines,  store,          memory,  grid,    copy_};
+        const WgmmaPipelines pipelines = make_pipelines(of.tile, of.loops, *shares, ping_pong);
+        const WgmmaGrid grid = make_grid(of.product, of.tile, pipelines, device_.multiprocessors);
+        const WgmmaPlanParts parts{of.product, of.arrangement, of.tile, of.load, of.panels, of.loops,
+                                   pipelines,  store,          memory,  grid,    copy_};
         const double clocks = expected_clocks(problem_, element_.bytes, device_, parts);
         if (!best || clocks < best->clocks) best = Candidate{parts, clocks};
       }
@@ -154,19 +154,19 @@ class Search {
   static int64_t whole_patterns(int64_t bytes) { return bytes / kSwizzleBytes * kSwizzleBytes; }
 
   const Problem& problem_;
-  const HaloStrides& stride_;
-  HaloElement element_;
+  const WgmmaStrides& stride_;
+  WgmmaElement element_;
   bool channels_last_;
   const OperandCopy& copy_;
   const DeviceTraits& device_;
-  const std::function<void(const HaloPlanParts&, double)>& visit_;
+  const std::function<void(const WgmmaPlanParts&, double)>& visit_;
 };
 
 }  // namespace
 
-void visit_plans(const Problem& problem, HaloElement element, bool channels_last, bool copies,
-                 const DeviceTraits& device, const std::function<void(const HaloPlanParts&, double)>& visit) {
-  const std::optional<HaloStrides> stride = halo_strides(problem);
+void visit_plans(const Problem& problem, WgmmaElement element, bool channels_last, bool copies,
+                 const DeviceTraits& device, const std::function<void(const WgmmaPlanParts&, double)>& visit) {
+  const std::optional<WgmmaStrides> stride = wgmma_strides(problem);
   if (!stride) return;
   // Larger channels are left to the engine that is tested with them.
   if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;

@@ -11,10 +11,10 @@
 namespace convt3d {
 namespace {
 
-using Rows = HaloStoreShape::Rows;
-using Kept = HaloStoreShape::Kept;
+using Rows = WgmmaStoreShape::Rows;
+using Kept = WgmmaStoreShape::Kept;
 
-// Of the warpgroup that has more of them; `of`: HaloSegments, or a store.
+// Of the warpgroup that has more of them; `of`: WgmmaSegments, or a store.
 template <typename Segments>
 int32_t burst_segments(const Segments& of) {
   int32_t most = 1;
@@ -24,22 +24,22 @@ int32_t burst_segments(const Segments& of) {
 
 // From a box of so many lines to the next. The swizzle's pattern repeats after 8 rows of it; boxes begin at a multiple
 // of 128 bytes.
-int64_t aligned_box_bytes(const HaloSegments& segments, int32_t lines) {
+int64_t aligned_box_bytes(const WgmmaSegments& segments, int32_t lines) {
   return round_up(int64_t{lines} * segments.segment_bytes, std::max(128, 8 * swizzled_row_bytes(segments.swizzle)));
 }
 
 struct RowBursts {
-  HaloBursts bursts;
-  HaloBoxes boxes;
+  WgmmaBursts bursts;
+  WgmmaBoxes boxes;
 };
 
-RowBursts bursts_of_rows(const HaloSegments& segments, Rows rows, int32_t burst) {
+RowBursts bursts_of_rows(const WgmmaSegments& segments, Rows rows, int32_t burst) {
   const int32_t most = burst_segments(segments);
-  HaloBursts bursts;
+  WgmmaBursts bursts;
   bursts.pitch = rows.pitch;
   bursts.halves = burst >= most ? 1 : 2;
   bursts.burst = std::min(burst, most);
-  HaloBoxes boxes;
+  WgmmaBoxes boxes;
   boxes.lines = rows.box_lines;
   if (bursts.halves == 2) {
     const bool whole_lines = bursts.burst % segments.line_segments == 0;
@@ -50,7 +50,7 @@ RowBursts bursts_of_rows(const HaloSegments& segments, Rows rows, int32_t burst)
   return {bursts, boxes};
 }
 
-RowBursts widest_of_rows(const HaloSegments& segments, Rows rows, int32_t least_burst, int64_t warp_bytes) {
+RowBursts widest_of_rows(const WgmmaSegments& segments, Rows rows, int32_t least_burst, int64_t warp_bytes) {
   const int32_t most = burst_segments(segments);
   const RowBursts all = bursts_of_rows(segments, rows, most);
   if (least_burst >= most || all.bursts.warp_bytes <= warp_bytes) return all;
@@ -59,14 +59,14 @@ RowBursts widest_of_rows(const HaloSegments& segments, Rows rows, int32_t least_
   return bursts_of_rows(segments, rows, static_cast<int32_t>(std::max<int64_t>(burst, least_burst)));
 }
 
-HaloStore store_of_runs(const HaloArrangement& arrangement, const HaloSegments& segments, HaloRuns runs,
-                        int32_t burst) {
+WgmmaStore store_of_runs(const WgmmaArrangement& arrangement, const WgmmaSegments& segments, WgmmaRuns runs,
+                         int32_t burst) {
   const int32_t pitch = run_pitch(int64_t{burst} * segments.segment_bytes);
-  return HaloStore::of_runs(segments, {pitch, burst, 1, arrangement.slab_channels() * pitch}, runs);
+  return WgmmaStore::of_runs(segments, {pitch, burst, 1, arrangement.slab_channels() * pitch}, runs);
 }
 
-HaloStore widest_of_runs(int element_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
-                         const HaloSegments& segments, HaloRuns runs, int32_t least_burst, int64_t warp_bytes) {
+WgmmaStore widest_of_runs(int element_bytes, const WgmmaArrangement& arrangement, const WgmmaTile& tile,
+                          const WgmmaSegments& segments, WgmmaRuns runs, int32_t least_burst, int64_t warp_bytes) {
   const int32_t lines = std::min(tile.size[1], std::max(segments.segments[0], segments.segments[1]));
   for (int32_t parts = 1; segments.line_segments == 1 && parts <= lines; ++parts) {
     const int32_t burst = static_cast<int32_t>(ceil_div(lines, parts));
@@ -82,7 +82,7 @@ HaloStore widest_of_runs(int element_bytes, const HaloArrangement& arrangement, 
 
 // A burst but the first and the last has at least `strip` columns: no more than one begins, and no more than one ends,
 // within a strip of columns.
-void mark_bursts(const HaloTile& tile, const HaloStore& store, int g, HaloMarks& marks) {
+void mark_bursts(const WgmmaTile& tile, const WgmmaStore& store, int g, WgmmaMarks& marks) {
   const int32_t first = store.first_segment[g];
   const int32_t strips = static_cast<int32_t>(ceil_div(store.extent, store.strip));
   // The bursts of a strip's first and last output; -1: it has none.
@@ -91,7 +91,7 @@ void mark_bursts(const HaloTile& tile, const HaloStore& store, int g, HaloMarks&
   for (int32_t i = 0; i < strips; ++i) {
     low[i] = high[i] = -1;
     for (int32_t column = i * store.strip; column < std::min((i + 1) * store.strip, store.extent); ++column) {
-      const HaloPosition position = tile.at(store.start[g] + column);
+      const WgmmaPosition position = tile.at(store.start[g] + column);
       const int32_t segment = store.segment_of(tile, position) - first;
       if (!tile.is_output(position) || segment == store.part[g]) continue;
       high[i] = store.burst_of(tile, g, segment);
@@ -112,23 +112,24 @@ void mark_bursts(const HaloTile& tile, const HaloStore& store, int g, HaloMarks&
 
 }  // namespace
 
-const char* to_string(HaloStoreWay way) {
+const char* to_string(WgmmaStoreWay way) {
   switch (way) {
-    case HaloStoreWay::kBoxes:
+    case WgmmaStoreWay::kBoxes:
       return "boxes";
-    case HaloStoreWay::kBoxesByThreads:
+    case WgmmaStoreWay::kBoxesByThreads:
       return "threads_for_boxes";
-    case HaloStoreWay::kThreads:
+    case WgmmaStoreWay::kThreads:
       return "threads";
-    case HaloStoreWay::kRuns:
+    case WgmmaStoreWay::kRuns:
       return "runs";
-    case HaloStoreWay::kRegisters:
+    case WgmmaStoreWay::kRegisters:
       return "registers";
   }
   return "";
 }
 
-HaloStore::HaloStore(const HaloSegments& of, const HaloBursts& bursts, HaloStoreWay way, HaloRuns runs, HaloBoxes boxes)
+WgmmaStore::WgmmaStore(const WgmmaSegments& of, const WgmmaBursts& bursts, WgmmaStoreWay way, WgmmaRuns runs,
+                       WgmmaBoxes boxes)
     : way_(way),
       channels_contiguous(of.channels_contiguous),
       phase_pairs(of.phase_pairs),
@@ -157,45 +158,45 @@ HaloStore::HaloStore(const HaloSegments& of, const HaloBursts& bursts, HaloStore
       by_box_lines_(make_divisor(boxes.lines)),
       first_segment{of.first_segment[0], of.first_segment[1]} {}
 
-HaloStore HaloStore::of_boxes(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes) {
-  return HaloStore(segments, bursts, HaloStoreWay::kBoxes, {}, boxes);
+WgmmaStore WgmmaStore::of_boxes(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaBoxes boxes) {
+  return WgmmaStore(segments, bursts, WgmmaStoreWay::kBoxes, {}, boxes);
 }
-HaloStore HaloStore::by_threads(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes) {
-  return HaloStore(segments, bursts, HaloStoreWay::kThreads, {}, boxes);
+WgmmaStore WgmmaStore::by_threads(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaBoxes boxes) {
+  return WgmmaStore(segments, bursts, WgmmaStoreWay::kThreads, {}, boxes);
 }
-HaloStore HaloStore::of_runs(const HaloSegments& segments, const HaloBursts& bursts, HaloRuns runs) {
-  return HaloStore(segments, bursts, HaloStoreWay::kRuns, runs, {1, 0});
+WgmmaStore WgmmaStore::of_runs(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaRuns runs) {
+  return WgmmaStore(segments, bursts, WgmmaStoreWay::kRuns, runs, {1, 0});
 }
-HaloStore HaloStore::from_registers(const HaloSegments& segments, const HaloBursts& bursts) {
-  return HaloStore(segments, bursts, HaloStoreWay::kRegisters, {}, {1, 0});
+WgmmaStore WgmmaStore::from_registers(const WgmmaSegments& segments, const WgmmaBursts& bursts) {
+  return WgmmaStore(segments, bursts, WgmmaStoreWay::kRegisters, {}, {1, 0});
 }
-HaloStore HaloStore::with_marks(const HaloMarks& of_bursts) const {
-  HaloStore result = *this;
+WgmmaStore WgmmaStore::with_marks(const WgmmaMarks& of_bursts) const {
+  WgmmaStore result = *this;
   result.marks = of_bursts;
   return result;
 }
-HaloStore HaloStore::boxes_by_threads() const {
-  HaloStore result = *this;
-  result.way_ = HaloStoreWay::kBoxesByThreads;
+WgmmaStore WgmmaStore::boxes_by_threads() const {
+  WgmmaStore result = *this;
+  result.way_ = WgmmaStoreWay::kBoxesByThreads;
   return result;
 }
 
-HaloStore make_store(int element_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
-                     const HaloStoreShape& shape, int32_t least_burst, int64_t bytes) {
-  const HaloSegments& segments = shape.segments;
-  const int64_t warp_bytes = bytes / kHaloConsumerWarps;
+WgmmaStore make_store(int element_bytes, const WgmmaArrangement& arrangement, const WgmmaTile& tile,
+                      const WgmmaStoreShape& shape, int32_t least_burst, int64_t bytes) {
+  const WgmmaSegments& segments = shape.segments;
+  const int64_t warp_bytes = bytes / kWgmmaConsumerWarps;
   if (const auto* const rows = std::get_if<Rows>(&shape.way)) {
     const RowBursts widest = widest_of_rows(segments, *rows, least_burst, warp_bytes);
-    return rows->boxes ? HaloStore::of_boxes(segments, widest.bursts, widest.boxes)
-                       : HaloStore::by_threads(segments, widest.bursts, widest.boxes);
+    return rows->boxes ? WgmmaStore::of_boxes(segments, widest.bursts, widest.boxes)
+                       : WgmmaStore::by_threads(segments, widest.bursts, widest.boxes);
   }
-  if (const auto* const runs = std::get_if<HaloRuns>(&shape.way)) {
+  if (const auto* const runs = std::get_if<WgmmaRuns>(&shape.way)) {
     return widest_of_runs(element_bytes, arrangement, tile, segments, *runs, least_burst, warp_bytes);
   }
-  return HaloStore::from_registers(segments, {0, 1, 1, std::get<Kept>(shape.way).warp_bytes});
+  return WgmmaStore::from_registers(segments, {0, 1, 1, std::get<Kept>(shape.way).warp_bytes});
 }
 
-int32_t bursts(const HaloTile& tile, const HaloStore& store) {
+int32_t bursts(const WgmmaTile& tile, const WgmmaStore& store) {
   if (store.runs()) {
     const int g = store.segments[1] > store.segments[0] ? 1 : 0;
     return store.burst_of(tile, g, store.segments[g] - 1) + 1;
@@ -203,8 +204,8 @@ int32_t bursts(const HaloTile& tile, const HaloStore& store) {
   return static_cast<int32_t>(ceil_div(burst_segments(store), store.burst));
 }
 
-HaloMarks make_marks(const HaloTile& tile, const HaloStore& store) {
-  HaloMarks marks{};
+WgmmaMarks make_marks(const WgmmaTile& tile, const WgmmaStore& store) {
+  WgmmaMarks marks{};
   if (store.registers()) return marks;
   for (int g = 0; g < 2; ++g) mark_bursts(tile, store, g, marks);
   return marks;

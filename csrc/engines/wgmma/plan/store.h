@@ -33,27 +33,27 @@
 
 namespace convt3d {
 
-constexpr int kHaloStripColumns = 16;       // a strip: columns between two points where bursts may change
-constexpr int kHaloKeptElements = 256;      // of two fragments, by a warp
-constexpr int kHaloMaxStoredSegments = 64;  // of a warpgroup
+constexpr int kWgmmaStripColumns = 16;       // a strip: columns between two points where bursts may change
+constexpr int kWgmmaKeptElements = 256;      // of two fragments, by a warp
+constexpr int kWgmmaMaxStoredSegments = 64;  // of a warpgroup
 
 // Of runs, an entry of the table of columns: which of two bursts it belongs to, how many outputs are missing there,
 // and where it lies in its channel's run, in elements.
-constexpr int kHaloRunOffsetBits = 12;
-constexpr int kHaloRunMissingBits = 3;
-constexpr int kHaloRunOutputs = 4;  // of an entry: two neighbouring columns, at most both phases of the width
+constexpr int kWgmmaRunOffsetBits = 12;
+constexpr int kWgmmaRunMissingBits = 3;
+constexpr int kWgmmaRunOutputs = 4;  // of an entry: two neighbouring columns, at most both phases of the width
 
-enum class HaloStoreWay : int32_t {
+enum class WgmmaStoreWay : int32_t {
   kBoxes,
   kBoxesByThreads,  // the segments of boxes, where the output allows TMA none
   kThreads,
   kRuns,
   kRegisters,
 };
-const char* to_string(HaloStoreWay way);
+const char* to_string(WgmmaStoreWay way);
 
 // A line of a warpgroup's part of a tile.
-struct HaloStoredLine {
+struct WgmmaStoredLine {
   int32_t depth;   // counted from the warpgroup's first one
   int32_t height;  // in the depth, counted from the warpgroup's first one there
   int32_t left;    // lines of the depth from this one on
@@ -62,7 +62,7 @@ struct HaloStoredLine {
 // Of a store, or of the segments that it is made of: number of the segment that holds a position of the tile (with the
 // halo), or follows it, among all of the tile.
 template <typename Segments>
-CONVT3D_HOST_DEVICE int32_t halo_segment_of(const Segments& of, const HaloTile& tile, const HaloPosition& position) {
+CONVT3D_HOST_DEVICE int32_t wgmma_segment_of(const Segments& of, const WgmmaTile& tile, const WgmmaPosition& position) {
   if (position.d >= tile.size[0]) return tile.size[0] * tile.size[1] * of.line_segments;
   const int32_t lines_before = position.d * tile.size[1] + (position.h < tile.size[1] ? position.h : tile.size[1]);
   const int32_t in_line = position.h >= tile.size[1]   ? 0
@@ -73,29 +73,29 @@ CONVT3D_HOST_DEVICE int32_t halo_segment_of(const Segments& of, const HaloTile& 
 // Of outputs that leave from the registers: how many positions the pair of neighbours has that begins with a
 // warpgroup's position; 0 where none does. The first of a pair is even, unless the warpgroup begins with an odd one.
 template <typename Segments>
-CONVT3D_HOST_DEVICE int32_t halo_pair_positions(const Segments& of, const HaloTile& tile, int32_t warpgroup,
-                                                int32_t position) {
-  const HaloPosition first = tile.at(of.start[warpgroup] + position);
+CONVT3D_HOST_DEVICE int32_t wgmma_pair_positions(const Segments& of, const WgmmaTile& tile, int32_t warpgroup,
+                                                 int32_t position) {
+  const WgmmaPosition first = tile.at(of.start[warpgroup] + position);
   const int32_t odd = first.w & 1;
   if (position >= of.extent || !tile.is_output(first) || (odd == 1 && position > 0)) return 0;
   return odd == 0 && position + 1 < of.extent && first.w + 1 < tile.size[2] ? 2 : 1;
 }
 
 // Of runs.
-struct HaloRuns {
+struct WgmmaRuns {
   OneOrTwo lines;     // of the output, in a segment: 2 where one pass has both phases of the height
   int32_t line_step;  // bytes from a line to the next, congruent to the output's modulo 16
   bool joined_lines;  // the step is the output's, and a burst is one run
 };
 
 // Of boxes, and of what threads store instead of them, a line at a time.
-struct HaloBoxes {
+struct WgmmaBoxes {
   int32_t lines;  // of the tile, in one box, their segments behind one another
   int32_t bytes;  // from one box to the next
 };
 
 // What a warp has staging for.
-struct HaloBursts {
+struct WgmmaBursts {
   int32_t pitch;   // bytes from a channel to the next or, where channels are contiguous, from a voxel
   int32_t burst;   // segments
   int32_t halves;  // 2: one burst is filled while the other is still read; 1: a burst holds all segments
@@ -103,34 +103,34 @@ struct HaloBursts {
 };
 
 // Where bursts begin and end: bit i stands for the i-th strip of a warpgroup.
-struct HaloMarks {
+struct WgmmaMarks {
   uint32_t end[2];   // a burst ends in it, though not the last
   uint32_t open[2];  // a burst ends in it, and the next one begins
 };
 
-struct HaloSegments;
+struct WgmmaSegments;
 
 // One way, and what belongs to that way alone. Its constructor alone fills it; kernels load neighbours at once, so that
 // the members lie in their order.
-class HaloStore {
+class WgmmaStore {
  public:
-  HaloStore() = default;
-  static HaloStore of_boxes(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes);
-  static HaloStore by_threads(const HaloSegments& segments, const HaloBursts& bursts, HaloBoxes boxes);
-  static HaloStore of_runs(const HaloSegments& segments, const HaloBursts& bursts, HaloRuns runs);
-  static HaloStore from_registers(const HaloSegments& segments, const HaloBursts& bursts);
+  WgmmaStore() = default;
+  static WgmmaStore of_boxes(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaBoxes boxes);
+  static WgmmaStore by_threads(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaBoxes boxes);
+  static WgmmaStore of_runs(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaRuns runs);
+  static WgmmaStore from_registers(const WgmmaSegments& segments, const WgmmaBursts& bursts);
   // The same store, of which kernels know where bursts begin and end.
-  HaloStore with_marks(const HaloMarks& of_bursts) const;
+  WgmmaStore with_marks(const WgmmaMarks& of_bursts) const;
   // The same segments, of a store of boxes, where TMA has none for them.
-  HaloStore boxes_by_threads() const;
+  WgmmaStore boxes_by_threads() const;
 
-  CONVT3D_HOST_DEVICE HaloStoreWay way() const { return way_; }
-  CONVT3D_HOST_DEVICE bool boxes() const { return way_ == HaloStoreWay::kBoxes; }
-  CONVT3D_HOST_DEVICE bool registers() const { return way_ == HaloStoreWay::kRegisters; }
-  CONVT3D_HOST_DEVICE bool runs() const { return way_ == HaloStoreWay::kRuns; }
+  CONVT3D_HOST_DEVICE WgmmaStoreWay way() const { return way_; }
+  CONVT3D_HOST_DEVICE bool boxes() const { return way_ == WgmmaStoreWay::kBoxes; }
+  CONVT3D_HOST_DEVICE bool registers() const { return way_ == WgmmaStoreWay::kRegisters; }
+  CONVT3D_HOST_DEVICE bool runs() const { return way_ == WgmmaStoreWay::kRuns; }
   // Boxes, and what threads store like them.
   CONVT3D_HOST_DEVICE bool in_boxes() const { return !runs() && !registers(); }
-  CONVT3D_HOST_DEVICE const HaloRuns& as_runs() const {
+  CONVT3D_HOST_DEVICE const WgmmaRuns& as_runs() const {
     expect(runs());
     return runs_;
   }
@@ -143,15 +143,15 @@ class HaloStore {
     return box_bytes_;
   }
 
-  CONVT3D_HOST_DEVICE int32_t pair_positions(const HaloTile& tile, int32_t warpgroup, int32_t position) const {
-    return halo_pair_positions(*this, tile, warpgroup, position);
+  CONVT3D_HOST_DEVICE int32_t pair_positions(const WgmmaTile& tile, int32_t warpgroup, int32_t position) const {
+    return wgmma_pair_positions(*this, tile, warpgroup, position);
   }
-  CONVT3D_HOST_DEVICE int32_t segment_of(const HaloTile& tile, const HaloPosition& position) const {
-    return halo_segment_of(*this, tile, position);
+  CONVT3D_HOST_DEVICE int32_t segment_of(const WgmmaTile& tile, const WgmmaPosition& position) const {
+    return wgmma_segment_of(*this, tile, position);
   }
   // The first of a warpgroup's columns that a segment holds.
-  CONVT3D_HOST_DEVICE HaloPosition first_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
-    HaloPosition result;
+  CONVT3D_HOST_DEVICE WgmmaPosition first_of(const WgmmaTile& tile, int32_t warpgroup, int32_t segment) const {
+    WgmmaPosition result;
     result.d = first_segment[warpgroup] + segment;
     result.w = by_line_segments.take(result.d) * columns;
     result.h = tile.by_lines.take(result.d);
@@ -164,11 +164,11 @@ class HaloStore {
     return part[warpgroup] == 0 ? segment - 1 : segment;
   }
   // Of runs: where the line of a segment lies.
-  CONVT3D_HOST_DEVICE HaloStoredLine line_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
-    HaloStoredLine first;
+  CONVT3D_HOST_DEVICE WgmmaStoredLine line_of(const WgmmaTile& tile, int32_t warpgroup, int32_t segment) const {
+    WgmmaStoredLine first;
     first.depth = by_line_segments.quotient(first_segment[warpgroup]);
     first.height = tile.by_lines.take(first.depth);
-    HaloStoredLine result;
+    WgmmaStoredLine result;
     result.depth = by_line_segments.quotient(first_segment[warpgroup] + segment);
     result.height = tile.by_lines.take(result.depth);
     result.left = tile.size[1] - result.height;
@@ -177,24 +177,24 @@ class HaloStore {
     return result;
   }
   // How far the segment is at which the next box begins or, of runs, the next burst.
-  CONVT3D_HOST_DEVICE int32_t segments_to_next(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t segments_to_next(const WgmmaTile& tile, int32_t warpgroup, int32_t segment) const {
     if (!runs()) {
       const int32_t line = by_line_segments.quotient(segment);
       const bool ends_line = by_line_segments.remainder(segment, line) == line_segments - 1;
       return ends_line ? 1 + (box_lines() - 1) * line_segments : 1;
     }
     if (line_segments > 1) return 1;
-    const HaloStoredLine line = line_of(tile, warpgroup, segment);
+    const WgmmaStoredLine line = line_of(tile, warpgroup, segment);
     const int32_t in_burst = burst - by_burst.remainder(line.height, by_burst.quotient(line.height));
     const int32_t left = segments[warpgroup] - segment;
     const int32_t rest = in_burst < line.left ? in_burst : line.left;
     return rest < left ? rest : left;
   }
   // Number of the burst that a segment belongs to.
-  CONVT3D_HOST_DEVICE int32_t burst_of(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t burst_of(const WgmmaTile& tile, int32_t warpgroup, int32_t segment) const {
     if (!runs()) return by_burst.quotient(in_bursts(warpgroup, segment));
     if (line_segments > 1) return segment;
-    const HaloStoredLine line = line_of(tile, warpgroup, segment);
+    const WgmmaStoredLine line = line_of(tile, warpgroup, segment);
     const int32_t in_depth = by_burst.quotient(line.height);
     if (line.depth == 0) return in_depth;
     int32_t first = by_line_segments.quotient(first_segment[warpgroup]);
@@ -202,7 +202,7 @@ class HaloStore {
     return before + (line.depth - 1) * by_burst.quotient(tile.size[1] + burst - 1) + in_depth;
   }
   // Where a warpgroup's segment begins in a warp's staging or, of runs, in each channel's part of it.
-  CONVT3D_HOST_DEVICE int32_t segment_offset(const HaloTile& tile, int32_t warpgroup, int32_t segment) const {
+  CONVT3D_HOST_DEVICE int32_t segment_offset(const WgmmaTile& tile, int32_t warpgroup, int32_t segment) const {
     if (runs()) {
       const int32_t line = line_of(tile, warpgroup, segment).height;
       return by_burst.remainder(line, by_burst.quotient(line)) * segment_bytes;
@@ -215,26 +215,27 @@ class HaloStore {
   }
 
  private:
-  HaloStore(const HaloSegments& segments, const HaloBursts& bursts, HaloStoreWay way, HaloRuns runs, HaloBoxes boxes);
+  WgmmaStore(const WgmmaSegments& segments, const WgmmaBursts& bursts, WgmmaStoreWay way, WgmmaRuns runs,
+             WgmmaBoxes boxes);
   CONVT3D_HOST_DEVICE static void expect([[maybe_unused]] bool is) {
 #if !defined(__CUDA_ARCH__)
     assert(is);
 #endif
   }
 
-  HaloStoreWay way_;
+  WgmmaStoreWay way_;
 
  public:
   bool channels_contiguous;  // in the output; else its width is
   bool phase_pairs;          // the phases of the width are neighbouring passes, stored together; from registers alone
-  int32_t pitch;             // see HaloBursts
-  uint32_t swizzle;          // this and the next four: see HaloSegments
+  int32_t pitch;             // see WgmmaBursts
+  uint32_t swizzle;          // this and the next four: see WgmmaSegments
   int32_t column_bytes;
   int32_t columns;
   int32_t line_segments;
 
  private:
-  HaloRuns runs_;
+  WgmmaRuns runs_;
 
  public:
   int32_t segment_bytes;
@@ -244,15 +245,15 @@ class HaloStore {
   int32_t box_bytes_;
 
  public:
-  int32_t burst;  // this and the next two: see HaloBursts
+  int32_t burst;  // this and the next two: see WgmmaBursts
   int32_t halves;
   int32_t warp_bytes;
-  int32_t start[2];  // from here on: see HaloSegments
+  int32_t start[2];  // from here on: see WgmmaSegments
   int32_t extent;
   int32_t strip;
   int32_t segments[2];
   int32_t part[2];
-  HaloMarks marks;
+  WgmmaMarks marks;
   // What the functions divide by.
   Divisor by_columns;
   Divisor by_line_segments;
@@ -266,14 +267,14 @@ class HaloStore {
   int32_t first_segment[2];
 };
 
-struct HaloStoreShape;
+struct WgmmaStoreShape;
 
 // Without marks, with bursts of `least_burst` segments or, as far as `bytes` of shared memory for all warps allow, of
 // more.
-HaloStore make_store(int element_bytes, const HaloArrangement& arrangement, const HaloTile& tile,
-                     const HaloStoreShape& shape, int32_t least_burst, int64_t bytes);
-HaloMarks make_marks(const HaloTile& tile, const HaloStore& store);
+WgmmaStore make_store(int element_bytes, const WgmmaArrangement& arrangement, const WgmmaTile& tile,
+                      const WgmmaStoreShape& shape, int32_t least_burst, int64_t bytes);
+WgmmaMarks make_marks(const WgmmaTile& tile, const WgmmaStore& store);
 // Of the warpgroup that has more segments.
-int32_t bursts(const HaloTile& tile, const HaloStore& store);
+int32_t bursts(const WgmmaTile& tile, const WgmmaStore& store);
 
 }  // namespace convt3d

@@ -9,8 +9,8 @@
 namespace convt3d {
 namespace {
 
-using Rows = HaloStoreShape::Rows;
-using Kept = HaloStoreShape::Kept;
+using Rows = WgmmaStoreShape::Rows;
+using Kept = WgmmaStoreShape::Kept;
 
 constexpr int64_t kSegmentBytes = 2304;  // that a segment should not exceed
 constexpr int64_t kMostSegmentBytes = 9216;
@@ -30,8 +30,8 @@ int32_t equal_parts(int32_t width, int64_t most) {
 }
 
 // How the warpgroups' columns are cut into segments of so many of a line.
-HaloSegments cut_lines(const HaloTile& tile, bool channels_last, int32_t column_bytes, int32_t columns) {
-  HaloSegments segments{};
+WgmmaSegments cut_lines(const WgmmaTile& tile, bool channels_last, int32_t column_bytes, int32_t columns) {
+  WgmmaSegments segments{};
   segments.channels_contiguous = channels_last;
   segments.column_bytes = column_bytes;
   segments.columns = columns;
@@ -40,34 +40,34 @@ HaloSegments cut_lines(const HaloTile& tile, bool channels_last, int32_t column_
   segments.by_line_segments = make_divisor(segments.line_segments);
   segments.start[1] = tile.second_start >> tile.image_log;
   segments.extent = tile.columns >> tile.image_log;
-  segments.strip = kHaloStripColumns >> tile.image_log;
+  segments.strip = kWgmmaStripColumns >> tile.image_log;
   for (int g = 0; g < 2; ++g) {
-    segments.first_segment[g] = halo_segment_of(segments, tile, tile.at(segments.start[g]));
+    segments.first_segment[g] = wgmma_segment_of(segments, tile, tile.at(segments.start[g]));
     segments.part[g] = -1;
   }
   return segments;
 }
 
 // False where there are too many.
-bool count_segments(const HaloTile& tile, HaloSegments& segments) {
+bool count_segments(const WgmmaTile& tile, WgmmaSegments& segments) {
   for (int g = 0; g < 2; ++g) {
-    const HaloPosition last = tile.at(segments.start[g] + segments.extent - 1);
+    const WgmmaPosition last = tile.at(segments.start[g] + segments.extent - 1);
     segments.segments[g] =
-        halo_segment_of(segments, tile, last) - segments.first_segment[g] + (tile.is_output(last) ? 1 : 0);
-    if (segments.segments[g] > kHaloMaxStoredSegments) return false;
+        wgmma_segment_of(segments, tile, last) - segments.first_segment[g] + (tile.is_output(last) ? 1 : 0);
+    if (segments.segments[g] > kWgmmaMaxStoredSegments) return false;
   }
   return true;
 }
 
 // Where in a line the second warpgroup goes on with what the first one begins; 0 where it begins anew.
-int32_t shared_columns(const HaloTile& tile, const HaloSegments& segments) {
-  const HaloPosition cut = tile.at(segments.start[1]);
+int32_t shared_columns(const WgmmaTile& tile, const WgmmaSegments& segments) {
+  const WgmmaPosition cut = tile.at(segments.start[1]);
   return segments.start[1] == segments.extent && tile.is_output(cut) ? cut.w : 0;
 }
 
 // Bytes of a box's row along the width: 32, 64 or 128. Nothing where there is none: part of a line is no box unless the
 // output ends there.
-std::optional<int32_t> row_of_line_boxes(const HaloTile& tile, int column_bytes) {
+std::optional<int32_t> row_of_line_boxes(const WgmmaTile& tile, int column_bytes) {
   const int64_t line_bytes = int64_t{tile.size[2]} * column_bytes;
   int64_t best = 0;
   for (const int64_t inner : {128, 64, 32}) {
@@ -80,32 +80,32 @@ std::optional<int32_t> row_of_line_boxes(const HaloTile& tile, int column_bytes)
 }
 
 // What a warp keeps of a pass: two fragments of every pair.
-int32_t kept_bytes(const HaloTile& tile, int element_bytes, const HaloSegments& segments) {
+int32_t kept_bytes(const WgmmaTile& tile, int element_bytes, const WgmmaSegments& segments) {
   int32_t most = 0;
   for (int g = 0; g < 2; ++g) {
     int32_t pairs = 0;
-    for (int32_t i = 0; i < segments.extent; ++i) pairs += halo_pair_positions(segments, tile, g, i) > 0 ? 1 : 0;
+    for (int32_t i = 0; i < segments.extent; ++i) pairs += wgmma_pair_positions(segments, tile, g, i) > 0 ? 1 : 0;
     most = std::max(most, pairs);
   }
-  return most * kHaloKeptElements * element_bytes;
+  return most * kWgmmaKeptElements * element_bytes;
 }
 
-std::optional<HaloStoreShape> shape_registers(int element_bytes, const HaloArrangement& arrangement,
-                                              const HaloTile& tile) {
-  HaloSegments segments = cut_lines(tile, false, 0, tile.size[2]);
+std::optional<WgmmaStoreShape> shape_registers(int element_bytes, const WgmmaArrangement& arrangement,
+                                               const WgmmaTile& tile) {
+  WgmmaSegments segments = cut_lines(tile, false, 0, tile.size[2]);
   segments.phase_pairs = !arrangement.both_widths() && arrangement.axis[2].outer.is_two();
-  return HaloStoreShape{segments, Kept{segments.phase_pairs ? kept_bytes(tile, element_bytes, segments) : 0}, 1};
+  return WgmmaStoreShape{segments, Kept{segments.phase_pairs ? kept_bytes(tile, element_bytes, segments) : 0}, 1};
 }
 
 // `element_bytes`: of the output, whose width is contiguous.
-std::optional<HaloStoreShape> shape_runs(const HaloArrangement& arrangement, const HaloTile& tile, int element_bytes,
-                                         int32_t column_bytes) {
+std::optional<WgmmaStoreShape> shape_runs(const WgmmaArrangement& arrangement, const WgmmaTile& tile, int element_bytes,
+                                          int32_t column_bytes) {
   const bool both_heights = arrangement.height_sets();
   const int64_t output_line = int64_t{arrangement.axis[2].dst_size} * element_bytes;
   const int64_t output_step = both_heights ? output_line : output_line * arrangement.axis[1].stride;
-  HaloRuns runs;
+  WgmmaRuns runs;
   runs.lines = {both_heights ? 2 : 1};
-  HaloSegments segments =
+  WgmmaSegments segments =
       cut_lines(tile, false, column_bytes,
                 equal_parts(tile.size[2], std::max<int64_t>(2, kRunBytes / runs.lines / column_bytes)));
   const bool whole = tile.count[2] == 1 && segments.columns == tile.size[2];
@@ -118,14 +118,14 @@ std::optional<HaloStoreShape> shape_runs(const HaloArrangement& arrangement, con
   if (both_heights && (!runs.joined_lines || shared_columns(tile, segments) != 0)) return std::nullopt;
   if (!count_segments(tile, segments)) return std::nullopt;
   for (int32_t burst = 1; burst <= tile.size[1]; ++burst) {
-    if (run_burst_fits(tile, segments, element_bytes, burst)) return HaloStoreShape{segments, runs, burst};
+    if (run_burst_fits(tile, segments, element_bytes, burst)) return WgmmaStoreShape{segments, runs, burst};
   }
   return std::nullopt;
 }
 
 // Lines that can be one box wherever the warpgroups' outputs are cut, and at each depth's end: as many as divide the
 // lines that a warpgroup has in a depth.
-int32_t most_box_lines(const HaloTile& tile, const HaloSegments& segments) {
+int32_t most_box_lines(const WgmmaTile& tile, const WgmmaSegments& segments) {
   if (segments.has_part()) return 1;
   int32_t common = 0;
   for (int g = 0; g < 2; ++g) {
@@ -142,8 +142,8 @@ int32_t most_box_lines(const HaloTile& tile, const HaloSegments& segments) {
 }
 
 // `segments`: not counted yet, and without what follows from their rows.
-std::optional<HaloStoreShape> shape_rows(const HaloTile& tile, HaloSegments segments, bool boxes, int32_t pitch,
-                                         int64_t segment_bytes) {
+std::optional<WgmmaStoreShape> shape_rows(const WgmmaTile& tile, WgmmaSegments segments, bool boxes, int32_t pitch,
+                                          int64_t segment_bytes) {
   if (segment_bytes > kMostSegmentBytes || !count_segments(tile, segments)) return std::nullopt;
   segments.segment_bytes = static_cast<int32_t>(segment_bytes);
   segments.swizzle = swizzle_mask(pitch);
@@ -156,7 +156,7 @@ std::optional<HaloStoreShape> shape_rows(const HaloTile& tile, HaloSegments segm
   const int32_t shortest = tile.size[2] - (segments.line_segments - 1) * segments.columns;
   const int64_t burst = 1 + ceil_div(std::max(0, segments.strip - shortest), whole);
   const Rows rows{boxes, boxes ? most_box_lines(tile, segments) : 1, pitch};
-  return HaloStoreShape{segments, rows, static_cast<int32_t>(burst)};
+  return WgmmaStoreShape{segments, rows, static_cast<int32_t>(burst)};
 }
 
 }  // namespace
@@ -165,8 +165,8 @@ std::optional<HaloStoreShape> shape_rows(const HaloTile& tile, HaloSegments segm
 // of shared memory.
 int32_t run_pitch(int64_t bytes) { return static_cast<int32_t>(round_up(bytes + kAlignedBytes, 32) + kAlignedBytes); }
 
-bool run_burst_fits(const HaloTile& tile, const HaloSegments& segments, int element_bytes, int32_t burst) {
-  if (int64_t{burst} * segments.segment_bytes > int64_t{element_bytes} << kHaloRunOffsetBits) return false;
+bool run_burst_fits(const WgmmaTile& tile, const WgmmaSegments& segments, int element_bytes, int32_t burst) {
+  if (int64_t{burst} * segments.segment_bytes > int64_t{element_bytes} << kWgmmaRunOffsetBits) return false;
   if (segments.line_segments > 1) return burst == 1 && segments.columns >= segments.strip;
   const auto fills_step = [&](int32_t lines) { return (lines - 1) * tile.halo[2] + tile.size[2] >= segments.strip; };
   if (tile.size[0] == 1) return burst >= tile.size[1] || fills_step(burst);
@@ -180,15 +180,15 @@ bool run_burst_fits(const HaloTile& tile, const HaloSegments& segments, int elem
   return fits;
 }
 
-std::optional<HaloStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
-                                               const HaloProduct& product, const HaloArrangement& arrangement,
-                                               const HaloTile& tile) {
+std::optional<WgmmaStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
+                                                const WgmmaProduct& product, const WgmmaArrangement& arrangement,
+                                                const WgmmaTile& tile) {
   if (!channels_last && tile.image_log > 0) return shape_registers(element_bytes, arrangement, tile);
   const int32_t slab_channels = arrangement.slab_channels();
   const int phases = arrangement.both_widths() ? 2 : 1;
   // A box of a group's last channels would reach into the next group; a residue without positions has no box.
   bool boxes = product.groups == 1 || product.out_channels % slab_channels == 0;
-  for (const HaloAxis& axis : arrangement.axis) boxes = boxes && axis.dst_size >= axis.stride;
+  for (const WgmmaAxis& axis : arrangement.axis) boxes = boxes && axis.dst_size >= axis.stride;
   if (channels_last) {
     const int32_t pitch = slab_channels * element_bytes;
     const int32_t column_bytes = (phases * pitch) << tile.image_log;

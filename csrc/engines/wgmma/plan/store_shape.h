@@ -14,7 +14,7 @@
 
 namespace convt3d {
 
-struct HaloSegments {
+struct WgmmaSegments {
   bool channels_contiguous;  // in the output; else its width is
   bool phase_pairs;          // the phases of the width are neighbouring passes, stored together; from registers alone
   uint32_t swizzle;          // mask of device/swizzle.h; 0: none
@@ -37,7 +37,7 @@ struct HaloSegments {
 };
 
 // A store before its bursts: its segments, and what belongs to its way alone.
-struct HaloStoreShape {
+struct WgmmaStoreShape {
   // Boxes or, where there are none, segments that threads store.
   struct Rows {
     bool boxes;
@@ -48,19 +48,19 @@ struct HaloStoreShape {
   struct Kept {
     int32_t warp_bytes;  // that a warp keeps of a pass until the next
   };
-  HaloSegments segments;
-  std::variant<Rows, HaloRuns, Kept> way;
+  WgmmaSegments segments;
+  std::variant<Rows, WgmmaRuns, Kept> way;
   int32_t least_burst;  // segments
 };
 
 // Of outputs that are dense and begin at a multiple of 16 bytes; nothing where the engine cannot store them.
-std::optional<HaloStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
-                                               const HaloProduct& product, const HaloArrangement& arrangement,
-                                               const HaloTile& tile);
+std::optional<WgmmaStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
+                                                const WgmmaProduct& product, const WgmmaArrangement& arrangement,
+                                                const WgmmaTile& tile);
 
 // Bytes from a channel of a run of so many to the next.
 int32_t run_pitch(int64_t bytes);
 // Whether `burst` lines can be a burst of a run: no strip of columns has parts of three.
-bool run_burst_fits(const HaloTile& tile, const HaloSegments& segments, int element_bytes, int32_t burst);
+bool run_burst_fits(const WgmmaTile& tile, const WgmmaSegments& segments, int element_bytes, int32_t burst);
 
 }  // namespace convt3d

@@ -17,14 +17,14 @@
 namespace convt3d {
 
 // A position of a tile with its halo.
-struct HaloPosition {
+struct WgmmaPosition {
   int32_t d;
   int32_t h;
   int32_t w;
 };
 
-struct HaloTile {
-  HaloInstruction instruction;
+struct WgmmaTile {
+  WgmmaInstruction instruction;
   int32_t image_log;     // log2 of the images that share a tile
   int32_t size[3];       // positions along each axis
   int32_t halo[3];       // positions along each axis, with the halo
@@ -41,37 +41,37 @@ struct HaloTile {
 
   CONVT3D_HOST_DEVICE int32_t halo_positions() const { return halo[0] * halo[1] * halo[2]; }
   CONVT3D_HOST_DEVICE int32_t images() const { return 1 << image_log; }
-  CONVT3D_HOST_DEVICE HaloPosition at(int32_t number) const {
-    HaloPosition result;
+  CONVT3D_HOST_DEVICE WgmmaPosition at(int32_t number) const {
+    WgmmaPosition result;
     result.d = number;
     result.w = by_halo_width.take(result.d);
     result.h = by_halo_height.take(result.d);
     return result;
   }
-  CONVT3D_HOST_DEVICE int32_t number_of(const HaloPosition& position) const {
+  CONVT3D_HOST_DEVICE int32_t number_of(const WgmmaPosition& position) const {
     return (position.d * halo[1] + position.h) * halo[2] + position.w;
   }
-  CONVT3D_HOST_DEVICE bool is_output(const HaloPosition& position) const {
+  CONVT3D_HOST_DEVICE bool is_output(const WgmmaPosition& position) const {
     return position.w < size[2] && position.h < size[1] && position.d < size[0];
   }
-  int64_t work_tiles(const HaloProduct& product) const {
+  int64_t work_tiles(const WgmmaProduct& product) const {
     return product.groups * image_count * count[0] * count[1] * count[2] * splits;
   }
 };
 
 // Where the second warpgroup's columns begin: behind the first one's, which are all full, or with the second half of
 // the tile's depths or lines.
-enum class HaloCut { kNone, kDepth, kHeight };
+enum class WgmmaCut { kNone, kDepth, kHeight };
 
 // What the search fixes before the extents of a tile.
-struct HaloTileKind {
-  HaloInstruction instruction;
+struct WgmmaTileKind {
+  WgmmaInstruction instruction;
   int32_t image_log;
   int32_t splits;
 };
 
 // Every tile that may pay.
-void visit_tiles(const HaloProduct& product, const HaloArrangement& arrangement, bool channels_last, HaloTileKind kind,
-                 const std::function<void(const HaloTile&)>& visit);
+void visit_tiles(const WgmmaProduct& product, const WgmmaArrangement& arrangement, bool channels_last,
+                 WgmmaTileKind kind, const std::function<void(const WgmmaTile&)>& visit);
 
 }  // namespace convt3d

@@ -9,44 +9,44 @@ namespace convt3d {
 namespace {
 
 std::string weight_stages_name(int32_t stages) {
-  return stages <= 4 ? std::to_string(stages) : stages < kHaloMaxWeightStages ? "5-11" : "12";
+  return stages <= 4 ? std::to_string(stages) : stages < kWgmmaMaxWeightStages ? "5-11" : "12";
 }
 
-std::string load_name(const HaloLoad& load) {
+std::string load_name(const WgmmaLoad& load) {
   switch (load.way()) {
-    case HaloLoadWay::kElements:
+    case WgmmaLoadWay::kElements:
       return "threads";
-    case HaloLoadWay::kPieces:
+    case WgmmaLoadWay::kPieces:
       return "threads_pieces";
-    case HaloLoadWay::kChannelBoxes:
+    case WgmmaLoadWay::kChannelBoxes:
       return "copy";
-    case HaloLoadWay::kNMajorBoxes:
+    case WgmmaLoadWay::kNMajorBoxes:
       return "copy_n_major";
-    case HaloLoadWay::kLineBoxes:
+    case WgmmaLoadWay::kLineBoxes:
       return "transpose";
-    case HaloLoadWay::kPlaneBoxes:
+    case WgmmaLoadWay::kPlaneBoxes:
       return "transpose_planes";
   }
   return "unknown";
 }
 
-const char* sets_name(HaloSlabForm form) {
+const char* sets_name(WgmmaSlabForm form) {
   switch (form) {
-    case HaloSlabForm::kChannels:
-    case HaloSlabForm::kWidthPairs:
+    case WgmmaSlabForm::kChannels:
+    case WgmmaSlabForm::kWidthPairs:
       return "none";
-    case HaloSlabForm::kWidthPairsHeightSets:
+    case WgmmaSlabForm::kWidthPairsHeightSets:
       return "height";
-    case HaloSlabForm::kWidthSets:
+    case WgmmaSlabForm::kWidthSets:
       return "width";
-    case HaloSlabForm::kChannelSets:
+    case WgmmaSlabForm::kChannelSets:
       return "channels";
   }
   return "unknown";
 }
 
-void add_rows(const HaloPlan& plan, Traits& traits) {
-  const HaloArrangement& arrangement = plan.arrangement;
+void add_rows(const WgmmaPlan& plan, Traits& traits) {
+  const WgmmaArrangement& arrangement = plan.arrangement;
   const auto& axis = arrangement.axis;
   traits.push_back({"sets", sets_name(arrangement.form)});
   traits.push_back({"width_pairs", yes_no(arrangement.width_pairs())});
@@ -57,7 +57,7 @@ void add_rows(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"joined", std::to_string(plan.product.joined)});
   traits.push_back({"groups", one_or_many(plan.product.groups)});
   traits.push_back({"m_tiles", one_or_many(arrangement.m_tiles)});
-  traits.push_back({"empty_slabs", yes_no(arrangement.m_tiles * kHaloTileSlabs > arrangement.slabs)});
+  traits.push_back({"empty_slabs", yes_no(arrangement.m_tiles * kWgmmaTileSlabs > arrangement.slabs)});
   traits.push_back({"channel_tail", yes_no(plan.product.out_channels % arrangement.slab_channels() != 0)});
   traits.push_back({"phases", std::to_string(arrangement.phases)});
   traits.push_back({"splits", one_or_many(plan.tile.splits)});
@@ -66,12 +66,12 @@ void add_rows(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"no_tap", yes_no(std::count(steps, steps + plan.loops.count(), 0) > 0)});
 }
 
-void add_tile(const HaloPlan& plan, Traits& traits) {
+void add_tile(const WgmmaPlan& plan, Traits& traits) {
   constexpr const char* kTiles[] = {"tiles_d", "tiles_h", "tiles_w"};
   constexpr const char* kTails[] = {"tail_d", "tail_h", "tail_w"};
   constexpr const char* kLows[] = {"low_d", "low_h", "low_w"};
   constexpr const char* kReaches[] = {"reach_d", "reach_h", "reach_w"};
-  const HaloTile& tile = plan.tile;
+  const WgmmaTile& tile = plan.tile;
   const int64_t images = plan.product.images;
   traits.push_back({"n", std::to_string(tile.instruction.n)});
   traits.push_back({"images", std::to_string(tile.images())});
@@ -80,7 +80,7 @@ void add_tile(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"phase_halos", yes_no(plan.arrangement.phase_halos)});
   bool differ = false;
   for (int i = 0; i < 3; ++i) {
-    const HaloAxis& axis = plan.arrangement.axis[i];
+    const WgmmaAxis& axis = plan.arrangement.axis[i];
     int32_t least = INT_MAX;
     int32_t most = INT_MIN;
     for (int outer = 0; outer < axis.outer; ++outer) {
@@ -101,8 +101,8 @@ void add_tile(const HaloPlan& plan, Traits& traits) {
   traits.push_back({"odd_halo", yes_no(tile.halo[2] != tile.size[2] + plan.arrangement.axis[2].reach)});
 }
 
-void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits& traits) {
-  const HaloPanels& panels = plan.panels;
+void add_memory(const WgmmaPlan& plan, const ForwardArguments& arguments, Traits& traits) {
+  const WgmmaPanels& panels = plan.panels;
   const int64_t channel_bytes = int64_t{plan.product.in_channels} * element_size(arguments.dtype);
   traits.push_back({"position_bytes", std::to_string(panels.position_bytes)});
   traits.push_back({"chunks", one_two_many(panels.chunks())});
@@ -119,15 +119,15 @@ void add_memory(const HaloPlan& plan, const ForwardArguments& arguments, Traits&
                                                                               : "1"});
 }
 
-void add_boxes(const HaloLoad& load, Traits& traits) {
-  const HaloLineBoxes* lines = load.line_boxes() ? &load.as_line_boxes() : nullptr;
+void add_boxes(const WgmmaLoad& load, Traits& traits) {
+  const WgmmaLineBoxes* lines = load.line_boxes() ? &load.as_line_boxes() : nullptr;
   traits.push_back({"box_depths", lines ? one_or_many(lines->depths) : "none"});
   traits.push_back({"height_boxes", lines ? one_or_many(lines->in_height) : "none"});
   traits.push_back({"depth_boxes", lines ? one_or_many(lines->in_depth) : "none"});
   traits.push_back({"box_images", std::to_string(load.plane_boxes() ? load.as_plane_boxes().images : 0)});
 }
 
-void add_store(const HaloStore& store, Traits& traits) {
+void add_store(const WgmmaStore& store, Traits& traits) {
   traits.push_back({"staged_halves", std::to_string(store.halves)});
   traits.push_back({"staged_burst", one_or_many(store.burst)});
   traits.push_back({"line_segments", one_or_many(store.line_segments)});
@@ -140,8 +140,8 @@ void add_store(const HaloStore& store, Traits& traits) {
 
 }  // namespace
 
-Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
-  const HaloLoad& load = plan.load;
+Traits wgmma_traits(const WgmmaPlan& plan, const ForwardArguments& arguments) {
+  const WgmmaLoad& load = plan.load;
   Traits traits = {{"engine", "halo_wgmma"},
                    {"operator", "forward"},
                    {"type", type_name(arguments.dtype, arguments.mode)},
@@ -161,7 +161,7 @@ Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
   return traits;
 }
 
-Traits halo_input_grad_traits(const HaloPlan& plan, const ForwardArguments& arguments) {
+Traits wgmma_input_grad_traits(const WgmmaPlan& plan, const ForwardArguments& arguments) {
   const auto& axis = plan.arrangement.axis;
   return {{"engine", "halo_wgmma"},
           {"operator", "input_grad"},

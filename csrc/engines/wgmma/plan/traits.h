@@ -6,8 +6,8 @@
 
 namespace convt3d {
 
-Traits halo_traits(const HaloPlan& plan, const ForwardArguments& arguments);
+Traits wgmma_traits(const WgmmaPlan& plan, const ForwardArguments& arguments);
 // Of an input gradient: what is not the forward's that it is, and what meets the other order of the taps.
-Traits halo_input_grad_traits(const HaloPlan& plan, const ForwardArguments& arguments);
+Traits wgmma_input_grad_traits(const WgmmaPlan& plan, const ForwardArguments& arguments);
 
 }  // namespace convt3d

@@ -17,15 +17,15 @@
 namespace convt3d {
 
 template <int kIndex>
-using HaloStrip = std::integral_constant<int, kIndex>;
+using WgmmaStrip = std::integral_constant<int, kIndex>;
 
 // Of one warp; a pass is begun, which fetches what it needs from memory, and stored after its products.
 template <typename T, int kN, int kSets>
-class HaloEpilogue : HaloFragments<T, kN, kSets> {
+class WgmmaEpilogue : WgmmaFragments<T, kN, kSets> {
  public:
   // `columns` and `segments`: the warpgroup's. `memory`: the warp's staging.
-  __device__ __forceinline__ HaloEpilogue(const HaloParams<T>& params, int warpgroup, const uint16_t* columns,
-                                          const HaloStoredSegment* segments, unsigned char* memory)
+  __device__ __forceinline__ WgmmaEpilogue(const WgmmaParams<T>& params, int warpgroup, const uint16_t* columns,
+                                           const WgmmaStoredSegment* segments, unsigned char* memory)
       : Fragments(params, memory),
         columns_(columns),
         segments_(segments),
@@ -33,8 +33,9 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
         warpgroup_(warpgroup),
         work_(params.plan, 0) {}
 
-  __device__ __forceinline__ void begin_pass(const HaloWorkTile& work, const HaloPhase& phase, const HaloSlab& slab) {
-    const HaloArrangement& arrangement = params_.plan.arrangement;
+  __device__ __forceinline__ void begin_pass(const WgmmaWorkTile& work, const WgmmaPhase& phase,
+                                             const WgmmaSlab& slab) {
+    const WgmmaArrangement& arrangement = params_.plan.arrangement;
     const auto& axis = arrangement.axis;
     work_ = work;
     slab_channel_ = slab.channel;
@@ -45,7 +46,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = halo_row(arrangement, lane_, set, half);
+        const int row = wgmma_row(arrangement, lane_, set, half);
         bias_[set][half] = row < channels_left() ? bias_of<T>(params_.epilogue, first_channel() + row) : 0;
       }
     }
@@ -60,22 +61,22 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
     activate(params_.epilogue, &c[0][0], kSets * kN / 2);
     if (params_.epilogue.moments.parts != nullptr) {
-      HaloMoments<T, kN, kSets>(params_, work_, residues(), warpgroup_, first_channel(), channels_left()).gather(c);
+      WgmmaMoments<T, kN, kSets>(params_, work_, residues(), warpgroup_, first_channel(), channels_left()).gather(c);
     }
     if (!params_.epilogue.stores) return;
     if (params_.epilogue.norm.norms != nullptr) this->normalise(c, work_.image, first_channel(), channels_left());
     if (store_.registers()) {
-      if constexpr (halo_stores_images(kN, kSets)) {
-        HaloImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(),
-                                     params_.plan.product.images - work_.image, reinterpret_cast<T*>(memory_))
+      if constexpr (wgmma_stores_images(kN, kSets)) {
+        WgmmaImageStore<T, kN, kSets>(params_, target(), columns_, slab_channels(),
+                                      params_.plan.product.images - work_.image, reinterpret_cast<T*>(memory_))
             .store(c, store_.phase_pairs && (residue_ & kKeptPhase) == 0);
       }
     } else if (store_.runs()) {
-      store_as<HaloStoreWay::kRuns>(c);
+      store_as<WgmmaStoreWay::kRuns>(c);
     } else if (store_.boxes()) {
-      store_as<HaloStoreWay::kBoxes>(c);
+      store_as<WgmmaStoreWay::kBoxes>(c);
     } else {
-      store_as<HaloStoreWay::kThreads>(c);
+      store_as<WgmmaStoreWay::kThreads>(c);
     }
   }
 
@@ -83,7 +84,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   __device__ __forceinline__ void finish() const { hopper::bulk_wait_read<0>(); }
 
  private:
-  using Fragments = HaloFragments<T, kN, kSets>;
+  using Fragments = WgmmaFragments<T, kN, kSets>;
   using Fragments::address_;
   using Fragments::lane_;
   using Fragments::paired;
@@ -93,25 +94,25 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   using Fragments::store_;
 
   static constexpr int kKeptPhase = 8;  // bit of residue_ that is 0
-  static constexpr int kStrips = kN / kHaloStripColumns;
-  static constexpr int kTableStrips = halo_table_columns(kN) / kHaloStripColumns;
-  template <HaloStagedOrder kOrder>
-  static constexpr bool kMatrices = sizeof(T) == 2 && kOrder == HaloStagedOrder::kChannels;
+  static constexpr int kStrips = kN / kWgmmaStripColumns;
+  static constexpr int kTableStrips = wgmma_table_columns(kN) / kWgmmaStripColumns;
+  template <WgmmaStagedOrder kOrder>
+  static constexpr bool kMatrices = sizeof(T) == 2 && kOrder == WgmmaStagedOrder::kChannels;
 
-  template <HaloStoreWay kWay>
+  template <WgmmaStoreWay kWay>
   __device__ __forceinline__ void store_as(const float (&c)[kSets][kN / 2]) {
     if (params_.plan.store.channels_contiguous) {
-      if constexpr (kWay != HaloStoreWay::kRuns) store_staged<kWay, HaloStagedOrder::kChannels>(c);
+      if constexpr (kWay != WgmmaStoreWay::kRuns) store_staged<kWay, WgmmaStagedOrder::kChannels>(c);
     } else if constexpr (kSets == 1) {
       if (paired()) {
-        store_staged<kWay, HaloStagedOrder::kWidthPhases>(c);
+        store_staged<kWay, WgmmaStagedOrder::kWidthPhases>(c);
       } else {
-        store_staged<kWay, HaloStagedOrder::kWidths>(c);
+        store_staged<kWay, WgmmaStagedOrder::kWidths>(c);
       }
-    } else if (kWay == HaloStoreWay::kRuns && params_.plan.arrangement.width_pairs()) {
-      store_staged<kWay, HaloStagedOrder::kWidthPhases>(c);
+    } else if (kWay == WgmmaStoreWay::kRuns && params_.plan.arrangement.width_pairs()) {
+      store_staged<kWay, WgmmaStagedOrder::kWidthPhases>(c);
     } else {
-      store_staged<kWay, HaloStagedOrder::kWidthSets>(c);
+      store_staged<kWay, WgmmaStagedOrder::kWidthSets>(c);
     }
   }
 
@@ -128,18 +129,18 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     return (residue(0) * axis[1].stride + residue(1)) * (paired() ? 1 : axis[2].stride) + residue(2);
   }
 
-  template <HaloStoreWay kWay, HaloStagedOrder kOrder>
+  template <WgmmaStoreWay kWay, WgmmaStagedOrder kOrder>
   __device__ __forceinline__ void store_staged(const float (&c)[kSets][kN / 2]) {
-    if constexpr (kWay == HaloStoreWay::kRuns) {
+    if constexpr (kWay == WgmmaStoreWay::kRuns) {
       if (store_.segments[warpgroup_] > 0) store_runs<kOrder>(c);
       return;
     }
-    if constexpr (kWay == HaloStoreWay::kBoxes) wait_until_read<0>();
+    if constexpr (kWay == WgmmaStoreWay::kBoxes) wait_until_read<0>();
     uint32_t end = store_.marks.end[warpgroup_];
     int strip = 0;
 #pragma unroll 1
     for (int burst = 0; strip <= kStrips; ++burst) {
-      if constexpr (kWay == HaloStoreWay::kBoxes) {
+      if constexpr (kWay == WgmmaStoreWay::kBoxes) {
         if (burst > 0) wait_until_read<1>();  // the burst before the last one has been read
       }
       strip = stage_burst<kWay, kOrder>(c, strip, end);
@@ -152,10 +153,10 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     }
   }
 
-  template <HaloStagedOrder kOrder>
+  template <WgmmaStagedOrder kOrder>
   __device__ __forceinline__ void store_runs(const float (&c)[kSets][kN / 2]) {
-    const HaloTarget<T> to = target();
-    const HaloRunStore<T> runs(params_, to, slab_channels(), segments_, address_);
+    const WgmmaTarget<T> to = target();
+    const WgmmaRunStore<T> runs(params_, to, slab_channels(), segments_, address_);
     uint32_t end = store_.marks.end[warpgroup_];
     int strip = 0;
     int segment = 0;
@@ -166,37 +167,38 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         run_lines_[half] = runs.staged(segment, hopper::computed_here(lane_) / 4 + 8 * half);
-      strip = stage_burst<HaloStoreWay::kRuns, kOrder>(c, strip, end);
+      strip = stage_burst<WgmmaStoreWay::kRuns, kOrder>(c, strip, end);
       end &= end - 1;
-      run_burst_ ^= kHaloRunBurstBit;
+      run_burst_ ^= kWgmmaRunBurstBit;
       __syncwarp();
       segment = runs.store(segment);
     }
   }
 
   // Runs of float32 gain nothing by it, and the compiler then leaves uniform registers where products are issued.
-  template <HaloStoreWay kWay>
-  static constexpr bool kStagePasses = kWay == HaloStoreWay::kBoxes || (kWay == HaloStoreWay::kRuns && sizeof(T) == 2);
+  template <WgmmaStoreWay kWay>
+  static constexpr bool kStagePasses =
+      kWay == WgmmaStoreWay::kBoxes || (kWay == WgmmaStoreWay::kRuns && sizeof(T) == 2);
 
-  template <HaloStagedOrder kOrder>
+  template <WgmmaStagedOrder kOrder>
   static constexpr int kEntries = kMatrices<kOrder> ? 1 : 2;  // of a strip
-  template <HaloStagedOrder kOrder>
+  template <WgmmaStagedOrder kOrder>
   __device__ __forceinline__ const uint16_t* columns() const {
     const int lane = hopper::computed_here(lane_);
     const int thread = kMatrices<kOrder> ? lane % 8 + lane / 16 * 8 : lane % 4;
     return columns_ + thread * kTableStrips * kEntries<kOrder>;
   }
 
-  template <HaloStoreWay kWay, HaloStagedOrder kOrder, int kStrip>
+  template <WgmmaStoreWay kWay, WgmmaStagedOrder kOrder, int kStrip>
   __device__ __forceinline__ void stage_strip(const float (&c)[kSets][kN / 2],
-                                              HaloColumnEntries<kEntries<kOrder>> entries) const {
-    if constexpr (kWay == HaloStoreWay::kRuns) {
+                                              WgmmaColumnEntries<kEntries<kOrder>> entries) const {
+    if constexpr (kWay == WgmmaStoreWay::kRuns) {
       this->template stage_run<kOrder>(c, 2 * kStrip, entries.first());
       this->template stage_run<kOrder>(c, 2 * kStrip + 1, entries.second());
     } else if constexpr (kMatrices<kOrder>) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set) this->stage_matrices(c[set], 2 * kStrip, entries.first(), 32 * set);
-    } else if constexpr (kOrder == HaloStagedOrder::kChannels) {
+    } else if constexpr (kOrder == WgmmaStagedOrder::kChannels) {
       this->stage_channels(c, 2 * kStrip, entries.first());
       this->stage_channels(c, 2 * kStrip + 1, entries.second());
     } else {
@@ -207,24 +209,24 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
 
   // All of a pass's columns from a strip on, where they are one burst: nothing stands between the strips, and what the
   // next ones need is read ahead of the stores.
-  template <HaloStoreWay kWay, HaloStagedOrder kOrder, int kFirst = 0>
+  template <WgmmaStoreWay kWay, WgmmaStagedOrder kOrder, int kFirst = 0>
   __device__ __forceinline__ void stage_pass(const float (&c)[kSets][kN / 2],
-                                             HaloEntriesOfStrips<kEntries<kOrder>> entries) const {
-    constexpr int kNext = kFirst + HaloEntriesOfStrips<kEntries<kOrder>>::kStrips;
+                                             WgmmaEntriesOfStrips<kEntries<kOrder>> entries) const {
+    constexpr int kNext = kFirst + WgmmaEntriesOfStrips<kEntries<kOrder>>::kStrips;
     const auto stage_one_of = [&](auto constant) {
       if constexpr (kFirst + constant() < kStrips) {
         stage_strip<kWay, kOrder, kFirst + constant()>(c,
-                                                       HaloColumnEntries<kEntries<kOrder>>(entries.bits[constant()]));
+                                                       WgmmaColumnEntries<kEntries<kOrder>>(entries.bits[constant()]));
       }
     };
     const auto stage = [&] {
-      stage_one_of(HaloStrip<0>());
-      stage_one_of(HaloStrip<1>());
-      stage_one_of(HaloStrip<2>());
-      stage_one_of(HaloStrip<3>());
+      stage_one_of(WgmmaStrip<0>());
+      stage_one_of(WgmmaStrip<1>());
+      stage_one_of(WgmmaStrip<2>());
+      stage_one_of(WgmmaStrip<3>());
     };
     if constexpr (kNext < kStrips) {
-      const HaloEntriesOfStrips<kEntries<kOrder>> next(columns<kOrder>(), kNext);
+      const WgmmaEntriesOfStrips<kEntries<kOrder>> next(columns<kOrder>(), kNext);
       stage();
       stage_pass<kWay, kOrder, kNext>(c, next);
     } else {
@@ -238,20 +240,20 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   // Where the next burst begins in the same strip, boxes and what threads store stage its columns at once, as
   // there is staging for two bursts. Runs have staging for one, so that the strip is done again, for the other burst's
   // columns.
-  template <HaloStoreWay kWay, HaloStagedOrder kOrder>
+  template <WgmmaStoreWay kWay, WgmmaStagedOrder kOrder>
   __device__ __forceinline__ int stage_burst(const float (&c)[kSets][kN / 2], int first, uint32_t end) const {
     const uint32_t open = store_.marks.open[warpgroup_];
     if (kStagePasses<kWay> && store_.marks.end[warpgroup_] == 0) {
-      stage_pass<kWay, kOrder>(c, HaloEntriesOfStrips<kEntries<kOrder>>(columns<kOrder>(), 0));
+      stage_pass<kWay, kOrder>(c, WgmmaEntriesOfStrips<kEntries<kOrder>>(columns<kOrder>(), 0));
       return kStrips + 1;
     }
-    HaloColumnEntries<kEntries<kOrder>> next(columns<kOrder>(), first);
+    WgmmaColumnEntries<kEntries<kOrder>> next(columns<kOrder>(), first);
     const auto stage = [&](auto constant) {
       constexpr int kStrip = constant();
       if constexpr (kStrip < kStrips) {
-        const HaloColumnEntries<kEntries<kOrder>> entries = next;
-        if constexpr (kStrip + 1 < kStrips) next = HaloColumnEntries<kEntries<kOrder>>(columns<kOrder>(), kStrip + 1);
-        if (kWay == HaloStoreWay::kBoxes && (open >> kStrip & 1) != 0)
+        const WgmmaColumnEntries<kEntries<kOrder>> entries = next;
+        if constexpr (kStrip + 1 < kStrips) next = WgmmaColumnEntries<kEntries<kOrder>>(columns<kOrder>(), kStrip + 1);
+        if (kWay == WgmmaStoreWay::kBoxes && (open >> kStrip & 1) != 0)
           wait_until_read<0>();  // the next burst begins, too
         stage_strip<kWay, kOrder, kStrip>(c, entries);
         return (end >> kStrip & 1) != 0;
@@ -260,56 +262,56 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
       }
     };
     const auto after = [&](int strip) {
-      return kWay == HaloStoreWay::kRuns && (open >> strip & 1) != 0 ? strip : strip + 1;
+      return kWay == WgmmaStoreWay::kRuns && (open >> strip & 1) != 0 ? strip : strip + 1;
     };
     switch (first) {
       case 0:
-        if (stage(HaloStrip<0>())) return after(0);
+        if (stage(WgmmaStrip<0>())) return after(0);
         [[fallthrough]];
       case 1:
-        if (stage(HaloStrip<1>())) return after(1);
+        if (stage(WgmmaStrip<1>())) return after(1);
         [[fallthrough]];
       case 2:
-        if (stage(HaloStrip<2>())) return after(2);
+        if (stage(WgmmaStrip<2>())) return after(2);
         [[fallthrough]];
       case 3:
-        if (stage(HaloStrip<3>())) return after(3);
+        if (stage(WgmmaStrip<3>())) return after(3);
         [[fallthrough]];
       case 4:
-        if (stage(HaloStrip<4>())) return after(4);
+        if (stage(WgmmaStrip<4>())) return after(4);
         [[fallthrough]];
       case 5:
-        if (stage(HaloStrip<5>())) return after(5);
+        if (stage(WgmmaStrip<5>())) return after(5);
         [[fallthrough]];
       case 6:
-        if (stage(HaloStrip<6>())) return after(6);
+        if (stage(WgmmaStrip<6>())) return after(6);
         [[fallthrough]];
       case 7:
-        if (stage(HaloStrip<7>())) return after(7);
+        if (stage(WgmmaStrip<7>())) return after(7);
         [[fallthrough]];
       case 8:
-        if (stage(HaloStrip<8>())) return after(8);
+        if (stage(WgmmaStrip<8>())) return after(8);
         [[fallthrough]];
       case 9:
-        if (stage(HaloStrip<9>())) return after(9);
+        if (stage(WgmmaStrip<9>())) return after(9);
         [[fallthrough]];
       case 10:
-        if (stage(HaloStrip<10>())) return after(10);
+        if (stage(WgmmaStrip<10>())) return after(10);
         [[fallthrough]];
       case 11:
-        if (stage(HaloStrip<11>())) return after(11);
+        if (stage(WgmmaStrip<11>())) return after(11);
         [[fallthrough]];
       case 12:
-        if (stage(HaloStrip<12>())) return after(12);
+        if (stage(WgmmaStrip<12>())) return after(12);
         [[fallthrough]];
       case 13:
-        if (stage(HaloStrip<13>())) return after(13);
+        if (stage(WgmmaStrip<13>())) return after(13);
         [[fallthrough]];
       case 14:
-        if (stage(HaloStrip<14>())) return after(14);
+        if (stage(WgmmaStrip<14>())) return after(14);
         [[fallthrough]];
       case 15:
-        if (stage(HaloStrip<15>())) return after(15);
+        if (stage(WgmmaStrip<15>())) return after(15);
         [[fallthrough]];
       default:
         return kStrips + 1;
@@ -323,18 +325,18 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
     __syncwarp();
   }
 
-  template <HaloStoreWay kWay, HaloStagedOrder kOrder>
+  template <WgmmaStoreWay kWay, WgmmaStagedOrder kOrder>
   __device__ __forceinline__ void hand_over(int burst) const {
     const int part = store_.part[warpgroup_];
     const int first = burst * store_.burst + (part == 0 ? 1 : 0);
     const int last = min(first + store_.burst, store_.segments[warpgroup_] - (part > 0 ? 1 : 0));
-    if constexpr (kWay == HaloStoreWay::kBoxes) {
+    if constexpr (kWay == WgmmaStoreWay::kBoxes) {
       hopper::fence_async_proxy();
       __syncwarp();
       if (hopper::elect_lane()) {
 #pragma unroll 1
         for (int i = first; i < last;) {
-          const HaloStoredSegment segment = segments_[i];
+          const WgmmaStoredSegment segment = segments_[i];
           store_box<kOrder>(segment);
           i += segment.step;
         }
@@ -342,7 +344,7 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
       }
     } else {
       __syncwarp();
-      const HaloThreadStore<T> threads = thread_store();
+      const WgmmaThreadStore<T> threads = thread_store();
 #pragma unroll 1
       for (int i = first; i < last; ++i) threads.template store<kOrder>(segments_[i]);
       __syncwarp();
@@ -350,12 +352,12 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   }
 
   // `segment`: that of the box's first line.
-  template <HaloStagedOrder kOrder>
-  __device__ __forceinline__ void store_box(const HaloStoredSegment& segment) const {
+  template <WgmmaStagedOrder kOrder>
+  __device__ __forceinline__ void store_box(const WgmmaStoredSegment& segment) const {
     const int d = work_.first[0] + segment.d;
     const int h = work_.first[1] + segment.h;
     const int w = (work_.first[2] + segment.w) * (paired() ? 2 : 1);
-    const hopper::BoxOrigin origin = kOrder == HaloStagedOrder::kChannels
+    const hopper::BoxOrigin origin = kOrder == WgmmaStagedOrder::kChannels
                                          ? hopper::BoxOrigin{first_channel(), work_.image, w, h, d}
                                          : hopper::BoxOrigin{w, first_channel(), h, d, work_.image};
     hopper::copy_box_to_global(&params_.out[map()], memory_ + segment.offset, origin);
@@ -364,25 +366,25 @@ class HaloEpilogue : HaloFragments<T, kN, kSets> {
   __device__ __forceinline__ int slab_channels() const {
     return min(channels_left(), params_.plan.arrangement.slab_channels());
   }
-  __device__ __forceinline__ HaloTarget<T> target() const {
-    return HaloTarget<T>(params_, work_, residues(), paired(), first_channel());
+  __device__ __forceinline__ WgmmaTarget<T> target() const {
+    return WgmmaTarget<T>(params_, work_, residues(), paired(), first_channel());
   }
   // Not kept while the warp multiplies.
-  __device__ __forceinline__ HaloResidues residues() const {
+  __device__ __forceinline__ WgmmaResidues residues() const {
     const int bits = hopper::computed_here(residue_);
     return {{bits >> 2 & 1, bits >> 1 & 1, bits & 1}};
   }
-  __device__ __forceinline__ HaloThreadStore<T> thread_store() const {
-    return HaloThreadStore<T>(params_, target(), paired(), slab_channels(), params_.plan.product.images - work_.image,
-                              memory_);
+  __device__ __forceinline__ WgmmaThreadStore<T> thread_store() const {
+    return WgmmaThreadStore<T>(params_, target(), paired(), slab_channels(), params_.plan.product.images - work_.image,
+                               memory_);
   }
 
   const uint16_t* columns_;
-  const HaloStoredSegment* segments_;
+  const WgmmaStoredSegment* segments_;
   unsigned char* memory_;
   int warpgroup_;
   // Of the pass.
-  HaloWorkTile work_;
+  WgmmaWorkTile work_;
   int slab_channel_;
   int residue_;  // a bit for each axis, and that of the phase that is kept of a pair
   float bias_[kSets][2];

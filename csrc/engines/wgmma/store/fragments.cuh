@@ -12,10 +12,10 @@
 namespace convt3d {
 
 template <typename T, int kN, int kSets>
-class HaloFragments {
+class WgmmaFragments {
  protected:
   // `memory`: the warp's staging.
-  __device__ __forceinline__ HaloFragments(const HaloParams<T>& params, const unsigned char* memory)
+  __device__ __forceinline__ WgmmaFragments(const WgmmaParams<T>& params, const unsigned char* memory)
       : params_(params),
         store_(params.plan.store),
         address_(hopper::shared_address(memory)),
@@ -34,7 +34,7 @@ class HaloFragments {
     for (int set = 0; set < kSets; ++set) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = halo_row(params_.plan.arrangement, lane_, set, half);
+        const int row = wgmma_row(params_.plan.arrangement, lane_, set, half);
         norms[set][half] = *params_.epilogue.norm.at(image, first_channel + min(row, channels - 1));
       }
     }
@@ -42,7 +42,7 @@ class HaloFragments {
   }
 
   // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
-  template <HaloStagedOrder kOrder>
+  template <WgmmaStagedOrder kOrder>
   __device__ __forceinline__ void stage_widths(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t row = static_cast<uint32_t>(lane_ / 4 * store_.pitch);
     const uint32_t at = address_ + row + (entry ^ swizzle_flip(row, store_.swizzle));
@@ -50,9 +50,9 @@ class HaloFragments {
     for (int half = 0; half < 2; ++half) {
       const int i = 4 * j + 2 * half;
       const uint32_t to = at + 8 * half * store_.pitch;
-      if constexpr (kOrder == HaloStagedOrder::kWidths) {
+      if constexpr (kOrder == WgmmaStagedOrder::kWidths) {
         stage_two<T>(to, entry, c[0][i], c[0][i + 1]);
-      } else if constexpr (kOrder == HaloStagedOrder::kWidthSets) {
+      } else if constexpr (kOrder == WgmmaStagedOrder::kWidthSets) {
         stage_four<T>(to, entry, c[0][i], c[1][i], c[0][i + 1], c[1][i + 1]);
       } else if (half == 0) {
         stage_four<T>(to, entry, c[0][i], c[0][i + 2], c[0][i + 1], c[0][i + 3]);
@@ -61,16 +61,16 @@ class HaloFragments {
   }
 
   // Fragment j of a thread's channels, of both phases of the height where they are the sets.
-  template <HaloStagedOrder kOrder>
+  template <WgmmaStagedOrder kOrder>
   __device__ __forceinline__ void stage_run(const float (&c)[kSets][kN / 2], int j, uint32_t entry) const {
     const uint32_t own = entry ^ run_burst_;  // of this burst
-    const uint32_t missing = own >> kHaloRunOffsetBits;
-    const uint32_t at = (own & ((1u << kHaloRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
+    const uint32_t missing = own >> kWgmmaRunOffsetBits;
+    const uint32_t at = (own & ((1u << kWgmmaRunOffsetBits) - 1)) * static_cast<uint32_t>(sizeof(T));
     const int i = 4 * j;
-    if constexpr (kOrder == HaloStagedOrder::kWidths) {
+    if constexpr (kOrder == WgmmaStagedOrder::kWidths) {
       stage_outputs<T>(run_lines_[0] + at, missing, {c[0][i], c[0][i + 1]});
       stage_outputs<T>(run_lines_[1] + at, missing, {c[0][i + 2], c[0][i + 3]});
-    } else if constexpr (kOrder == HaloStagedOrder::kWidthPhases) {
+    } else if constexpr (kOrder == WgmmaStagedOrder::kWidthPhases) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
         stage_outputs<T>(run_lines_[0] + at + static_cast<uint32_t>(set * store_.as_runs().line_step), missing,
@@ -111,8 +111,8 @@ class HaloFragments {
   __device__ __forceinline__ void stage_matrices(const float (&c)[kN / 2], int j, uint32_t entry,
                                                  uint32_t first) const {
     const uint32_t flip = swizzle_flip(entry, store_.swizzle);
-    const uint32_t at = entry == kHaloNotStaged
-                            ? hopper::shared_address(halo_spare())
+    const uint32_t at = entry == kWgmmaNotStaged
+                            ? hopper::shared_address(wgmma_spare())
                             : address_ + entry + (first + static_cast<uint32_t>(lane_ & 8) * 2 ^ flip);
     uint32_t matrix[4];
 #pragma unroll
@@ -123,8 +123,8 @@ class HaloFragments {
     hopper::store_matrices_transposed(at, matrix);
   }
 
-  const HaloParams<T>& params_;
-  const HaloStore& store_;
+  const WgmmaParams<T>& params_;
+  const WgmmaStore& store_;
   uint32_t address_;
   int lane_;
   // Of the burst, of runs.

@@ -16,15 +16,15 @@ __device__ __forceinline__ constexpr int fragment(int index) {
 
 // Of one warp and pass.
 template <typename T, int kN, int kSets>
-class HaloImageStore {
+class WgmmaImageStore {
  public:
   // `columns`: the warpgroup's table, of pairs; `channels`: of the slab; `images`: of the batch, from the work tile's
   // first on; `kept`: the warp's staging.
-  __device__ __forceinline__ HaloImageStore(const HaloParams<T>& params, const HaloTarget<T>& target,
-                                            const uint16_t* columns, int channels, int64_t images, T* kept)
+  __device__ __forceinline__ WgmmaImageStore(const WgmmaParams<T>& params, const WgmmaTarget<T>& target,
+                                             const uint16_t* columns, int channels, int64_t images, T* kept)
       : params_(params),
         target_(target),
-        pairs_(reinterpret_cast<const HaloStoredPair*>(columns)),
+        pairs_(reinterpret_cast<const WgmmaStoredPair*>(columns)),
         channels_(channels),
         images_(images),
         kept_(kept),
@@ -49,7 +49,7 @@ class HaloImageStore {
 
  private:
   // A thread's part of two fragments of the pass before: it alone reads what it wrote.
-  __device__ __forceinline__ T* kept_pair(int pair) const { return kept_ + pair * kHaloKeptElements + lane_ * 8; }
+  __device__ __forceinline__ T* kept_pair(int pair) const { return kept_ + pair * kWgmmaKeptElements + lane_ * 8; }
   __device__ __forceinline__ void keep_pairs(const float (&c)[kN / 2]) const {
 #pragma unroll
     for (int j = 0; j < kN / 8; ++j) {
@@ -78,7 +78,7 @@ class HaloImageStore {
     const bool aligned = steps % kNeighbours == 0;
 #pragma unroll
     for (int j = 0; j < kN / 8; ++j) {
-      const HaloStoredPair at = pairs_[j];
+      const WgmmaStoredPair at = pairs_[j];
       const int outputs = min(at.positions * kPhases, target_.left[2] - at.w * kPhases);
       if (at.d >= target_.left[0] || at.h >= target_.left[1] || outputs <= 0) continue;
 #pragma unroll
@@ -100,9 +100,9 @@ class HaloImageStore {
     }
   }
 
-  const HaloParams<T>& params_;
-  HaloTarget<T> target_;
-  const HaloStoredPair* pairs_;
+  const WgmmaParams<T>& params_;
+  WgmmaTarget<T> target_;
+  const WgmmaStoredPair* pairs_;
   int channels_;
   int64_t images_;
   T* kept_;

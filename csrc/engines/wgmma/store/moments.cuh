@@ -10,11 +10,11 @@ namespace convt3d {
 
 // Of one warp and pass. Images do not share the tile.
 template <typename T, int kN, int kSets>
-class HaloMoments {
+class WgmmaMoments {
  public:
   // `channel`: of all groups, the slab's first; `channels`: that exist from there on.
-  __device__ __forceinline__ HaloMoments(const HaloParams<T>& params, const HaloWorkTile& work,
-                                         const HaloResidues& residues, int warpgroup, int channel, int channels)
+  __device__ __forceinline__ WgmmaMoments(const WgmmaParams<T>& params, const WgmmaWorkTile& work,
+                                          const WgmmaResidues& residues, int warpgroup, int channel, int channels)
       : params_(params),
         work_(work),
         residues_(residues),
@@ -63,7 +63,7 @@ class HaloMoments {
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = halo_row(params_.plan.arrangement, lane_, set, half);
+        const int row = wgmma_row(params_.plan.arrangement, lane_, set, half);
         const PartMoments moments = sums[half].result(count[half]);
         if (lane_ % 4 == 0 && row < channels_) {
           store_moments(params_.epilogue.moments.at(work_.image, part(set, half), channel_ + row), moments);
@@ -74,7 +74,7 @@ class HaloMoments {
 
  private:
   __device__ __forceinline__ int residue(int axis, int set, int half) const {
-    const HaloArrangement& arrangement = params_.plan.arrangement;
+    const WgmmaArrangement& arrangement = params_.plan.arrangement;
     if (axis == 2 && arrangement.width_pairs()) return residues_.at[2] + half;
     if (axis == 2 && arrangement.width_sets()) return residues_.at[2] + set;
     if (axis == 1 && arrangement.height_sets()) return residues_.at[1] + set;
@@ -86,7 +86,7 @@ class HaloMoments {
     bool whole = true;
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const HaloAxis& axis = params_.plan.arrangement.axis[i];
+      const WgmmaAxis& axis = params_.plan.arrangement.axis[i];
       whole = whole && (work_.first[i] + params_.plan.tile.size[i]) * axis.stride <= axis.dst_size;
     }
     return whole;
@@ -94,23 +94,23 @@ class HaloMoments {
 
   // Whether a column of the warpgroup is no halo and lies within the output.
   __device__ __forceinline__ bool is_output(int column, int set, int half, bool whole) const {
-    const HaloTile& tile = params_.plan.tile;
-    const HaloStore& store = params_.plan.store;
+    const WgmmaTile& tile = params_.plan.tile;
+    const WgmmaStore& store = params_.plan.store;
     const auto& axes = params_.plan.arrangement.axis;
     const auto inside = [&](int axis, int position) {
       return (work_.first[axis] + position) * axes[axis].stride + residue(axis, set, half) < axes[axis].dst_size;
     };
-    const HaloPosition at = tile.at(store.start[warpgroup_] + column);
+    const WgmmaPosition at = tile.at(store.start[warpgroup_] + column);
     return column < store.extent && tile.is_output(at) &&
            (whole || (inside(0, at.d) && inside(1, at.h) && inside(2, at.w)));
   }
 
-  // As HaloPlan::moment_parts counts them.
+  // As WgmmaPlan::moment_parts counts them.
   __device__ __forceinline__ int64_t part(int set, int half) const {
     int64_t number = 0;
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const HaloTile& tile = params_.plan.tile;
+      const WgmmaTile& tile = params_.plan.tile;
       number = number * tile.count[i] + work_.first[i] / tile.size[i];
     }
     number = 2 * number + warpgroup_;
@@ -121,9 +121,9 @@ class HaloMoments {
     return number;
   }
 
-  const HaloParams<T>& params_;
-  const HaloWorkTile& work_;
-  HaloResidues residues_;
+  const WgmmaParams<T>& params_;
+  const WgmmaWorkTile& work_;
+  WgmmaResidues residues_;
   int warpgroup_;
   int channel_;
   int channels_;

@@ -10,15 +10,16 @@
 
 namespace convt3d {
 
-constexpr uint32_t kHaloRunBurstBit = 1u << (kHaloRunOffsetBits + kHaloRunMissingBits);
+constexpr uint32_t kWgmmaRunBurstBit = 1u << (kWgmmaRunOffsetBits + kWgmmaRunMissingBits);
 
 // An entry of the table of columns.
 __device__ __forceinline__ uint16_t run_entry(int elements, int outputs, int burst) {
-  return static_cast<uint16_t>(elements | (kHaloRunOutputs - outputs) << kHaloRunOffsetBits |
-                               ((burst & 1) != 0 ? kHaloRunBurstBit : 0));
+  return static_cast<uint16_t>(elements | (kWgmmaRunOutputs - outputs) << kWgmmaRunOffsetBits |
+                               ((burst & 1) != 0 ? kWgmmaRunBurstBit : 0));
 }
 
-// Neighbours in a run, as far as fewer than kHaloRunOutputs are `missing`: of an entry of another burst there are more.
+// Neighbours in a run, as far as fewer than kWgmmaRunOutputs are `missing`: of an entry of another burst there are
+// more.
 template <typename T, int kCount>
 __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, const float (&values)[kCount]) {
   if constexpr (sizeof(T) == 4) {
@@ -33,11 +34,11 @@ __device__ __forceinline__ void stage_outputs(uint32_t at, uint32_t missing, con
 
 // Of one warp and pass.
 template <typename T>
-class HaloRunStore {
+class WgmmaRunStore {
  public:
   // `channels`: of the slab; `segments`: the warpgroup's; `memory`: address of the warp's staging.
-  __device__ __forceinline__ HaloRunStore(const HaloParams<T>& params, const HaloTarget<T>& target, int channels,
-                                          const HaloStoredSegment* segments, uint32_t memory)
+  __device__ __forceinline__ WgmmaRunStore(const WgmmaParams<T>& params, const WgmmaTarget<T>& target, int channels,
+                                           const WgmmaStoredSegment* segments, uint32_t memory)
       : params_(params),
         store_(params.plan.store),
         target_(target),
@@ -53,8 +54,8 @@ class HaloRunStore {
 
   // The burst that begins with `segment`; returns the one with which the next begins.
   __device__ __forceinline__ int store(int segment) const {
-    const HaloRuns& runs = store_.as_runs();
-    const HaloStoredSegment first = segments_[segment];
+    const WgmmaRuns& runs = store_.as_runs();
+    const WgmmaStoredSegment first = segments_[segment];
     const int next = segment + first.step;
     const int lines = min(first.step * runs.lines, target_.left[1] - first.h * runs.lines);
     if (first.d >= target_.left[0] || lines <= 0) return next;
@@ -64,7 +65,7 @@ class HaloRunStore {
     } else {
 #pragma unroll 1
       for (int i = segment; i <= last; ++i) {
-        const HaloStoredSegment at = segments_[i];
+        const WgmmaStoredSegment at = segments_[i];
         store_run({line(at), at.offset, begin_of(at), end_of(at)});
       }
     }
@@ -90,14 +91,14 @@ class HaloRunStore {
   }
   __device__ __forceinline__ int64_t channel_bytes() const { return params_.destination_stride.c * kBytes; }
   // The slab's first channel, where the segment's column 0 is in the output.
-  __device__ __forceinline__ unsigned char* line(const HaloStoredSegment& segment) const {
+  __device__ __forceinline__ unsigned char* line(const WgmmaStoredSegment& segment) const {
     return reinterpret_cast<unsigned char*>(target_.at(params_, segment.d, segment.h, segment.w - segment.first));
   }
   // The segment's outputs, in bytes from there.
-  __device__ __forceinline__ int begin_of(const HaloStoredSegment& segment) const {
+  __device__ __forceinline__ int begin_of(const WgmmaStoredSegment& segment) const {
     return segment.first * store_.column_bytes;
   }
-  __device__ __forceinline__ int end_of(const HaloStoredSegment& segment) const {
+  __device__ __forceinline__ int end_of(const WgmmaStoredSegment& segment) const {
     return min((segment.first + segment.columns) * store_.column_bytes,
                target_.left[2] * kBytes - (segment.w - segment.first) * store_.column_bytes);
   }
@@ -158,11 +159,11 @@ class HaloRunStore {
     if (second) *reinterpret_cast<Element*>(to + kNext) = next;
   }
 
-  const HaloParams<T>& params_;
-  const HaloStore& store_;
-  const HaloTarget<T>& target_;
+  const WgmmaParams<T>& params_;
+  const WgmmaStore& store_;
+  const WgmmaTarget<T>& target_;
   int channels_;
-  const HaloStoredSegment* segments_;
+  const WgmmaStoredSegment* segments_;
   uint32_t memory_;
 };
 

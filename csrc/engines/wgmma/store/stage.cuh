@@ -17,25 +17,25 @@ __device__ __forceinline__ void change(float (&c)[kSets][kCount], Finish&& finis
   }
 }
 
-// To shared memory, unless the entry of the table of columns is kHaloNotStaged.
+// To shared memory, unless the entry of the table of columns is kWgmmaNotStaged.
 template <typename T>
 __device__ __forceinline__ void stage_two(uint32_t at, uint32_t entry, float a, float b) {
   if constexpr (sizeof(T) == 4) {
-    hopper::store_shared_unless<kHaloNotStaged>(at, entry, a, b);
+    hopper::store_shared_unless<kWgmmaNotStaged>(at, entry, a, b);
   } else {
-    hopper::store_shared_unless<kHaloNotStaged>(at, entry, rounded_pair<T>(a, b));
+    hopper::store_shared_unless<kWgmmaNotStaged>(at, entry, rounded_pair<T>(a, b));
   }
 }
 template <typename T>
 __device__ __forceinline__ void stage_four(uint32_t at, uint32_t entry, float a, float b, float c, float d) {
   if constexpr (sizeof(T) == 4) {
-    hopper::store_shared_unless<kHaloNotStaged>(at, entry, a, b, c, d);
+    hopper::store_shared_unless<kWgmmaNotStaged>(at, entry, a, b, c, d);
   } else {
-    hopper::store_shared_unless<kHaloNotStaged>(at, entry, rounded_pair<T>(a, b), rounded_pair<T>(c, d));
+    hopper::store_shared_unless<kWgmmaNotStaged>(at, entry, rounded_pair<T>(a, b), rounded_pair<T>(c, d));
   }
 }
 __device__ __forceinline__ void stage_one(uint32_t at, uint32_t entry, float a) {
-  hopper::store_shared_unless<kHaloNotStaged>(at, entry, a);
+  hopper::store_shared_unless<kWgmmaNotStaged>(at, entry, a);
 }
 
 }  // namespace convt3d

@@ -9,17 +9,18 @@
 namespace convt3d {
 
 // Of a pass, of each axis; 0 where it has both.
-struct HaloResidues {
+struct WgmmaResidues {
   int at[3];
 };
 
 // The channel of a slab, from its first on, that a thread has in rows r (half 0) or r + 8 of an accumulator set.
-__device__ __forceinline__ int halo_row(const HaloArrangement& arrangement, int lane, int set, int half) {
-  return lane / 4 + (arrangement.width_pairs() ? 0 : 8 * half) + (arrangement.channel_sets() ? kHaloSlabRows * set : 0);
+__device__ __forceinline__ int wgmma_row(const WgmmaArrangement& arrangement, int lane, int set, int half) {
+  return lane / 4 + (arrangement.width_pairs() ? 0 : 8 * half) +
+         (arrangement.channel_sets() ? kWgmmaSlabRows * set : 0);
 }
 
 // A segment of a warpgroup's outputs, as positions of the tile.
-struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
+struct alignas(kWgmmaStoredSegmentBytes) WgmmaStoredSegment {
   uint16_t d;
   uint16_t h;
   uint16_t w;
@@ -30,7 +31,7 @@ struct alignas(kHaloStoredSegmentBytes) HaloStoredSegment {
 };
 
 // Neighbours along the width, whose outputs leave from the registers.
-struct alignas(16) HaloStoredPair {
+struct alignas(16) WgmmaStoredPair {
   uint16_t d;
   uint16_t h;
   uint16_t w;
@@ -38,10 +39,10 @@ struct alignas(16) HaloStoredPair {
   uint16_t kept;       // among the pairs that a warp keeps
   uint32_t offset;     // elements of the output from the tile's first position on
 };
-static_assert(sizeof(HaloStoredPair) == 8 * kHaloColumnBytes);  // the table of columns has room for it
+static_assert(sizeof(WgmmaStoredPair) == 8 * kWgmmaColumnBytes);  // the table of columns has room for it
 
 // In which order a warp stages its outputs.
-enum class HaloStagedOrder {
+enum class WgmmaStagedOrder {
   kWidths,       // [channel][voxel]: a thread's two columns are neighbours
   kWidthPhases,  // [channel][voxel], the two phases of the two columns being neighbours, from rows r and r + 8
   kWidthSets,    // [channel][voxel], the two phases of the two columns being neighbours, from the two sets
@@ -50,17 +51,17 @@ enum class HaloStagedOrder {
 
 // A pass's outputs of one slab.
 template <typename T>
-struct HaloTarget {
+struct WgmmaTarget {
   T* destination;  // of the tile's first position and the slab's first channel
   int left[3];     // positions from there to the output's end; where a pass has both phases of an axis, outputs
 
-  HaloTarget() = default;
-  __device__ __forceinline__ HaloTarget(const HaloParams<T>& params, const HaloWorkTile& work,
-                                        const HaloResidues& residues, bool paired_width, int channel) {
+  WgmmaTarget() = default;
+  __device__ __forceinline__ WgmmaTarget(const WgmmaParams<T>& params, const WgmmaWorkTile& work,
+                                         const WgmmaResidues& residues, bool paired_width, int channel) {
     int at[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const HaloAxis& axis = params.plan.arrangement.axis[i];
+      const WgmmaAxis& axis = params.plan.arrangement.axis[i];
       at[i] = work.first[i] * axis.stride + residues.at[i];
       const bool both = i == 2 ? paired_width : i == 1 && params.plan.arrangement.height_sets();
       left[i] = (both ? OneOrTwo{1} : axis.stride).quotient(axis.dst_size - 1 - at[i]) + 1;
@@ -70,7 +71,7 @@ struct HaloTarget {
   }
 
   // Of a position of the tile.
-  __device__ __forceinline__ T* at(const HaloParams<T>& params, int d, int h, int w) const {
+  __device__ __forceinline__ T* at(const WgmmaParams<T>& params, int d, int h, int w) const {
     const auto& axis = params.plan.arrangement.axis;
     return destination + params.destination_stride.spatial(d * axis[0].stride, h * axis[1].stride, w * axis[2].stride);
   }

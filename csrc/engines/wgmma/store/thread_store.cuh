@@ -8,12 +8,12 @@ namespace convt3d {
 
 // Of one warp and pass.
 template <typename T>
-class HaloThreadStore {
+class WgmmaThreadStore {
  public:
   // `channels`: of the slab; `images`: of the batch, from the work tile's first on; `memory`: the warp's staging.
-  __device__ __forceinline__ HaloThreadStore(const HaloParams<T>& params, const HaloTarget<T>& target,
-                                             bool paired_width, int channels, int64_t images,
-                                             const unsigned char* memory)
+  __device__ __forceinline__ WgmmaThreadStore(const WgmmaParams<T>& params, const WgmmaTarget<T>& target,
+                                              bool paired_width, int channels, int64_t images,
+                                              const unsigned char* memory)
       : params_(params),
         store_(params.plan.store),
         target_(target),
@@ -23,14 +23,14 @@ class HaloThreadStore {
         lane_(static_cast<int>(threadIdx.x) % 32),
         paired_width_(paired_width) {}
 
-  template <HaloStagedOrder kOrder>
-  __device__ __forceinline__ void store(const HaloStoredSegment& segment) const {
+  template <WgmmaStagedOrder kOrder>
+  __device__ __forceinline__ void store(const WgmmaStoredSegment& segment) const {
     const int phases = paired_width_ ? 2 : 1;
     const int count = min(segment.columns * phases, target_.left[2] - segment.w * phases);
     if (segment.d >= target_.left[0] || segment.h >= target_.left[1] || count <= 0) return;
     T* destination = target_.at(params_, segment.d, segment.h, segment.w);
     const int bytes = segment.first * store_.column_bytes;
-    if constexpr (kOrder == HaloStagedOrder::kChannels) {
+    if constexpr (kOrder == WgmmaStagedOrder::kChannels) {
       store_voxels(destination, count, segment.offset + bytes);
     } else {
       store_rows(destination, count, memory_ + segment.offset, bytes);
@@ -72,9 +72,9 @@ class HaloThreadStore {
 
   static constexpr int kBytes = static_cast<int>(sizeof(T));
 
-  const HaloParams<T>& params_;
-  const HaloStore& store_;
-  HaloTarget<T> target_;
+  const WgmmaParams<T>& params_;
+  const WgmmaStore& store_;
+  WgmmaTarget<T> target_;
   int channels_;
   int64_t images_;
   const unsigned char* memory_;

@@ -17,17 +17,17 @@ namespace convt3d {
 
 // Blocks that keep their weights have work tiles of one class only: those of the first work tiles, a grid apart, and
 // those that are claimed, as many as there are classes apart.
-inline void check_grid(const Problem& problem, const HaloPlan& plan) {
+inline void check_grid(const Problem& problem, const WgmmaPlan& plan) {
   const int64_t classes = plan.product.groups * plan.tile.splits;  // which count fastest in a work tile's index
   for (const int multiprocessors : {1, 20, 132}) {
-    const HaloGrid grid = make_grid(plan.product, plan.tile, plan.pipelines, multiprocessors);
+    const WgmmaGrid grid = make_grid(plan.product, plan.tile, plan.pipelines, multiprocessors);
     const int64_t most = std::min<int64_t>(grid.work_tiles, multiprocessors);
     expect(grid.blocks >= 1 && grid.blocks <= most && grid.work_tiles % classes == 0 &&
                grid.work_tiles == plan.tile.work_tiles(plan.product),
            "every block has a work tile", problem);
     if (grid.weight_classes > 0) {
       expect(plan.pipelines.resident_weights && grid.weight_classes == classes && grid.blocks % classes == 0 &&
-                 most - grid.blocks < classes && classes <= kHaloMaxClasses,
+                 most - grid.blocks < classes && classes <= kWgmmaMaxClasses,
              "whole rounds of blocks keep their weights", problem);
     } else {
       expect(grid.blocks == most, "blocks without weights of their own use every multiprocessor", problem);
@@ -35,19 +35,19 @@ inline void check_grid(const Problem& problem, const HaloPlan& plan) {
   }
 }
 
-inline std::vector<HaloPlan> candidates(const Problem& problem, HaloElement element, bool channels_last) {
-  return halo_candidates(problem, element, dense_operands(problem, channels_last), fitted_device());
+inline std::vector<WgmmaPlan> candidates(const Problem& problem, WgmmaElement element, bool channels_last) {
+  return wgmma_candidates(problem, element, dense_operands(problem, channels_last), fitted_device());
 }
 
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
-inline void check_halo(const Problem& problem) {
-  for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}, HaloElement{4, 2}}) {
+inline void check_wgmma(const Problem& problem) {
+  for (const WgmmaElement element : {WgmmaElement{2, 1}, WgmmaElement{4, 1}, WgmmaElement{4, 2}}) {
     for (const bool channels_last : {false, true}) {
-      for (const HaloPlan& plan : candidates(problem, element, channels_last)) {
-        const HaloAxis& axis = plan.arrangement.axis[0];
+      for (const WgmmaPlan& plan : candidates(problem, element, channels_last)) {
+        const WgmmaAxis& axis = plan.arrangement.axis[0];
         std::vector<Term> visited;
         for (int outer = 0; outer < axis.outer; ++outer) {
-          const HaloTaps& taps = axis.taps[outer];
+          const WgmmaTaps& taps = axis.taps[outer];
           for (int j = 0; j < taps.count; ++j) {
             const int step = axis.shift_of(taps.offset[j]) - taps.low;
             expect(step >= 0 && step <= axis.reach, "offsets are inside the halo", problem);
@@ -99,12 +99,12 @@ inline void check_halo(const Problem& problem) {
         expect(plan.panels.fold_bytes >= positions * plan.panels.position_bytes && plan.panels.fold_bytes % 1024 == 0,
                "a panel holds the tile", problem);
         if (plan.load.line_boxes()) {
-          const HaloLineBoxes& boxes = plan.load.as_line_boxes();
+          const WgmmaLineBoxes& boxes = plan.load.as_line_boxes();
           expect(boxes.lines * boxes.in_height >= plan.tile.halo[1] &&
                      boxes.depths * boxes.in_depth >= plan.tile.halo[0] &&
                      (boxes.depths == 1 || boxes.lines == plan.tile.halo[1]),
                  "boxes cover the tile", problem);
-          expect(boxes.width * boxes.lines * boxes.depths * 16 <= kHaloBoxBytes, "a box fits", problem);
+          expect(boxes.width * boxes.lines * boxes.depths * 16 <= kWgmmaBoxBytes, "a box fits", problem);
           const int align = 16 / element.bytes;
           for (int tile = 0; tile < plan.tile.count[2]; ++tile) {
             for (int outer = 0; outer < plan.arrangement.axis[2].outer; ++outer) {
@@ -129,10 +129,10 @@ inline void check_halo(const Problem& problem) {
         if (plan.load.n_major()) check_n_major(problem, element, channels_last, plan);
         check_packing(problem, plan, element.bytes);
         if (plan.load.plane_boxes()) {
-          const HaloPlaneBoxes& planes = plan.load.as_plane_boxes();
+          const WgmmaPlaneBoxes& planes = plan.load.as_plane_boxes();
           const int64_t plane = problem.input_size[1] * problem.input_size[2];
           expect(plan.tile.image_log == 3 && 8 % planes.images == 0 && plan.tile.count[1] == 1 &&
-                     plan.tile.count[2] == 1 && planes.images * plane * plan.tile.halo[0] * 16 <= kHaloBoxBytes,
+                     plan.tile.count[2] == 1 && planes.images * plane * plan.tile.halo[0] * 16 <= kWgmmaBoxBytes,
                  "a box of planes fits, and holds the tile's", problem);
         }
         expect(plan.store.registers() ? !channels_last && plan.tile.image_log == 3 && !plan.arrangement.width_pairs()
@@ -148,8 +148,8 @@ inline void check_halo(const Problem& problem) {
                  "stages hold the steps", problem);
         }
         expect(plan.arrangement.passes() % plan.tile.splits == 0 && plan.pipelines.tile_stages >= 1 &&
-                   plan.pipelines.tile_stages <= kHaloMaxTileStages && plan.pipelines.weight_stages >= 1 &&
-                   plan.pipelines.weight_stages <= kHaloMaxWeightStages &&
+                   plan.pipelines.tile_stages <= kWgmmaMaxTileStages && plan.pipelines.weight_stages >= 1 &&
+                   plan.pipelines.weight_stages <= kWgmmaMaxWeightStages &&
                    (plan.pipelines.weight_stages >= 3 || plan.pipelines.resident_weights) &&
                    (plan.pipelines.tile_stages >= 2 || plan.panels.chunks() == 1),
                "rings exist", problem);
@@ -191,10 +191,10 @@ inline void check_image_boxes() {
     problem.input_size = {1, plane.height, plane.width};
     problem.kernel_size = {3, 1, 1};
     problem.padding = {1, 0, 0};
-    for (const HaloElement element : {HaloElement{2, 1}, HaloElement{4, 1}}) {
+    for (const WgmmaElement element : {WgmmaElement{2, 1}, WgmmaElement{4, 1}}) {
       bool found = false;
-      for (const HaloPlan& plan :
-           halo_candidates(problem, element, dense_operands(problem, false), fitted_device(), false)) {
+      for (const WgmmaPlan& plan :
+           wgmma_candidates(problem, element, dense_operands(problem, false), fitted_device(), false)) {
         if (plan.tile.image_log == 0 || plan.tile.count[1] * plan.tile.count[2] > 1) continue;
         found = true;
         expect((plan.load.plane_boxes() ? plan.load.as_plane_boxes().images : 0) == plane.images,
@@ -211,10 +211,10 @@ inline void check_image_boxes() {
 inline int check_layers_of_one_tap(int64_t width, int64_t channels) {
   int problems = 0;
   const auto finds_lines = [&](const Problem& problem) {
-    check_halo(problem);
+    check_wgmma(problem);
     ++problems;
-    const std::vector<HaloPlan> plans = candidates(problem, {2, 1}, false);
-    return std::any_of(plans.begin(), plans.end(), [](const HaloPlan& plan) { return plan.load.n_major(); });
+    const std::vector<WgmmaPlan> plans = candidates(problem, {2, 1}, false);
+    return std::any_of(plans.begin(), plans.end(), [](const WgmmaPlan& plan) { return plan.load.n_major(); });
   };
   for (const int64_t groups : {1, 2}) {
     for (const int64_t height : {8, 9}) {
@@ -225,7 +225,7 @@ inline int check_layers_of_one_tap(int64_t width, int64_t channels) {
       problem.out_channels = groups * 40;
       problem.input_size = {3, height, width};
       problem.kernel_size = problem.stride = {2, 1, 2};
-      const bool possible = groups == 1 || channels % kHaloNMajorChannels == 0;
+      const bool possible = groups == 1 || channels % kWgmmaNMajorChannels == 0;
       const bool whole = width * height % 16 == 0;  // a row of 16 is a part of the plane
       const bool parts = width >= 32;               // some tile is 16, 32 or 64 wide
       expect(finds_lines(problem) == (possible && (whole || parts)), "tiles are lines of positions", problem);
@@ -262,7 +262,7 @@ inline void check_large_problems() {
   problem.input_size = {1, 1, int64_t{1} << 25};
   problem.kernel_size = {1, 1, 3};
   const auto begin = std::chrono::steady_clock::now();
-  expect(plan_halo_forward(problem, {2, 1}, dense_operands(problem, false), fitted_device()).has_value(),
+  expect(plan_wgmma_forward(problem, {2, 1}, dense_operands(problem, false), fitted_device()).has_value(),
          "a wide row has a plan", problem);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   expect(seconds.count() < 1, "a wide row is planned fast", problem);
@@ -270,7 +270,7 @@ inline void check_large_problems() {
   problem.in_channels = int64_t{1} << 20;
   for (const int64_t out_channels : {int64_t{1} << 10, int64_t{1} << 14}) {
     problem.out_channels = out_channels;
-    const auto plan = plan_halo_forward(problem, {2, 1}, dense_operands(problem, true), fitted_device());
+    const auto plan = plan_wgmma_forward(problem, {2, 1}, dense_operands(problem, true), fitted_device());
     expect(plan.has_value() == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
   }
 }
