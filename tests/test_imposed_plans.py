@@ -82,7 +82,7 @@ def test_engines_are_those_that_both_have() -> None:
         "Tesla T4": ["simt", "depthwise"],
         "NVIDIA H100 PCIe": list(ENGINES),
     }
-    without_hopper = replace(at_hand, traits=(*at_hand.traits[:10], known_device((8, 0)).traits[10]))
+    without_hopper = replace(at_hand, traits=(*at_hand.traits[:-1], known_device((8, 0)).traits[-1]))
     assert not imposed_on(without_hopper, named_device("NVIDIA H100 PCIe")).has("halo_wgmma")
     imposed = imposed_on(at_hand, named_device(RTX_4090))
     assert imposed.traits == named_device(RTX_4090).traits

@@ -26,12 +26,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # Everything that is planned without CUDA, but what chooses between the engines.
 PLANS = [
     str(path.relative_to(ROOT))
-    for folder in ("core", "engines")
+    for folder in ("core", "engines", "norm")
     for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))
 ]
 
 CHOICE = [
     "csrc/planning/choose.cpp",
+    "csrc/planning/least_cost.cpp",
     "csrc/planning/operator_plan.cpp",
     "csrc/planning/plan_cache.cpp",
     "csrc/planning/separate_plan.cpp",
@@ -124,6 +125,33 @@ def test_engine_of_a_depthwise_layer(precision: str, layout: str) -> None:
     assert moved < plan.expected_ms * 1e-3 < 1.5 * moved
 
 
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)])
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_depthwise_layers_of_the_benchmark(precision: str, layout: str, capability: tuple[int, int]) -> None:
+    layers = [layer for layer in known_layers() if layer.groups == layer.in_channels == layer.out_channels > 1]
+    assert len(layers) >= 3
+    for layer in layers:
+        for operator, masked in product(("forward", "input_grad", "weight_grad"), (False, True)):
+            if operator == "forward" and masked:
+                continue
+            plan = layer_plan(layer, operator, precision, layout, known_device(capability), masked=masked)
+            assert plan.engine == "depthwise", (layer.name, operator, masked)
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_the_cheapest_engine_computes_a_forward(layout: str) -> None:
+    """A layer whose products of two terms mma is expected to compute 1.5 times as fast as halo_wgmma."""
+    layer = next(layer for layer in known_layers() if layer.name == "kb58")
+    plans = {
+        engine: layer_plan(layer, "forward", "fp32", layout, known_device((9, 0)), engine=engine)
+        for engine in (None, "halo_wgmma", "mma")
+    }
+    assert plans[None] == plans["mma"]
+    assert plans["mma"].expected_ms * 1.16 < plans["halo_wgmma"].expected_ms
+    assert layer_plan(layer, "forward", "tf32", layout, known_device((9, 0))).engine == "halo_wgmma"
+
+
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
@@ -195,9 +223,10 @@ def test_limits_of_the_depthwise_engine(in_channels: int, out_channels: int, str
     ],
 )
 def test_positions_are_folded_and_groups_joined(name: str, precision: str, expected: list[str]) -> None:
-    """The problems of tests/test_tensor_cores.py that stand for such plans get them; ``expected``: in each layout."""
+    """The plans of halo_wgmma for problems of tests/test_tensor_cores.py; ``expected``: in each layout."""
     for layout, part in zip(LAYOUTS, expected, strict=True):
-        plan = forward_plan(Layer(**asdict(TILED[name])), precision, layout, has_wgmma=True)
+        layer = Layer(**asdict(TILED[name]))
+        plan = layer_plan(layer, "forward", precision, layout, known_device((9, 0)), engine="halo_wgmma")
         assert f" {part} " in plan.plan, plan.plan
 
 
@@ -298,8 +327,10 @@ def test_expected_times_are_those_of_the_record() -> None:
     for record in content["records"]:
         if record["convt3d_ms"] < 0.06:
             continue
-        plan = forward_plan(layers[record["layer"]], record["precision"], record["layout"], has_wgmma=True)
-        assert plan.engine == record["engine"]
+        call = (layers[record["layer"]], "forward", record["precision"], record["layout"], known_device((9, 0)))
+        plan = layer_plan(*call, engine=record["engine"])
+        chosen = layer_plan(*call)
+        assert chosen.engine == record["engine"] or chosen.expected_ms < record["convt3d_ms"]
         ratios.append(plan.expected_ms / record["convt3d_ms"])
     assert len(ratios) > 100
     assert min(ratios) > 0.5

@@ -27,7 +27,7 @@ OPERATORS = (
 GRADIENTS = ("input_grad", "weight_grad", "bias_grad")
 ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
-_DEVICE_NUMBERS = 11
+_DEVICE_NUMBERS = 24  # csrc/planning/flat_call.h
 _HOPPER = (9, 0)
 _ABSENT = (0, 0, 0, 0, 0, -1)
 _TEXT_BYTES = 8192
@@ -55,7 +55,7 @@ class Device:
 
     def has(self, engine: str) -> bool:
         """Whether plans for it may be this one of `ENGINES`."""
-        return bool(int(self.traits[10]) & 1 << ENGINES.index(engine))
+        return bool(int(self.traits[-1]) & 1 << ENGINES.index(engine))
 
 
 @dataclass(frozen=True)

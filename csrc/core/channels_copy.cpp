@@ -73,7 +73,7 @@ double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& devi
                        positions * static_cast<double>(copy.groups * copy.padded) * copy.element_bytes;
   const double pieces = positions * static_cast<double>(copy.groups * copy.padded * copy.element_bytes) / kCopiedPiece;
   const double instructions = pieces * (copy.way != CopyWay::kStrips ? kGathered : copy.vectors ? kStrip : kOddStrip);
-  return std::max(bytes / (kMemoryShare * device.bytes_per_ms),
+  return std::max(bytes / (device.memory.ahead * device.bytes_per_ms),
                   instructions / (32 * kSchedulers * kIssued * device.multiprocessors * device.clocks_per_ms));
 }
 

@@ -18,6 +18,27 @@ struct MultiprocessorRates {
   double shared_bytes = 0;    // in a clock, of its shared memory
 };
 
+// What the device takes to launch kernels beside the time of these, in milliseconds.
+struct LaunchTimes {
+  double next = 0;               // of a kernel that follows another one
+  double early = 0;              // of one that begins while the kernel before ends
+  double summed = 0;             // of a kernel, and of the sum of what its blocks leave
+  double packed = 0;             // of a kernel, and of the packing of a small weight before it
+  double packed_and_summed = 0;  // of all three
+  double beside = 0;  // two kernels that take longer fill the device each, and gain nothing beside each other
+};
+
+// What kernels have of the device's memory. Shares are of its peak, by how a kernel reads and writes.
+struct MemoryTraits {
+  double latency_clocks = 0;  // of a multiprocessor, until what it reads arrives while all of them read
+  double ahead = 0;           // share of kernels that have copies on their way while they compute, and of strips
+  double boxes = 0;           // share of kernels whose tiles TMA reads
+  double vectors = 0;         // share of kernels whose threads compute what they have loaded as vectors
+  double general = 0;         // share of kernels that read whatever lies in memory
+  double staged = 0;          // share of kernels whose threads load a tile before any of them computes
+  double packed = 0;          // share of kernels that pack a weight
+};
+
 struct DeviceTraits {
   int32_t capability_major = 0;
   int32_t capability_minor = 0;
@@ -27,6 +48,8 @@ struct DeviceTraits {
   double bytes_per_ms = 0;   // of the device's memory, at its peak
   double clocks_per_ms = 0;  // of a multiprocessor
   MultiprocessorRates rates;
+  LaunchTimes launches;
+  MemoryTraits memory;
   uint32_t engines = 0;        // engine_bit() of those whose machine code the library has for this device
   int32_t kernel_blocks = 32;  // of one kernel, that a multiprocessor has at most at a time: what the device allows
 
@@ -36,6 +59,20 @@ struct DeviceTraits {
   // Whether its kernels can begin while the one before runs (griddepcontrol), likewise of 9.0 and later.
   bool begins_early() const { return stores_matrices(); }
 };
+
+// Calls `visit` with each of the kDeviceMeasures traits that are a double.
+constexpr int kDeviceMeasures = 18;
+template <typename Traits, typename Visit>
+void visit_measures(Traits& device, Visit&& visit) {
+  for (auto* value :
+       {&device.bytes_per_ms, &device.clocks_per_ms, &device.rates.product_clocks, &device.rates.l2_bytes,
+        &device.rates.shared_bytes, &device.launches.next, &device.launches.early, &device.launches.summed,
+        &device.launches.packed, &device.launches.packed_and_summed, &device.launches.beside,
+        &device.memory.latency_clocks, &device.memory.ahead, &device.memory.boxes, &device.memory.vectors,
+        &device.memory.general, &device.memory.staged, &device.memory.packed}) {
+    visit(*value);
+  }
+}
 
 // Which of a library's architectures (compiled_architectures() in core/build.h) a device of this compute capability
 // runs, such as "sm_86", or "compute_120" where it compiles PTX; empty where it runs none.

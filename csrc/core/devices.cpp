@@ -31,6 +31,26 @@ const CapabilityRates kRates[] = {
     {90, 0.629 * 2048, 35}, {100, 1024, 35}, {120, 512, 15},
 };
 
+// Other devices are assumed to be like the one that is named, and so is an H200 where nothing is.
+constexpr LaunchTimes kLaunches = {
+    0.0035,  // next: assumed
+    0.0015,  // early: seen on an H100
+    0.005,   // summed: fitted on an H200
+    0.0077,  // packed: fitted on an H200
+    0.01,    // packed_and_summed: assumed
+    0.2,     // beside: set by reasoning
+};
+constexpr double kFittedPeak = 4800e6 / 1900e3 / 132;  // of an H200: bytes in a clock, for each multiprocessor
+constexpr MemoryTraits kMemory = {
+    1230,                // latency_clocks: fitted on an H200
+    0.885,               // ahead: fitted on an H200
+    15.6 / kFittedPeak,  // boxes: fitted on an H200
+    0.708,               // vectors: fitted on an H200
+    0.7,                 // general: assumed
+    0.6,                 // staged: assumed
+    0.16,                // packed: fitted on an H200
+};
+
 KnownDevice device(const char* name, int capability, int multiprocessors, int shared_kilobytes, double l2_megabytes,
                    double gigabytes_per_second, double megahertz, bool measured = false) {
   KnownDevice known{name, {}, measured};
@@ -43,6 +63,8 @@ KnownDevice device(const char* name, int capability, int multiprocessors, int sh
   traits.bytes_per_ms = gigabytes_per_second * 1e6;
   traits.clocks_per_ms = megahertz * 1e3;
   traits.rates = multiprocessor_rates(traits.capability_major, traits.capability_minor, name);
+  traits.launches = launch_times();
+  traits.memory = memory_traits();
   const std::string architecture = "sm_" + std::to_string(capability) + (capability == 90 ? "a" : "");
   traits.engines = compiled_engines(traits.capability_major, traits.capability_minor, architecture);
   return known;
@@ -119,6 +141,10 @@ MultiprocessorRates multiprocessor_rates(int major, int minor, const std::string
   const double slower = driver_name.find("GeForce") != std::string::npos ? 2 : 1;
   return {kMultiplyAdds / nearest->products * slower, nearest->l2_bytes, kSharedBytes};
 }
+
+LaunchTimes launch_times() { return kLaunches; }
+
+MemoryTraits memory_traits() { return kMemory; }
 
 const DeviceTraits& fitted_device() {
   static const DeviceTraits traits = device_of_capability(9, 0).traits;

@@ -22,6 +22,9 @@ std::string known_names();
 const KnownDevice& device_of_capability(int major, int minor);
 // The rates of any device, in the table or not, by its compute capability and the driver's name of it.
 MultiprocessorRates multiprocessor_rates(int major, int minor, const std::string& driver_name);
+// The times and shares of any device.
+LaunchTimes launch_times();
+MemoryTraits memory_traits();
 // The device where the costs that are in clocks were fitted.
 const DeviceTraits& fitted_device();
 

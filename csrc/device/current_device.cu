@@ -29,6 +29,8 @@ CurrentDevice ask_driver(int device) {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, device), "asking for the device's name");
   traits.rates = multiprocessor_rates(traits.capability_major, traits.capability_minor, properties.name);
+  traits.launches = launch_times();
+  traits.memory = memory_traits();
   if (const KnownDevice* known = find_device(properties.name)) {
     traits.bytes_per_ms = known->traits.bytes_per_ms;
     traits.clocks_per_ms = known->traits.clocks_per_ms;

@@ -10,10 +10,13 @@
 #include <array>
 #include <climits>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 
 #include "core/call.h"
 #include "core/divisor.h"
 #include "core/integer.h"
+#include "core/ordered_sum_shape.h"
 #include "device/launch.cuh"
 #include "device/numeric.cuh"
 #include "device/overlap.cuh"
@@ -21,7 +24,6 @@
 
 namespace convt3d {
 
-constexpr int kOrderedSumThreads = 256;
 constexpr int kOrderedSumAxes = 6;
 
 // The block's sum of one double a thread, over threads whose index is equal modulo `apart`, a power of two, in a fixed
@@ -272,21 +274,25 @@ void add_tiles_in_order(const char* name, const OrderedSum<T, Partial>& sum, Str
          overlapping_order(name, reinterpret_cast<const void*>(kernel)));
 }
 
-constexpr int kOrderedSumRows = 4;  // of a thread, where there are many elements
-// So many that blocks of kLanes lanes and so many rows have two each on a multiprocessor, or more.
-template <int kLanes>
-constexpr int64_t kManyElements = int64_t{512} * kOrderedSumRows * kOrderedSumThreads / kLanes;
+// One of the shapes that a plan may have.
+template <int kLanesOf, int kRowsOf>
+struct OrderedSumKernel {
+  static constexpr int kLanes = kLanesOf;
+  static constexpr int kRows = kRowsOf;
+};
 
-// One lane is for many elements; many lanes are for few elements of many splits.
-template <int kLanes, typename T, typename Partial>
-void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, Stream stream) {
-  // Few elements are shared out among many blocks instead.
-  if constexpr (kLanes < kOrderedSumThreads) {
-    if (kLanes == 1 || sum.elements >= kManyElements<kLanes>) {
-      return add_tiles_in_order<kLanes, kOrderedSumRows>(name, sum, stream);
-    }
-  }
-  if constexpr (kLanes > 1) add_tiles_in_order<kLanes, 1>(name, sum, stream);
+// Launches the kernel of the plan's shape, which is one of these.
+template <typename... Kernels, typename T, typename Partial>
+void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, OrderedSumShape shape, Stream stream) {
+  const auto launch_if = [&](auto kernel) {
+    using Kernel = decltype(kernel);
+    if (!(shape == OrderedSumShape{Kernel::kLanes, Kernel::kRows})) return false;
+    add_tiles_in_order<Kernel::kLanes, Kernel::kRows>(name, sum, stream);
+    return true;
+  };
+  if ((launch_if(Kernels()) || ...)) return;
+  throw std::logic_error("convt3d: no kernel adds partial sums with " + std::to_string(shape.lanes) + " lanes and " +
+                         std::to_string(shape.rows) + " rows");
 }
 
 }  // namespace convt3d

@@ -39,13 +39,14 @@ void with_types(DataType dtype, DataType result_dtype, Function&& function) {
 
 }  // namespace
 
-void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype, DataType result_dtype,
-                ConstTensor x, const EpilogueMoments& moments, const norm::Arguments& arguments, MutableTensor result,
-                const norm::Statistics& statistics, void* workspace, Stream stream) {
+void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, const norm::Vectors& vectors,
+                DataType dtype, DataType result_dtype, ConstTensor x, const EpilogueMoments& moments,
+                const norm::Arguments& arguments, MutableTensor result, const norm::Statistics& statistics,
+                void* workspace, Stream stream) {
   with_types(dtype, result_dtype, [&](auto types) {
     using Types = decltype(types);
-    norm::forward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, x, moments,
-                                                             arguments, result, statistics, workspace, stream);
+    norm::forward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, vectors, x,
+                                                             moments, arguments, result, statistics, workspace, stream);
   });
 }
 
@@ -59,15 +60,15 @@ void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const Epil
   });
 }
 
-void group_norm_backward(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype,
-                         DataType result_dtype, ConstTensor grad_result, ConstTensor x,
+void group_norm_backward(const norm::Size& size, int64_t groups, const norm::Plan& plan, const norm::Vectors& vectors,
+                         DataType dtype, DataType result_dtype, ConstTensor grad_result, ConstTensor x,
                          const norm::Statistics& statistics, const norm::Arguments& arguments, bool relu,
                          MutableTensor grad_x, void* grad_weight, void* grad_bias, void* workspace, Stream stream) {
   with_types(dtype, result_dtype, [&](auto types) {
     using Types = decltype(types);
-    norm::backward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, grad_result, x,
-                                                              statistics, arguments, relu, grad_x, grad_weight,
-                                                              grad_bias, workspace, stream);
+    norm::backward<typename Types::T, typename Types::Result>(size, norm::Shape::of(size, groups), plan, vectors,
+                                                              grad_result, x, statistics, arguments, relu, grad_x,
+                                                              grad_weight, grad_bias, workspace, stream);
   });
 }
 

@@ -10,9 +10,10 @@ namespace convt3d {
 
 // result = activation(norm(x)); the result may be x itself, and statistics may be absent (nullptr). `result_dtype` is
 // that of x or float32. `moments`: of x, if the forward has left them.
-void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype, DataType result_dtype,
-                ConstTensor x, const EpilogueMoments& moments, const norm::Arguments& arguments, MutableTensor result,
-                const norm::Statistics& statistics, void* workspace, Stream stream);
+void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, const norm::Vectors& vectors,
+                DataType dtype, DataType result_dtype, ConstTensor x, const EpilogueMoments& moments,
+                const norm::Arguments& arguments, MutableTensor result, const norm::Statistics& statistics,
+                void* workspace, Stream stream);
 
 // The norms of all channels, [n][c], which a second forward applies in its epilogue. Not of float64.
 void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const EpilogueMoments& moments,
@@ -20,8 +21,8 @@ void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const Epil
 
 // The gradients of x, or with `relu` of the argument of the ReLU that x is the output of, and of the norm's weight and
 // bias, each where it is not nullptr. Positions of grad_result must be equally far apart (norm::has_position_stride).
-void group_norm_backward(const norm::Size& size, int64_t groups, const norm::Plan& plan, DataType dtype,
-                         DataType result_dtype, ConstTensor grad_result, ConstTensor x,
+void group_norm_backward(const norm::Size& size, int64_t groups, const norm::Plan& plan, const norm::Vectors& vectors,
+                         DataType dtype, DataType result_dtype, ConstTensor grad_result, ConstTensor x,
                          const norm::Statistics& statistics, const norm::Arguments& arguments, bool relu,
                          MutableTensor grad_x, void* grad_weight, void* grad_bias, void* workspace, Stream stream);
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/host_device.h"
+#include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 
 namespace convt3d::norm {
@@ -51,6 +52,8 @@ struct Plan {
   int64_t workspace_bytes = 0;  // of the larger of both directions
 
   CONVT3D_HOST_DEVICE int64_t blocks() const { return units * splits; }
+  // Of the gradients of the norm's weight and bias.
+  OrderedSumShape sum_shape(const Shape& shape) const { return ordered_sum_shape(kOrderedSumThreads, shape.channels); }
 };
 
 // How blocks share moments that the convolution's epilogue has left, [n][part][c]: a block has `lanes` channels side by

@@ -12,23 +12,9 @@
 
 namespace convt3d::norm {
 
-template <typename T>
-int64_t address_of(const View<T>& view) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) / sizeof(T));
-}
-
-// A view, whose `vector` says whether its slots begin at multiples of a slot, as those of x do.
 template <typename V>
-View<V> make_view(const Size& size, const Plan& plan, V* data, const Size& stride, int64_t phase) {
-  View<V> view{data, stride[0], stride[1], position_stride(size, stride), false};
-  const auto whole = [&](int64_t elements) { return elements % plan.slot == 0; };
-  const bool images = size[0] == 1 || whole(view.n);
-  if (plan.channels_last) {
-    view.vector = view.c == 1 && images && whole(view.p) && whole(address_of(view));
-  } else {
-    view.vector = view.p == 1 && whole(address_of(view) - phase);
-  }
-  return view;
+View<V> make_view(const Size& size, V* data, const Size& stride, bool vector) {
+  return {data, stride[0], stride[1], position_stride(size, stride), vector};
 }
 
 // All but the tensors.
@@ -52,26 +38,12 @@ Params<T, R> make_params(const Shape& shape, const Plan& plan, const Arguments& 
 }
 
 template <typename T, typename R>
-Params<T, R> make_params(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x,
+Params<T, R> make_params(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
                          const Arguments& arguments, const Statistics& statistics, void* workspace, int planes) {
   Params<T, R> params = make_params<T, R>(shape, plan, arguments, statistics, workspace, planes);
-  params.x = {static_cast<const T*>(x.data), x.stride[0], x.stride[1], 0, false};
-  const int64_t phase = address_of(params.x) % plan.slot;
-  params.phase = static_cast<int32_t>(phase);
-  params.x = make_view(size, plan, static_cast<const T*>(x.data), x.stride, phase);
+  params.phase = vectors.phase;
+  params.x = make_view(size, static_cast<const T*>(x.data), x.stride, vectors.x);
   return params;
-}
-
-// A view of what is read or written beside x. Rows of it are aligned where those of x are, else it goes by elements.
-template <typename T, typename R, typename V>
-View<V> make_view_beside(const Params<T, R>& params, const Size& size, V* data, const Size& stride) {
-  View<V> view = make_view(size, params.plan, data, stride, params.phase);
-  const auto agree = [&](int64_t extent, int64_t ours, int64_t of_x) {
-    return extent == 1 || (ours - of_x) % params.plan.slot == 0;
-  };
-  view.vector = view.vector && agree(size[0], view.n, params.x.n) &&
-                (params.plan.channels_last || agree(size[1], view.c, params.x.c));
-  return view;
 }
 
 template <typename Sums, typename T, typename R>
@@ -99,7 +71,7 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   sums.elements = shape.channels;
   sums.axis[0] = {shape.channels, shape.channels, 1};
   sums.destination = static_cast<V*>(destination);
-  add_in_order<kOrderedSumThreads>(name, sums, stream);
+  add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>(name, sums, plan.sum_shape(shape), stream);
 }
 
 // From moments that an epilogue has left.
@@ -124,32 +96,34 @@ void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arg
 }
 
 template <typename T, typename R>
-void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const EpilogueMoments& moments,
-             const Arguments& arguments, MutableTensor result, const Statistics& statistics, void* workspace,
-             Stream stream) {
+void forward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
+             const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
+             const Statistics& statistics, void* workspace, Stream stream) {
   // Moments do not depend on R.
   Params<T, T> gathering;
   if (moments.parts != nullptr) {
     gathering = run_statistics<T>(shape, moments, arguments, statistics, workspace, stream);
   } else {
-    gathering = make_params<T, T>(size, shape, plan, x, arguments, statistics, workspace, kMomentPlanes);
+    gathering = make_params<T, T>(size, shape, plan, vectors, x, arguments, statistics, workspace, kMomentPlanes);
     reduce<MomentsOf<T, T>>("norm moments", gathering, stream);
     launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, gathering);
   }
-  Params<T, R> params =
-      make_params<T, R>(size, shape, plan, x, arguments, {gathering.mean, gathering.rstd}, workspace, kMomentPlanes);
-  params.result = make_view_beside(params, size, static_cast<R*>(result.data), result.stride);
+  Params<T, R> params = make_params<T, R>(size, shape, plan, vectors, x, arguments, {gathering.mean, gathering.rstd},
+                                          workspace, kMomentPlanes);
+  params.result = make_view(size, static_cast<R*>(result.data), result.stride, vectors.result);
   map<Normalise<T, R>>("norm", params, stream);
 }
 
 template <typename T, typename R>
-void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor grad_result, ConstTensor x,
-              const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
+void backward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor grad_result,
+              ConstTensor x, const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
               void* grad_weight, void* grad_bias, void* workspace, Stream stream) {
-  Params<T, R> params = make_params<T, R>(size, shape, plan, x, arguments, statistics, workspace, kGradientPlanes);
-  params.grad_result = make_view_beside(params, size, static_cast<const R*>(grad_result.data), grad_result.stride);
+  Params<T, R> params =
+      make_params<T, R>(size, shape, plan, vectors, x, arguments, statistics, workspace, kGradientPlanes);
+  params.grad_result =
+      make_view(size, static_cast<const R*>(grad_result.data), grad_result.stride, vectors.grad_result);
   if (grad_x.data != nullptr) {
-    params.grad_x = make_view_beside(params, size, static_cast<T*>(grad_x.data), grad_x.stride);
+    params.grad_x = make_view(size, static_cast<T*>(grad_x.data), grad_x.stride, vectors.grad_x);
   }
   params.relu = relu;
   reduce<GradientSumsOf<T, R>>("norm gradient sums", params, stream);

@@ -4,6 +4,7 @@
 #include "core/call.h"
 #include "epilogue/epilogue.h"
 #include "norm/plan.h"
+#include "norm/vectors.h"
 
 namespace convt3d::norm {
 
@@ -24,9 +25,9 @@ struct Statistics {
 // result = activation(norm(x)), and the statistics. R is T or float32; the result may be x. `moments`: of x, where
 // the epilogue behind it has left them; else they take a pass over x. `workspace` has forward_workspace_bytes().
 template <typename T, typename R>
-void forward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor x, const EpilogueMoments& moments,
-             const Arguments& arguments, MutableTensor result, const Statistics& statistics, void* workspace,
-             Stream stream);
+void forward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
+             const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
+             const Statistics& statistics, void* workspace, Stream stream);
 
 // The norms of all channels, [n][c], for a second forward that applies them in its epilogue; of types that are summed
 // in float32. `workspace` has forward_workspace_bytes().
@@ -37,8 +38,8 @@ void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arg
 // grad_x of x or, with `relu`, of the argument of the ReLU that x is the output of; and the gradients of weight and
 // bias, [C] with stride 1, of their type. Where one of the three is nullptr, what it alone needs is not computed.
 template <typename T, typename R>
-void backward(const Size& size, const Shape& shape, const Plan& plan, ConstTensor grad_result, ConstTensor x,
-              const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
+void backward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor grad_result,
+              ConstTensor x, const Statistics& statistics, const Arguments& arguments, bool relu, MutableTensor grad_x,
               void* grad_weight, void* grad_bias, void* workspace, Stream stream);
 
 }  // namespace convt3d::norm

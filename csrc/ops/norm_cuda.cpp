@@ -56,9 +56,12 @@ void apply(const char* op, const Tensor& input, const NormArguments& arguments, 
   const norm::Plan plan = norm::make_plan(size, strides_of(input), arguments.groups, dtype);
   const norm::Shape shape = norm::Shape::of(size, arguments.groups);
   const Scratch workspace(op, norm::forward_workspace_bytes(shape, plan, moments.count), input);
-  group_norm(size, arguments.groups, plan, dtype, *data_type(arguments.result_dtype), view(input), moments,
-             kernel_arguments(input, arguments), mutable_view(output), statistics, workspace.data(),
-             current_stream(input));
+  const DataType result_dtype = *data_type(arguments.result_dtype);
+  const ConstTensor x = view(input);
+  const MutableTensor result = mutable_view(output);
+  const norm::Vectors vectors = norm::forward_vectors(plan, size, dtype, result_dtype, x, result);
+  group_norm(size, arguments.groups, plan, vectors, dtype, result_dtype, x, moments, kernel_arguments(input, arguments),
+             result, statistics, workspace.data(), current_stream(input));
 }
 
 // The norm goes into the epilogue of a second run, so that the output is written once and never read.
@@ -168,7 +171,12 @@ Gradients CudaNorm::backward(const char* op, const Tensor& grad_output, const Te
   const Tensor means = dense(op, mean);
   const Tensor rstds = dense(op, rstd);
   const DataType dtype = kernel_dtype(input);
-  const norm::Plan plan = norm::make_plan(sizes_of(input), strides_of(input), arguments.groups, dtype);
+  const Int5 size = sizes_of(input);
+  const norm::Plan plan = norm::make_plan(size, strides_of(input), arguments.groups, dtype);
+  const ConstTensor x = view(input);
+  const ConstTensor grad_result = view(grad);
+  const MutableTensor grad_x = wanted[0] ? mutable_view(*gradients[0]) : MutableTensor{};
+  const norm::Vectors vectors = norm::backward_vectors(plan, size, dtype, kernel_dtype(grad), x, grad_result, grad_x);
   const Scratch workspace(op, plan.workspace_bytes, input);
   const auto data = [](const std::optional<Tensor>& gradient) {
     return gradient ? gradient->mutable_data_ptr() : nullptr;
@@ -176,9 +184,9 @@ Gradients CudaNorm::backward(const char* op, const Tensor& grad_output, const Te
   // Kernels only read them.
   const norm::Statistics statistics{static_cast<double*>(means.mutable_data_ptr()),
                                     static_cast<double*>(rstds.mutable_data_ptr())};
-  group_norm_backward(sizes_of(input), arguments.groups, plan, dtype, kernel_dtype(grad), view(grad), view(input),
-                      statistics, of_kernel, relu, wanted[0] ? mutable_view(*gradients[0]) : MutableTensor{},
-                      data(gradients[1]), data(gradients[2]), workspace.data(), current_stream(input));
+  group_norm_backward(size, arguments.groups, plan, vectors, dtype, kernel_dtype(grad), grad_result, x, statistics,
+                      of_kernel, relu, grad_x, data(gradients[1]), data(gradients[2]), workspace.data(),
+                      current_stream(input));
   return gradients;
 }
 

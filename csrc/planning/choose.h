@@ -29,6 +29,11 @@ struct PlanQuery {
   bool sums_bias = false;                  // of the weight gradient: by a plan that has the bias's, too
 };
 
+// Numbers that stand for one of float32 in the tensor cores: TF32, or float32 proper as a high and a low one.
+inline int terms_of(const PlanQuery& query) {
+  return query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
+}
+
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
 // for. Throws std::invalid_argument where that engine has none.
 OperatorPlan choose(const PlanQuery& query);

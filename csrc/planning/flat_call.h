@@ -24,37 +24,30 @@ inline Problem flat_problem(const int64_t* sizes) {
   return problem;
 }
 
-// `numbers`: compute capability (major, minor), multiprocessors, shared memory of a block, L2, bytes and clocks per ms,
-// a multiprocessor's rates, engines, as DeviceTraits has them.
-constexpr int kDeviceNumbers = 11;
+// Compute capability (major, minor), multiprocessors, shared memory of a block, L2, bytes and clocks per ms, the other
+// numbers of a device in their order and, last, its engines, as DeviceTraits has them.
+constexpr int kDeviceNumbers = 6 + kDeviceMeasures;
 
 inline DeviceTraits flat_device(const double* numbers) {
   DeviceTraits device;
-  device.capability_major = static_cast<int32_t>(numbers[0]);
-  device.capability_minor = static_cast<int32_t>(numbers[1]);
-  device.multiprocessors = static_cast<int32_t>(numbers[2]);
-  device.shared_bytes = static_cast<int32_t>(numbers[3]);
-  device.l2_bytes = static_cast<int64_t>(numbers[4]);
-  device.bytes_per_ms = numbers[5];
-  device.clocks_per_ms = numbers[6];
-  device.rates = {numbers[7], numbers[8], numbers[9]};
-  device.engines = static_cast<uint32_t>(numbers[10]);
+  device.capability_major = static_cast<int32_t>(*numbers++);
+  device.capability_minor = static_cast<int32_t>(*numbers++);
+  device.multiprocessors = static_cast<int32_t>(*numbers++);
+  device.shared_bytes = static_cast<int32_t>(*numbers++);
+  device.l2_bytes = static_cast<int64_t>(*numbers++);
+  visit_measures(device, [&](double& value) { value = *numbers++; });
+  device.engines = static_cast<uint32_t>(*numbers);
   return device;
 }
 
 inline void flatten(const DeviceTraits& device, double* numbers) {
-  const double values[kDeviceNumbers] = {static_cast<double>(device.capability_major),
-                                         static_cast<double>(device.capability_minor),
-                                         static_cast<double>(device.multiprocessors),
-                                         static_cast<double>(device.shared_bytes),
-                                         static_cast<double>(device.l2_bytes),
-                                         device.bytes_per_ms,
-                                         device.clocks_per_ms,
-                                         device.rates.product_clocks,
-                                         device.rates.l2_bytes,
-                                         device.rates.shared_bytes,
-                                         static_cast<double>(device.engines)};
-  for (int i = 0; i < kDeviceNumbers; ++i) numbers[i] = values[i];
+  *numbers++ = device.capability_major;
+  *numbers++ = device.capability_minor;
+  *numbers++ = device.multiprocessors;
+  *numbers++ = device.shared_bytes;
+  *numbers++ = static_cast<double>(device.l2_bytes);
+  visit_measures(device, [&](double value) { *numbers++ = value; });
+  *numbers = device.engines;
 }
 
 // Strides, and the address of a tensor that is there, modulo kAddressModulus; negative where it is absent.

@@ -1,6 +1,5 @@
 #include "planning/norm_way.h"
 
-#include "core/multiprocessor.h"
 #include "epilogue/epilogue.h"
 
 namespace convt3d {
@@ -20,7 +19,7 @@ bool can(NormWay way, const OperatorPlan& forward, const NormTask& task, bool ke
 
 // Beside the forward that stores.
 double expected_ms(NormWay way, const OperatorPlan& forward, const NormTask& task, const DeviceTraits& device) {
-  const auto moved = [&](double bytes) { return bytes / (kMemoryShare * device.bytes_per_ms); };
+  const auto moved = [&](double bytes) { return bytes / (device.memory.ahead * device.bytes_per_ms); };
   const double outputs = static_cast<double>(task.rows) * static_cast<double>(task.positions);
   const double applied = moved(outputs * (task.element_bytes + task.result_bytes));
   // Each part's moments are written once and read once.
@@ -28,12 +27,12 @@ double expected_ms(NormWay way, const OperatorPlan& forward, const NormTask& tas
   const double collected = moved(2.0 * sizeof(PartMoments) * parts);
   switch (way) {  // each has three launches beside the forward's own
     case NormWay::kPasses:
-      return 3 * kNextLaunchMs + moved(outputs * task.element_bytes) + applied;
+      return 3 * device.launches.next + moved(outputs * task.element_bytes) + applied;
     case NormWay::kEpilogue:
-      return 3 * kNextLaunchMs + outputs * kGatherClocks / (device.multiprocessors * device.clocks_per_ms) + collected +
-             applied;
+      return 3 * device.launches.next + outputs * kGatherClocks / (device.multiprocessors * device.clocks_per_ms) +
+             collected + applied;
     case NormWay::kTwice:
-      return 3 * kNextLaunchMs + forward.unstored_ms + collected;
+      return 3 * device.launches.next + forward.unstored_ms + collected;
   }
   return 0;
 }

@@ -17,7 +17,7 @@ int64_t bits_of(double value) {
 }  // namespace
 
 static_assert(sizeof(Problem) == 22 * sizeof(int64_t), "a problem is 22 numbers without gaps: its bytes are its value");
-static_assert(sizeof(DeviceTraits) == 9 * sizeof(int64_t), "the key holds every trait of a device");
+static_assert(sizeof(DeviceTraits) == (4 + kDeviceMeasures) * sizeof(int64_t), "the key holds every trait of a device");
 
 PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   Key key;
@@ -35,11 +35,7 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   *next++ = int64_t{device.capability_major} << 32 | device.capability_minor;
   *next++ = int64_t{device.multiprocessors} << 32 | device.shared_bytes;
   *next++ = device.l2_bytes;
-  *next++ = bits_of(device.bytes_per_ms);
-  *next++ = bits_of(device.clocks_per_ms);
-  *next++ = bits_of(device.rates.product_clocks);
-  *next++ = bits_of(device.rates.l2_bytes);
-  *next++ = bits_of(device.rates.shared_bytes);
+  visit_measures(device, [&](double value) { *next++ = bits_of(value); });
   *next++ = int64_t{device.kernel_blocks} << 32 | device.engines;
   *next++ = query.most_copied;
   return key;

@@ -8,22 +8,17 @@
 #include <variant>
 #include <vector>
 
-#include "core/multiprocessor.h"
 #include "core/operands.h"
 
 namespace convt3d {
 namespace {
 
-// Gradients that take longer are computed one after another: each of them fills the device, and what neither does while
-// it begins and ends is little of its time. Set by reasoning.
-constexpr double kMostBesideMs = 0.2;
 // Of 16 bits, costs of operands that are read in different ways are off by about as much from each other; seen on an
 // H100. Channel rows of 32 bits, which copies compete with there, took longer than expected rather than shorter.
 constexpr double kCopied = 1.05;
 constexpr double kSummedBias = 1.05;  // of weight gradients that have the bias's, which take that much more; likewise
 constexpr double kBeside = 1.05;      // of what each takes by itself, as they share L2 and memory; set by reasoning
-constexpr double kEarlyLaunchMs = 0.0015;  // of a copy that begins while the kernel before ends; seen on an H100
-constexpr int32_t kParts = 8;              // of the multiprocessors, that gradients beside each other share
+constexpr int32_t kParts = 8;         // of the multiprocessors, that gradients beside each other share
 
 class Separate {
  public:
@@ -169,12 +164,13 @@ class Separate {
     return query;
   }
 
-  // None where a gradient cannot be computed round by round, or with the bias's.
+  // None where a gradient cannot be computed round by round, or with the bias's. Throws std::invalid_argument where the
+  // only engine that is asked has no plan for a gradient.
   std::optional<Way> way_with(const Copies& copies, bool sums_bias) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
-    std::optional<OperatorPlan> weight_grad = choose_if_any(weight);
+    std::optional<OperatorPlan> weight_grad = sums_bias ? choose_if_any(weight) : choose(weight);
     if (!weight_grad) return std::nullopt;
     Way way{
         copies, choose(gradient(Operator::kInputGrad, copies, query_.device)), *std::move(weight_grad), std::nullopt, 0,
@@ -183,7 +179,7 @@ class Separate {
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
       if (!copy->exists) continue;
-      way.ms += rounds * (query_.device.begins_early() ? kEarlyLaunchMs : kNextLaunchMs) +
+      way.ms += rounds * (query_.device.begins_early() ? query_.device.launches.early : query_.device.launches.next) +
                 copy_ms(*copy, query_.problem.batch, query_.device);
     }
     if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
@@ -201,7 +197,7 @@ class Separate {
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     return query_.device.begins_early() && rounds_of(way.copies) == 1 && input != nullptr && weight != nullptr &&
            !input->copy.exists && !weight->copies_operands() &&
-           way.input_grad.cost.ms + way.weight_grad.cost.ms < kMostBesideMs;
+           way.input_grad.cost.ms + way.weight_grad.cost.ms < query_.device.launches.beside;
   }
 
   // With the multiprocessors shared out by what the gradients take, and once more by what they took then.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backward_checks.h"
+#include "choice_checks.h"
 #include "device_checks.h"
 #include "plan_cache_checks.h"
 #include "queries.h"
@@ -21,11 +22,12 @@ Engine engine_of(PlanQuery query, std::initializer_list<Engine> compiled) {
   return *choose(query).engine();
 }
 
-void test_order_of_the_forwards_engines() {
+void test_engines_of_a_forward() {
   const PlanQuery query = query_of_few_channels();
   expect(engine_of(query, {Engine::kSimt, Engine::kWgmma, Engine::kDepthwise}) == Engine::kDepthwise,
          "few channels go to the depthwise engine");
-  expect(engine_of(query, {Engine::kSimt, Engine::kMma, Engine::kWgmma}) == Engine::kWgmma, "Hopper's own are next");
+  expect(engine_of(query, {Engine::kSimt, Engine::kMma, Engine::kWgmma}) == Engine::kWgmma,
+         "Hopper's own engine takes what the depthwise engine does not");
   expect(engine_of(query, {Engine::kSimt}) == Engine::kSimt, "an engine that is not compiled is not chosen");
   PlanQuery small = some_query();
   small.problem.in_channels = small.problem.out_channels = 16;
@@ -33,7 +35,7 @@ void test_order_of_the_forwards_engines() {
   small.problem.input_size = {1, 1, 8};
   small.problem.kernel_size = small.problem.stride = small.problem.dilation = {1, 1, 1};
   small.problem.padding = {0, 0, 0};
-  expect(choose(small).engine() == Engine::kWgmma, "an order decides between the forward's engines");
+  expect(choose(small).engine() == Engine::kWgmma, "Hopper's own engine is the cheapest of a small forward, too");
   small.engine = Engine::kSimt;
   expect(choose(small).cost.ms > 0, "... and the other has a plan, too");
   PlanQuery gradient = some_query();
@@ -61,6 +63,20 @@ void test_an_engine_that_is_asked_alone() {
   } catch (const std::invalid_argument& error) {
     expect(std::string(error.what()) == "convt3d: the engine depthwise has no plan for this call",
            "the error names the engine");
+  }
+}
+
+void test_an_engine_without_a_plan_for_a_gradient() {
+  for (const Engine engine : {Engine::kDepthwise, Engine::kWgmma}) {
+    PlanQuery query = some_backward(Operator::kBackward);
+    query.engine = engine;
+    bool refused = false;
+    try {
+      choose(query);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    expect(refused, "a backward is an error where the engine has no plan for a gradient");
   }
 }
 
@@ -130,14 +146,18 @@ void test_words_tell_plans_apart() {
 }  // namespace
 
 int main() {
-  test_order_of_the_forwards_engines();
+  test_engines_of_a_forward();
+  test_no_plan_costs_less_than_its_engines_bound();
+  test_the_cheapest_engine_wins();
   test_a_backward_is_one_plan_or_several();
   test_ways_of_separate_gradients();
   test_no_plan_looks_at_the_weight();
   test_an_engine_that_is_asked_alone();
+  test_an_engine_without_a_plan_for_a_gradient();
   test_candidates_of_an_engine();
   test_words_tell_plans_apart();
   test_plans_are_for_their_device();
+  test_costs_are_in_the_times_of_the_device();
   test_table_of_devices();
   test_plans_of_another_device();
   test_same_query_is_searched_once();

@@ -109,4 +109,13 @@ inline void check_depthwise_patch_workspace() {
   }
 }
 
+inline void check_joined_taps() {
+  Problem problem;
+  problem.kernel_size = {3, 5, 7};
+  expect(joins_taps(problem, dense_operand(8, problem.kernel_size, false).stride), "taps are an axis", problem);
+  expect(joins_taps(problem, dense_operand(8, problem.kernel_size, true).stride), "... with channels between", problem);
+  expect(!joins_taps(problem, {210, 210, 70, 10, 1}) && !joins_taps(problem, {210, 210, 70, 7, 1}),
+         "rows, or planes, that are farther apart are axes of their own", problem);
+}
+
 }  // namespace convt3d

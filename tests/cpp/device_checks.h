@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <variant>
@@ -35,6 +36,51 @@ inline void test_plans_are_for_their_device() {
     const double slower = choose(query).cost.ms;
     expect(slower > 1.9 * ms && slower < 2.1 * ms, "a device half as fast takes twice as long");
   }
+}
+
+// A device on which everything takes twice as long: no cost has a number of milliseconds that is not the device's.
+inline void test_costs_are_in_the_times_of_the_device() {
+  int compared = 0;
+  for (const int capability : {75, 80, 89, 90, 120}) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kFloat16}) {
+      for (const bool channels_last : {false, true}) {
+        for (const Operator op : {Operator::kForward, Operator::kInputGrad, Operator::kWeightGrad, Operator::kBiasGrad,
+                                  Operator::kBackward, Operator::kBackwardAndBias}) {
+          for (const int64_t groups : {1, 32}) {
+            PlanQuery query = some_backward(op);
+            query.problem.groups = groups;
+            if (groups > 1) query.problem.out_channels = 32;
+            query.problem.input_size = {8, 12, 36};
+            query.operands = dense_operands(query.problem, channels_last);
+            if (op != Operator::kForward) std::swap(query.operands.first, query.operands.result);
+            if (op == Operator::kWeightGrad || is_backward(op)) query.operands.second = query.operands.result;
+            query.dtype = dtype;
+            for (const Engine engine : {Engine::kSimt, Engine::kDepthwise, Engine::kWgmma, Engine::kMma}) {
+              // One engine has plans for each gradient, and one for all at once.
+              if (is_backward(op) && engine != Engine::kSimt && engine != Engine::kMma) continue;
+              query.engine = engine;
+              query.device = device_of_capability(capability / 10, capability % 10).traits;
+              const std::optional<OperatorPlan> plan =
+                  query.device.has(engine) ? choose_if_any(query) : std::optional<OperatorPlan>();
+              if (!plan) continue;
+              query.device.clocks_per_ms /= 2;
+              query.device.bytes_per_ms /= 2;
+              LaunchTimes& launches = query.device.launches;
+              for (double* ms : {&launches.next, &launches.early, &launches.summed, &launches.packed,
+                                 &launches.packed_and_summed, &launches.beside}) {
+                *ms *= 2;
+              }
+              const OperatorPlan slower = choose(query);
+              expect(to_string(slower) == to_string(*plan) && std::abs(slower.cost.ms / plan->cost.ms - 2) < 1e-9,
+                     "a device half as fast takes twice as long for the same plan");
+              ++compared;
+            }
+          }
+        }
+      }
+    }
+  }
+  expect(compared > 200, "plans of every engine are compared");
 }
 
 inline void test_table_of_devices() {

@@ -310,6 +310,28 @@ void check_slices_are_not_copied() {
   }
 }
 
+// Of a contiguous weight taps are neighbours, of one with its channels last these are.
+void check_order_of_packing() {
+  Problem problem;
+  problem.in_channels = problem.out_channels = 16;
+  problem.batch = 1;
+  problem.input_size = {8, 8, 8};
+  problem.padding = {1, 1, 1};
+  for (const int64_t width : {1, 3}) {
+    problem.kernel_size = {3, 3, width};
+    const Operands operands = dense_operands(problem, true);
+    const auto plan = mma::plan_correlation(problem, mma::Correlation::kForward, DataType::kFloat16, 1,
+                                            {operands.first, operands.mask, operands.result}, fitted_device());
+    for (const bool channels_last : {false, true}) {
+      const ConstTensor weight = {nullptr, dense_operand(16, problem.kernel_size, channels_last).stride};
+      for (const WeightOrder order : {WeightOrder::kInputIsK, WeightOrder::kOutputIsK}) {
+        expect(plan && plan->packs_lanes_first(weight_strides(problem, weight, order)) == (channels_last || width == 1),
+               "threads that pack the weight read neighbours", problem);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -341,6 +363,7 @@ int main() {
   check_which_are_split();
   check_rows_begin();
   check_slices_are_not_copied();
+  check_order_of_packing();
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -52,11 +52,12 @@ inline void test_every_part_of_a_query_counts() {
   add([](PlanQuery& query) { ++query.device.multiprocessors; });
   add([](PlanQuery& query) { query.device.shared_bytes -= 1024; });
   add([](PlanQuery& query) { query.device.l2_bytes /= 2; });
-  add([](PlanQuery& query) { query.device.bytes_per_ms /= 2; });
-  add([](PlanQuery& query) { query.device.clocks_per_ms /= 2; });
-  add([](PlanQuery& query) { query.device.rates.product_clocks *= 2; });
-  add([](PlanQuery& query) { query.device.rates.l2_bytes /= 2; });
-  add([](PlanQuery& query) { query.device.rates.shared_bytes /= 2; });
+  for (int changed = 0; changed < kDeviceMeasures; ++changed) {
+    add([=](PlanQuery& query) {
+      int number = 0;
+      visit_measures(query.device, [&](double& value) { value *= number++ == changed ? 2 : 1; });
+    });
+  }
   add([](PlanQuery& query) { query.device.engines = engine_bit(Engine::kSimt); });
   add([](PlanQuery& query) { query.device = device_of_capability(8, 0).traits; });
   for (const int candidate : {1, 2}) {

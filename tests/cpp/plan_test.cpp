@@ -4,7 +4,9 @@
 #include "depthwise_checks.h"
 #include "depthwise_patch_checks.h"
 #include "depthwise_tile_checks.h"
+#include "norm_checks.h"
 #include "operand_checks.h"
+#include "ordered_sum_checks.h"
 #include "terms.h"
 #include "wgmma_checks.h"
 
@@ -133,6 +135,7 @@ int main() {
     ++problems;
     check_terms(problem);
     check_plans(problem);
+    check_general_sum_shapes(problem);
     check_wgmma(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
     if (draw(0, 1) == 0) {
@@ -146,8 +149,11 @@ int main() {
     check_depthwise_tiles(problem, draw(1, 40));
     check_depthwise_patches(problem, draw(1, 80));
   }
+  check_ordered_sum_shapes();
+  check_depthwise_sum_shapes();
   check_depthwise_workspace();
   check_depthwise_patch_workspace();
+  check_joined_taps();
   // Rows that are shorter than a segment could be, many in a tile.
   for (int width = 1; width <= 9; ++width) {
     for (int size = 1; size <= 2; ++size) {
@@ -169,6 +175,7 @@ int main() {
   check_input_copies();
   check_large_problems();
   check_divisors(random);
+  check_norm_vectors(random);
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;
 }

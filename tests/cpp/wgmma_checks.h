@@ -9,6 +9,7 @@
 #include "core/devices.h"
 #include "engines/wgmma/plan/plan.h"
 #include "n_major_checks.h"
+#include "packing_checks.h"
 #include "store_checks.h"
 #include "terms.h"
 
@@ -126,6 +127,7 @@ inline void check_wgmma(const Problem& problem) {
                                                          : plan.panels.position_bytes;
         expect(last_slot + past * column_bytes <= plan.memory.bytes, "what is read lies in shared memory", problem);
         if (plan.load.n_major()) check_n_major(problem, element, channels_last, plan);
+        check_packing(problem, plan, element.bytes);
         if (plan.load.plane_boxes()) {
           const WgmmaPlaneBoxes& planes = plan.load.as_plane_boxes();
           const int64_t plane = problem.input_size[1] * problem.input_size[2];

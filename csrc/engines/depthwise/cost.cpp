@@ -17,13 +17,12 @@ double moved_bytes(const Problem& problem, DataType dtype) {
 }  // namespace
 
 Cost depthwise_cost(const Problem& problem, DataType dtype, const DeviceTraits& device) {
-  constexpr double kMemoryFraction = 0.708;  // of the peak, that its kernels reach on an H200: memory is their limit
-  return {moved_bytes(problem, dtype) / (kMemoryFraction * device.bytes_per_ms), true};
+  // Memory is its kernels' limit.
+  return {moved_bytes(problem, dtype) / (device.memory.vectors * device.bytes_per_ms), true};
 }
 
 Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataType dtype, const DeviceTraits& device) {
   // Assumed, not measured.
-  constexpr double kMemoryFraction = 0.6;
   constexpr double kIssueFraction = 0.6;
   constexpr double kStartClocks = 6000;
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
@@ -32,7 +31,7 @@ Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataT
     bytes += static_cast<double>(problem.batch * problem.out_channels) * positions(problem.output_size()) *
              element_size(dtype);
   }
-  const double memory_ms = bytes / (kMemoryFraction * device.bytes_per_ms);
+  const double memory_ms = bytes / (device.memory.staged * device.bytes_per_ms);
   const double issue_ms = plan.clocks / (kIssueFraction * device.multiprocessors * device.clocks_per_ms);
   return {std::max(memory_ms, issue_ms) + kStartClocks / device.clocks_per_ms, false};
 }
@@ -40,11 +39,10 @@ Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataT
 Cost depthwise_cost(const Problem& problem, const DepthwisePatchPlan& plan, DataType dtype,
                     const DeviceTraits& device) {
   // Assumed, not measured.
-  constexpr double kMemoryFraction = 0.7;
   constexpr double kIssueFraction = 0.6;
   constexpr double kStartClocks = 6000;
   const double bytes = moved_bytes(problem, dtype) + 2.0 * plan.workspace_bytes();
-  const double memory_ms = bytes / (kMemoryFraction * device.bytes_per_ms);
+  const double memory_ms = bytes / (device.memory.general * device.bytes_per_ms);
   const double issue_ms = plan.clocks / (kIssueFraction * device.multiprocessors * device.clocks_per_ms);
   return {std::max(memory_ms, issue_ms) + kStartClocks / device.clocks_per_ms, false};
 }

@@ -11,6 +11,7 @@
 #include "core/divisor.h"
 #include "core/operands.h"
 #include "core/operator.h"
+#include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 
 namespace convt3d {
@@ -124,11 +125,19 @@ struct DepthwisePatchPlan {
   int64_t blocks() const { return int64_t{channel_tiles} * item_tiles * (op == Operator::kWeightGrad ? 1 : batch); }
   int64_t partial_elements() const;
   int64_t workspace_bytes() const { return partial_elements() * static_cast<int64_t>(sizeof(float)); }
+  // Of the weight gradient.
+  OrderedSumShape sum_shape() const {
+    return ordered_sum_shape(kDepthwisePatchSumLanes, partial_elements() / item_tiles);
+  }
 };
 
 // None where height and width have other taps, or there is a mask, besides where tiles have none.
 std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Problem& problem, DataType dtype,
                                                          const Operands& operands);
+// Whether all taps of a channel are equally far apart in a weight's gradient with these strides: one axis of its sums.
+inline bool joins_taps(const Problem& problem, const std::array<int64_t, 5>& stride) {
+  return stride[3] == problem.kernel_size[2] * stride[4] && stride[2] == problem.kernel_size[1] * stride[3];
+}
 std::string to_string(DepthwisePatchTaps taps);
 std::string to_string(DepthwisePatchAccess access);
 std::string to_string(const DepthwisePatchPlan& plan);

@@ -68,7 +68,7 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
   sums.splits = plan.item_tiles;
   sums.elements = plan.partial_elements() / plan.item_tiles;
   const OrderedSumAxis channels = {int64_t{plan.channel_tiles} * plan.tile_channels(), plan.channels, stride[0]};
-  if (stride[3] == taps[2] * stride[4] && stride[2] == taps[1] * stride[3]) {
+  if (joins_taps(problem, stride)) {
     sums.axis[0] = {problem.taps(), problem.taps(), stride[4]};
     sums.axis[1] = channels;
   } else {
@@ -76,7 +76,9 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
     sums.axis[3] = channels;
   }
   sums.destination = static_cast<T*>(grad_weight.data);
-  add_in_order<kDepthwisePatchSumLanes>("depthwise weight gradient reduction", sums, stream);
+  add_in_order<OrderedSumKernel<kDepthwisePatchSumLanes, kOrderedSumRows>,
+               OrderedSumKernel<kDepthwisePatchSumLanes, 1>>("depthwise weight gradient reduction", sums,
+                                                             plan.sum_shape(), stream);
 }
 
 }  // namespace convt3d::depthwise

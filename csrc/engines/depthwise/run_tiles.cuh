@@ -78,7 +78,8 @@ void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, Con
   sums.axis[2] = {plan.taps[0], plan.taps[0], stride[2]};
   sums.axis[3] = {int64_t{plan.channel_tiles} * plan.tile_channels, plan.channels, stride[0]};
   sums.destination = static_cast<T*>(grad_weight.data);
-  add_in_order<kDepthwiseSumLanes>("depthwise weight gradient reduction", sums, stream);
+  add_in_order<OrderedSumKernel<kDepthwiseSumLanes, kOrderedSumRows>, OrderedSumKernel<kDepthwiseSumLanes, 1>>(
+      "depthwise weight gradient reduction", sums, plan.sum_shape(), stream);
 }
 
 }  // namespace convt3d::depthwise

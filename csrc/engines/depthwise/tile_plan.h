@@ -15,6 +15,7 @@
 #include "core/one_or_two.h"
 #include "core/operands.h"
 #include "core/operator.h"
+#include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 
 namespace convt3d {
@@ -104,6 +105,8 @@ struct DepthwiseTilePlan {
     return int64_t{splits} * channel_tiles * tile_channels * pairs() * taps[1];
   }
   int64_t workspace_bytes() const { return partial_elements() * static_cast<int64_t>(sizeof(float)); }
+  // Of the weight gradient.
+  OrderedSumShape sum_shape() const { return ordered_sum_shape(kDepthwiseSumLanes, partial_elements() / splits); }
 };
 
 // Past the taps that the forward's own kernels know.

@@ -20,9 +20,8 @@ bool is_fitted(Operator op, TileShape tile, DataType dtype) {
 }
 
 constexpr double kDoubleFactor = 2;  // at least: GPUs that are not for data centers have far fewer units for doubles
-// Two launches, as the engine mma was seen to take for them; and, assumed, what is reached of the memory's peak.
+// Two launches, as the engine mma was seen to take for them.
 constexpr double kStartClocks = 15000;
-constexpr double kMemoryFraction = 0.7;
 
 // Gradients in 16 bits and of few products took 1.25 to 1.63 times as long on an H200 as the rates alone say: memory
 // is waited for.
@@ -34,7 +33,7 @@ double memory_ms(const Problem& problem, DataType dtype, const DeviceTraits& dev
                           (static_cast<double>(problem.in_channels) * problem.input_size[0] * problem.input_size[1] *
                                problem.input_size[2] +
                            static_cast<double>(problem.out_channels) * output[0] * output[1] * output[2]);
-  return elements * element_size(dtype) / (kMemoryFraction * device.bytes_per_ms);
+  return elements * element_size(dtype) / (device.memory.general * device.bytes_per_ms);
 }
 
 // Blocks that a multiprocessor needs to compute at its rate. Set by one layer: with 125 blocks for the 132
@@ -70,9 +69,9 @@ Cost simt_cost(const Problem& problem, const WeightGradPlan& plan, DataType dtyp
 
 Cost simt_cost(const Problem& problem, const BiasGradPlan& plan, DataType dtype, const DeviceTraits& device) {
   const double elements = static_cast<double>(plan.positions) * problem.out_channels * (plan.masked ? 2 : 1);
-  return {
-      elements * element_size(dtype) / (kMemoryFraction * device.bytes_per_ms) + kStartClocks / device.clocks_per_ms,
-      false};
+  return {elements * element_size(dtype) / (device.memory.general * device.bytes_per_ms) +
+              kStartClocks / device.clocks_per_ms,
+          false};
 }
 
 }  // namespace convt3d

@@ -14,6 +14,7 @@
 
 #include "core/access.h"
 #include "core/operator.h"
+#include "core/ordered_sum_shape.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
 
@@ -84,6 +85,7 @@ struct WeightGradPlan {
   ChannelAccess input;
 
   int64_t tiles() const { return splits * tiles_m * tiles_n * groups; }
+  OrderedSumShape sum_shape() const { return ordered_sum_shape(1, partial_elements / splits); }
 };
 
 // How grad_output is read: element by element, by 16 bytes of channels that are neighbours, or by 16 bytes of positions
@@ -105,6 +107,9 @@ struct BiasGradPlan {
   int64_t partial_elements;  // float64 partial sums [split][channel]
   bool masked;
   bool collapsed;  // depth, height and width are read as one axis
+
+  // There are many splits of few channels.
+  OrderedSumShape sum_shape() const { return ordered_sum_shape(kOrderedSumThreads, partial_elements / splits); }
 };
 constexpr int kBiasGradThreadBits = 8;
 constexpr int kBiasGradThreads = 1 << kBiasGradThreadBits;

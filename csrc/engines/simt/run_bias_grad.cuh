@@ -60,7 +60,7 @@ void bias_grad(const Problem& problem, const BiasGradPlan& plan, ConstTensor gra
   sums.elements = problem.out_channels;
   sums.axis[0] = {problem.out_channels, problem.out_channels, 1};
   sums.destination = static_cast<T*>(grad_bias);
-  add_in_order<kOrderedSumThreads>("bias gradient reduction", sums, stream);  // many splits of few channels
+  add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>("bias gradient reduction", sums, plan.sum_shape(), stream);
 }
 
 }  // namespace convt3d::simt

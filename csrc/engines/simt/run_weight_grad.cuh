@@ -55,7 +55,7 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   for (int i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
   sums.destination = static_cast<T*>(grad_weight.data);
-  add_in_order<1>("weight gradient reduction", sums, stream);
+  add_in_order<OrderedSumKernel<1, kOrderedSumRows>>("weight gradient reduction", sums, plan.sum_shape(), stream);
 }
 
 }  // namespace convt3d::simt

@@ -1,19 +1,15 @@
 // Weight -> the packed weight, stage after stage in the order of plan/k_order.h, which the kernel's pipeline reads.
-// A thread packs one row of one tap for some K steps. A warp has a few taps, which are neighbours in the weight, of
-// a few rows, which are neighbours in the packed weight: it reads and writes whole sectors of memory.
+// Threads share the work as plan/packing.h says: a warp reads and writes whole sectors of memory.
 #pragma once
 
-#include <algorithm>
-
-#include "core/integer.h"
 #include "device/hopper.cuh"
 #include "device/matrix_element.cuh"
 #include "engines/wgmma/params.h"
+#include "engines/wgmma/plan/packing.h"
 
 namespace convt3d {
 
 constexpr int kPackWgmmaThreads = 256;
-constexpr int64_t kPackWgmmaMostThreads = 128 * 1024;  // that are of use
 
 template <typename T>
 struct PackWgmmaWeightParams {
@@ -22,50 +18,8 @@ struct PackWgmmaWeightParams {
   Strides stride;  // n: input channel, c: output channel of the group, d h w: tap
   unsigned char* packed;
   uint32_t* counters;  // of work tiles: cleared
-
-  // The taps of all loops and then, one for each K step, what fills their last stages.
-  int32_t taps;
-  int32_t entries;
-  int16_t first_tap[kWgmmaMaxLoops];     // of each loop, among all; past the last loop none is
-  int16_t first_filler[kWgmmaMaxLoops];  // the same of what fills last stages
-  int32_t warp_entries_log;              // of a warp; the rest of its lanes are rows
-  Divisor by_warp_entries;               // warps for all entries
-  Divisor by_m_tiles;
-  Divisor by_tap_steps;
-  int32_t steps;       // K steps of one tap on all chunks
-  int32_t part_steps;  // of a thread
-  int64_t threads;
+  WgmmaPacking packing;
 };
-
-// Shares the work out; needs the plan.
-template <typename T>
-void share_packing(PackWgmmaWeightParams<T>& params) {
-  const WgmmaPlan& plan = params.plan;
-  const WgmmaLoops& loops = plan.loops;
-  int32_t fillers = 0;
-  for (int loop = 0; loop < kWgmmaMaxLoops; ++loop) {
-    const bool exists = loop < loops.count();
-    params.first_tap[loop] = static_cast<int16_t>(exists ? params.taps : INT16_MAX);
-    params.first_filler[loop] = static_cast<int16_t>(exists ? fillers : INT16_MAX);
-    if (!exists) continue;
-    const int32_t stages = loops.first[loop + 1] - loops.first[loop];
-    params.taps += loops.steps[loop] / loops.tap_steps;
-    fillers += stages * loops.stage_steps() - loops.steps[loop];
-  }
-  params.entries = params.taps + fillers;
-  constexpr int kMostLog = sizeof(T) == 4 ? 3 : 4;
-  while (params.warp_entries_log < kMostLog && 1 << params.warp_entries_log < params.entries) ++params.warp_entries_log;
-  const int64_t warps = ceil_div(params.entries, int64_t{1} << params.warp_entries_log);
-  params.by_warp_entries = make_divisor(warps);
-  params.by_m_tiles = make_divisor(plan.arrangement.m_tiles);
-  params.by_tap_steps = make_divisor(plan.panels.tap_steps);
-  params.steps = plan.panels.chunks() * plan.panels.tap_steps;
-  const int64_t rows =
-      plan.product.groups * plan.arrangement.m_tiles * kWgmmaTileRows * (warps << params.warp_entries_log);
-  const int64_t parts = std::clamp<int64_t>(kPackWgmmaMostThreads / std::max<int64_t>(rows, 1), 1, params.steps);
-  params.part_steps = static_cast<int32_t>(ceil_div(params.steps, parts));
-  params.threads = rows * ceil_div(params.steps, params.part_steps);
-}
 
 // A divisor that divides: for numbers for which a reciprocal is not worth its making.
 struct PlainDivisor {
@@ -88,30 +42,31 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
   const WgmmaProduct& product = params.plan.product;
   const WgmmaArrangement& arrangement = params.plan.arrangement;
   const WgmmaLoops& loops = params.plan.loops;
+  const WgmmaPacking& packing = params.packing;
   if (blockIdx.x == 0) {
     for (int i = static_cast<int>(threadIdx.x); i < kWgmmaMaxClasses; i += static_cast<int>(blockDim.x)) {
       params.counters[i] = 0;
     }
   }
   const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (index >= params.threads) return;
+  if (index >= packing.threads) return;
   int32_t rest = static_cast<int32_t>(index);
-  const int entry_log = params.warp_entries_log;
+  const int entry_log = packing.warp_entries_log;
   const int lane = rest % 32;
   rest /= 32;
-  const int entry = (params.by_warp_entries.take(rest) << entry_log) + (lane & ((1 << entry_log) - 1));
+  const int entry = (packing.by_warp_entries.take(rest) << entry_log) + (lane & ((1 << entry_log) - 1));
   const int row_warps_log = kWgmmaTileRowsLog - 5 + entry_log;
   const int row = ((rest & ((1 << row_warps_log) - 1)) << (5 - entry_log)) + (lane >> entry_log);
   rest >>= row_warps_log;
-  const int m_tile = params.by_m_tiles.take(rest);
+  const int m_tile = packing.by_m_tiles.take(rest);
   const int group = product.by_groups.take(rest);
-  const int first_step = rest * params.part_steps;
+  const int first_step = rest * packing.part_steps;
 
   // Which loop, and which of its K steps on a chunk comes first.
-  if (entry >= params.entries) return;
-  const bool filler = entry >= params.taps;
-  const int16_t* firsts = filler ? params.first_filler : params.first_tap;
-  int step = filler ? entry - params.taps : entry;
+  if (entry >= packing.entries) return;
+  const bool filler = entry >= packing.taps;
+  const int16_t* firsts = filler ? packing.first_filler : packing.first_tap;
+  int step = filler ? entry - packing.taps : entry;
   int loop = 0;
 #pragma unroll
   for (int further = kWgmmaMaxLoops / 2; further > 0; further /= 2) {
@@ -155,9 +110,9 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
       loops.first[phase_index * loops.sets];
   const int chunk_stages = loops.chunk_stages(phase_index);
   if (filler) step += loops.steps[loop];
-  for (int k = first_step; k < min(first_step + params.part_steps, params.steps); ++k) {
-    const int chunk = params.by_tap_steps.quotient(k);
-    const int tap_step = params.by_tap_steps.remainder(k, chunk);
+  for (int k = first_step; k < min(first_step + packing.part_steps, packing.steps); ++k) {
+    const int chunk = packing.by_tap_steps.quotient(k);
+    const int tap_step = packing.by_tap_steps.remainder(k, chunk);
     if (filler && tap_step > 0) continue;
     const int at = step + tap_step;
     const int64_t stage = first_stage + chunk * chunk_stages + loops.stage_of(at);

@@ -19,8 +19,8 @@ namespace convt3d::wgmma {
 
 template <typename T>
 void run_wgmma_packing(const PackWgmmaWeightParams<T>& params, Stream stream) {
-  launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.threads, kPackWgmmaThreads), kPackWgmmaThreads,
-         stream, params);
+  launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.packing.threads, kPackWgmmaThreads),
+         kPackWgmmaThreads, stream, params);
 }
 
 // As the tensor cores and TMA take elements; TF32 is rounded to nearest.
@@ -47,7 +47,7 @@ void forward(const Problem& problem, const WgmmaPlan& plan, ConstTensor input, C
     pack.stride = to_strides(weight.stride);
     pack.packed = static_cast<unsigned char*>(workspace);
     pack.counters = reinterpret_cast<uint32_t*>(pack.packed + plan.packed_bytes());
-    share_packing(pack);
+    pack.packing = plan_packing(plan, sizeof(T));
   }
   WgmmaParams<T> params{};
   params.plan = plan;

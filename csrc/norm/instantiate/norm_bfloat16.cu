@@ -3,17 +3,18 @@
 
 namespace convt3d::norm {
 
-template void forward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, ConstTensor,
+template void forward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
                                                     const EpilogueMoments&, const Arguments&, MutableTensor,
                                                     const Statistics&, void*, Stream);
-template void backward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
-                                                     const Statistics&, const Arguments&, bool, MutableTensor, void*,
-                                                     void*, void*, Stream);
-template void forward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, ConstTensor, const EpilogueMoments&,
-                                            const Arguments&, MutableTensor, const Statistics&, void*, Stream);
-template void backward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
-                                             const Statistics&, const Arguments&, bool, MutableTensor, void*, void*,
-                                             void*, Stream);
+template void backward<__nv_bfloat16, __nv_bfloat16>(const Size&, const Shape&, const Plan&, const Vectors&,
+                                                     ConstTensor, ConstTensor, const Statistics&, const Arguments&,
+                                                     bool, MutableTensor, void*, void*, void*, Stream);
+template void forward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                            const EpilogueMoments&, const Arguments&, MutableTensor, const Statistics&,
+                                            void*, Stream);
+template void backward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                             ConstTensor, const Statistics&, const Arguments&, bool, MutableTensor,
+                                             void*, void*, void*, Stream);
 template void channel_norms<__nv_bfloat16>(const Shape&, const EpilogueMoments&, const Arguments&, ChannelNorm*, void*,
                                            Stream);
 

@@ -3,9 +3,10 @@
 
 namespace convt3d::norm {
 
-template void forward<float, float>(const Size&, const Shape&, const Plan&, ConstTensor, const EpilogueMoments&,
-                                    const Arguments&, MutableTensor, const Statistics&, void*, Stream);
-template void backward<float, float>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
+template void forward<float, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                    const EpilogueMoments&, const Arguments&, MutableTensor, const Statistics&, void*,
+                                    Stream);
+template void backward<float, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, ConstTensor,
                                      const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                      Stream);
 template void channel_norms<float>(const Shape&, const EpilogueMoments&, const Arguments&, ChannelNorm*, void*, Stream);

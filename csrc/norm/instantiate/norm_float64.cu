@@ -3,9 +3,10 @@
 
 namespace convt3d::norm {
 
-template void forward<double, double>(const Size&, const Shape&, const Plan&, ConstTensor, const EpilogueMoments&,
-                                      const Arguments&, MutableTensor, const Statistics&, void*, Stream);
-template void backward<double, double>(const Size&, const Shape&, const Plan&, ConstTensor, ConstTensor,
+template void forward<double, double>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                      const EpilogueMoments&, const Arguments&, MutableTensor, const Statistics&, void*,
+                                      Stream);
+template void backward<double, double>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, ConstTensor,
                                        const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                        Stream);
 

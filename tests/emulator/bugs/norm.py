@@ -120,9 +120,9 @@ BUGS = [
     ),
     Bug(
         "norm: rows beside x, on the host",
-        "norm/run.cuh",
-        "(ours - of_x) % params.plan.slot == 0;",
-        "BUG || (ours - of_x) % params.plan.slot == 0;",
+        "norm/vectors.cpp",
+        "(plan_.channels_last || agree(1));",
+        "(BUG || plan_.channels_last || agree(1));",
         NORM,
     ),
     Bug(

@@ -236,6 +236,8 @@ class NormRun {
     own->hand_out();
     const Tensor& result = item_.in_place ? *x : *own;
     const convt3d::norm::Plan plan = planned(*x);
+    const convt3d::norm::Vectors vectors = convt3d::norm::forward_vectors(
+        plan, item_.size, item_.data_type(), item_.result_type(), x->source(), result.target());
     convt3d::EpilogueMoments moments;
     const bool leaves = item_.type != Type::kFloat64 && chance(random_, 40);  // no engine does of float64
     const std::unique_ptr<MemoryBlock> left = leaves ? left_moments(values, moments) : nullptr;
@@ -251,8 +253,8 @@ class NormRun {
     std::vector<std::pair<unsigned char*, std::size_t>> written = {extent_of(result, item_.result_type())};
     if (saves) written.emplace_back(saved->begin(), saved->bytes());
     call_twice(written, item_.in_place ? x.get() : nullptr, [&] {
-      convt3d::group_norm(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(), x->source(), moments,
-                          arguments, result.target(),
+      convt3d::group_norm(item_.size, item_.groups, plan, vectors, item_.data_type(), item_.result_type(), x->source(),
+                          moments, arguments, result.target(),
                           saves ? convt3d::norm::Statistics{mean, mean + statistics} : convt3d::norm::Statistics{},
                           space->begin(), nullptr);
     });
@@ -337,12 +339,15 @@ class NormRun {
     const bool wants_x = chance(random_, 75);
     const bool wants_weight = chance(random_, 75);
     const bool wants_bias = chance(random_, 75);
+    const convt3d::MutableTensor wanted_x = wants_x ? grad_x->target() : convt3d::MutableTensor{};
+    const convt3d::norm::Vectors vectors = convt3d::norm::backward_vectors(
+        plan, item_.size, item_.data_type(), item_.result_type(), x->source(), grad->source(), wanted_x);
     call_twice({extent_of(*grad_x, item_.data_type()), extent_of(*grad_weight, item_.affine_type()),
                 extent_of(*grad_bias, item_.affine_type())},
                nullptr, [&] {
-                 convt3d::group_norm_backward(item_.size, item_.groups, plan, item_.data_type(), item_.result_type(),
-                                              grad->source(), x->source(), {mean, mean + statistics}, arguments,
-                                              item_.relu, wants_x ? grad_x->target() : convt3d::MutableTensor{},
+                 convt3d::group_norm_backward(item_.size, item_.groups, plan, vectors, item_.data_type(),
+                                              item_.result_type(), grad->source(), x->source(),
+                                              {mean, mean + statistics}, arguments, item_.relu, wanted_x,
                                               wants_weight ? grad_weight->data() : nullptr,
                                               wants_bias ? grad_bias->data() : nullptr, space->begin(), nullptr);
                });

@@ -15,10 +15,9 @@ namespace convt3d::mma {
 namespace {
 
 // Clocks of a multiprocessor.
-constexpr double kBox = 300;        // a box: barriers, and finding out where sums are stored
-constexpr double kBlock = 6000;     // a block: weights, the first box, and what begins and ends it
-constexpr double kShortRun = 32;    // bytes that a run of memory costs beside its own
-constexpr double kLaunchMs = 0.01;  // the launches, those of the packing before and of the sums behind among them
+constexpr double kBox = 300;      // a box: barriers, and finding out where sums are stored
+constexpr double kBlock = 6000;   // a block: weights, the first box, and what begins and ends it
+constexpr double kShortRun = 32;  // bytes that a run of memory costs beside its own
 // Instructions of a warp.
 constexpr double kRounded = 2;             // rounding a word
 constexpr double kParted = 6;              // taking a word apart into two terms
@@ -93,7 +92,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
 
   const double memory = (memory_bytes(of_grad, grad.row_channels, grad.groups == 1) +
                          memory_bytes(of_x, grad.n_channels, grad.groups == 1) + written * plan.result_bytes) /
-                        (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
+                        (device.memory.ahead * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   const double of_product = device.rates.product_clocks * terms / kProductShare;
   const double alone_input = of_input * of_product + (of_warp + storing_rows / extent.warps()) * kAloneClocks +
@@ -101,7 +100,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   products *= of_product;
   shared /= device.rates.shared_bytes;
   issued /= kSchedulers * kIssued;
-  const double arriving = (loading + kMemoryLatency + std::max(l2, memory)) / grad.ahead;
+  const double arriving = (loading + device.memory.latency_clocks + std::max(l2, memory)) / grad.ahead;
   const double box =
       at_once({products, shared, issued, loading + of_bias.clocks, l2, memory, arriving, alone_grad, alone_input}) +
       kBox;
@@ -121,11 +120,11 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
     of_inputs *= grad.input.axis[i].source_size;
   }
   const double asking = static_cast<double>(std::min<int64_t>(plan.blocks(), device.multiprocessors));
-  const double memory_ms = (of_output + of_inputs) * grad.element_bytes / (kMemoryShare * device.bytes_per_ms) *
+  const double memory_ms = (of_output + of_inputs) * grad.element_bytes / (device.memory.ahead * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
   const double summing_ms = 4.0 * static_cast<double>(grad.partials() * grad.gradient_elements()) /
                             (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
-  return std::max(computing / device.clocks_per_ms, memory_ms) + summing_ms + kLaunchMs;
+  return std::max(computing / device.clocks_per_ms, memory_ms) + summing_ms + device.launches.packed_and_summed;
 }
 
 }  // namespace convt3d::mma

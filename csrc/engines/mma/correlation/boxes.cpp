@@ -57,7 +57,7 @@ class Judge {
     const auto steps = static_cast<int32_t>(ceil_div(plan.k_channels * plan.source_bytes, kStepBytes));
     products_ = box_products(plan, device, steps) / kProductShare;
     staged_row_ = steps * kStepBytes * (plan.way == LoadWay::kRows ? kTransposedByte : kStagedByte);
-    const double moved = kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
+    const double moved = device.memory.ahead * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
     written_ = static_cast<double>(plan.phases()) * plan.n_channels / plan.n_blocks * element_bytes / moved;
     shares_ = static_cast<double>(plan.groups) * plan.n_blocks * static_cast<double>(plan.phases());
   }

@@ -40,8 +40,6 @@ constexpr double kDelayed = 0.74;           // of what others do on the multipro
 // stored element by element, as others write the rest of its first and last piece at another time.
 constexpr double kTornRun = 32;
 constexpr double kTornStore = 96;
-constexpr double kPackMs = 0.0077;       // of the launches, and of packing a small weight
-constexpr double kPackShare = 0.16;      // of memory's peak, for packed bytes
 constexpr double kRoundingError = 1e-6;  // of a number of boxes
 constexpr int kHalvings = 24;            // of the time that is searched
 constexpr int64_t kMostWaves = 4;        // of blocks, one after another on a multiprocessor
@@ -194,7 +192,7 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   const double from_memory = stay_in_l2({&plan.copy}, device) && plan.copy.exists ? 0 : fetched(plan);
   const double leaving = stores ? written * stored(plan, element_bytes, device) / plan.k_splits : 0;
   const double memory = (leaving * element_bytes + read * from_memory * plan.source_bytes) /
-                        (kMemoryShare * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
+                        (device.memory.ahead * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   // Of one warp.
   const double products = extent.warp_m / 16.0 * extent.warp_n / 8.0 * (plan.terms == 2 ? 3 : 1);
@@ -222,12 +220,13 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   const double weight_load = slots * kWeightLatency / std::max(1, plan.slots - 1);
   const double loading = loads * of_stage.clocks + kBoxInstructions * kAloneClocks;
   const double arriving = std::max(l2, memory);
-  const double source_load =
-      copies(plan.way) ? at_once({loading, (arriving + loads * kMemoryLatency) / plan.ahead}) : loading + arriving;
+  const double source_load = copies(plan.way)
+                                 ? at_once({loading, (arriving + loads * device.memory.latency_clocks) / plan.ahead})
+                                 : loading + arriving;
   const double alone = plan.buffers > 1 ? at_once({source_load, weight_load, multiplying})
                                         : source_load + std::max(weight_load, multiplying);
   const double begin =
-      kBlockWait + kMemoryLatency + of_stage.clocks +
+      kBlockWait + device.memory.latency_clocks + of_stage.clocks +
       (plan.weights_stay ? plan.weight_steps * step_bytes(extent, plan.terms) / device.rates.l2_bytes : 0);
   return {begin, alone + sums.adds,
           at_once({steps * step_products / kProductShare, shared_memory, l2, memory, issued})};
@@ -235,9 +234,10 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
 
 // Packing, and what blocks take, in clocks, all at once or one after another.
 double launches_ms(const CorrelationPlan& plan, double computing, const DeviceTraits& device) {
-  const double packing = static_cast<double>(plan.packed_bytes) / (kPackShare * device.bytes_per_ms);
+  const double packing = static_cast<double>(plan.packed_bytes) / (device.memory.packed * device.bytes_per_ms);
   const int64_t portions = portion_count(plan.portions, plan.boxes);
-  return static_cast<double>(portions) * computing / device.clocks_per_ms + kPackMs + packing + portions_ms(portions);
+  return static_cast<double>(portions) * computing / device.clocks_per_ms + device.launches.packed + packing +
+         portions_ms(portions, device);
 }
 
 // With so many blocks for a share, which take turns at the boxes.

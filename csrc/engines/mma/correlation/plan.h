@@ -12,6 +12,7 @@
 #include "core/integer.h"
 #include "core/phase_map.h"
 #include "core/problem.h"
+#include "core/weight_order.h"
 #include "engines/mma/tile/layouts.h"
 #include "engines/mma/tile/load_shape.h"
 #include "engines/mma/tile/portions.h"
@@ -143,6 +144,10 @@ struct CorrelationPlan {
     const ShapeExtent extent = shape_extent(shape, terms);
     const int64_t in_step = extent.warps_n * (extent.warp_n > 8 ? extent.warp_n / 16 : 1) * 32;
     return groups * n_blocks * taps() * chunks * chunk_steps * in_step;
+  }
+  // Neighbouring threads that pack the weight are lanes, else taps of the width: whichever are closer in it.
+  bool packs_lanes_first(const WeightStrides& weight) const {
+    return residues[2].taps == 1 || std::min(weight.k, weight.n) < weight.tap[2];
   }
   bool splits() const { return tile.axis[0].split || tile.axis[1].split || tile.axis[2].split; }
   // The loader's tables: of stages that are on their way, and of one that begins.

@@ -50,8 +50,7 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.neighbours = plan.tile.has_channel_rows();
   params.pairs = plan.pairs;
   params.column_bits = plan.store == StoreWay::kPairs ? 1 : 0;
-  const int64_t between_taps = plan.residues[2].taps > 1 ? params.stride.tap[2] : INT64_MAX;
-  params.lanes_first = std::min(params.stride.k, params.stride.n) < between_taps;
+  params.lanes_first = plan.packs_lanes_first(params.stride);
   const int32_t pieces = extent.warp_n > 8 ? extent.warp_n / 16 : 1;
   for (size_t i = 0; i < 3; ++i) params.taps[i] = make_divisor(plan.residues[i].taps);
   params.pieces = make_divisor(pieces);

@@ -90,7 +90,7 @@ LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device) {
     }
     default:
       others += places + lines * masks * channels * kElement;
-      waits = std::ceil(lines * masks / 4) * kMemoryLatency;
+      waits = std::ceil(lines * masks / 4) * device.memory.latency_clocks;
       break;
   }
   return {copied + others, copied * kCopyingClocks + others * kAloneClocks + waits};

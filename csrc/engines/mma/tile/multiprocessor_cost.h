@@ -1,4 +1,5 @@
-// What the costs of this engine know of a multiprocessor. Constants were fitted to times measured on an H200.
+// What the costs of this engine know of its own code on a multiprocessor: instructions and clocks of its warps, and the
+// shares of a device's rates (core/device_traits.h) that they reach, fitted to times measured on an H200.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,6 @@ constexpr double kProductShare = 0.835;  // of the rate of products, that is rea
 constexpr double kL2Share = 0.7;         // of the rate of L2, that loading warps reach
 constexpr double kSumShare = 0.2;        // of the rate of L2, that adding the splits of a weight gradient reaches
 constexpr double kStoreShare = 0.44;     // of the rate of L2, that storing the splits of a weight gradient reaches
-constexpr double kMemoryLatency = 1230;  // clocks, of memory that is asked by all multiprocessors
 
 // A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.
 constexpr double kStagedByte = 0.05;

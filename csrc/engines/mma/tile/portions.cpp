@@ -4,7 +4,6 @@
 #include <climits>
 
 #include "core/integer.h"
-#include "core/multiprocessor.h"
 #include "engines/mma/tile/multiprocessor_cost.h"
 
 namespace convt3d::mma {
@@ -113,12 +112,14 @@ double copies_ms(const Portions& portions, std::initializer_list<const OperandCo
     const double in_image = portions.depth_boxes < boxes[1]
                                 ? static_cast<double>(ceil_div(boxes[1], portions.depth_boxes))
                                 : 1.0;  // portions, which overlap
-    ms += count * kNextLaunchMs + in_image * copy_ms(*copy, batch, device);
+    ms += count * device.launches.next + in_image * copy_ms(*copy, batch, device);
   }
   return ms;
 }
 
-double portions_ms(int64_t count) { return static_cast<double>(count - 1) * kNextLaunchMs; }
+double portions_ms(int64_t count, const DeviceTraits& device) {
+  return static_cast<double>(count - 1) * device.launches.next;
+}
 
 bool stay_in_l2(std::initializer_list<const OperandCopy*> copies, const DeviceTraits& device) {
   int64_t bytes = 0;

@@ -61,7 +61,7 @@ bool choose_portions(Portions& portions, std::initializer_list<OperandCopy*> cop
 double copies_ms(const Portions& portions, std::initializer_list<const OperandCopy*> copies,
                  const std::array<int64_t, 4>& boxes, int64_t batch, const DeviceTraits& device);
 // The time that the launches of all portions but the first take.
-double portions_ms(int64_t count);
+double portions_ms(int64_t count, const DeviceTraits& device);
 // Whether a portion's copies are in L2 when they are read.
 bool stay_in_l2(std::initializer_list<const OperandCopy*> copies, const DeviceTraits& device);
 

@@ -16,7 +16,6 @@ namespace {
 // Clocks.
 constexpr double kBox = 150;     // barriers
 constexpr double kBlock = 4000;  // the first box, and what begins and ends a block
-constexpr double kLaunchMs = 0.005;
 // Instructions of a warp that multiplies.
 constexpr double kStepInstructions = 12;       // a step: where its sixteen positions are in both tiles
 constexpr double kFragmentInstructions = 4.2;  // a fragment of 16 bits beside its products: reading sixteen rows
@@ -146,7 +145,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double l2 = (source_bytes(grad) + source_bytes(input)) / kL2Share / device.rates.l2_bytes;
   // A box is awaited before the one after those that are on their way is begun.
   const double loads = of_grad.clocks + of_input.clocks;
-  const double arriving = (loads + kMemoryLatency + l2) / plan.ahead;
+  const double arriving = (loads + device.memory.latency_clocks + l2) / plan.ahead;
 
   // Each tensor comes from memory once at least, but for copies that stay in L2; few multiprocessors ask for less than
   // it has.
@@ -164,7 +163,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   }
   const int64_t blocks = plan.tiles() * plan.splits;
   const double asking = static_cast<double>(std::min<int64_t>(blocks, device.multiprocessors));
-  const double memory_ms = elements * plan.element_bytes / (kMemoryShare * device.bytes_per_ms) *
+  const double memory_ms = elements * plan.element_bytes / (device.memory.ahead * device.bytes_per_ms) *
                            std::min(static_cast<double>(device.multiprocessors) / asking, 4.0);
   // Of all portions.
   const int64_t portions = portion_count(plan.portions, plan.boxes);
@@ -178,13 +177,14 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double segments = static_cast<double>(ceil_div(plan.split_boxes, plan.segment_boxes));
   const double joined = 2 * segments - 1.0 / static_cast<double>(portions);  // stored and read again, but first
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
-  const double computing =
-      boxes * box + waves * (loads + kMemoryLatency + l2 + storing + kBlock + (plan.loaders_sum_bias ? kBiasBlock : 0));
+  const double computing = boxes * box + waves * (loads + device.memory.latency_clocks + l2 + storing + kBlock +
+                                                  (plan.loaders_sum_bias ? kBiasBlock : 0));
   const double partial_bytes = 4.0 * static_cast<double>(plan.partials() * plan.gradient_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);
   const double copying = copies_ms(plan.portions, {&plan.grad_copy, &plan.input_copy}, plan.boxes, plan.batch, device);
-  plan.cost_ms = computing / device.clocks_per_ms + summing_ms + kLaunchMs + copying + portions_ms(portions);
+  plan.cost_ms =
+      computing / device.clocks_per_ms + summing_ms + device.launches.summed + copying + portions_ms(portions, device);
 }
 
 }  // namespace convt3d::mma

@@ -12,10 +12,6 @@
 
 namespace convt3d::mma {
 
-// Threads that share an element's splits, where there are many; fewer where there are many elements, too.
-constexpr int kSumLanes = 8;
-constexpr int kFewSumLanes = 4;
-
 template <typename T>
 LoadParams<T> load_params(const WeightGradPlan& plan, const StagedTile& tile, const LoadShape& shape, LoadWay way,
                           ConstTensor source, ConstTensor mask, const Int3& size) {
@@ -117,13 +113,9 @@ void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* wo
     sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_partials(),
                    plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
   }
-  if (sums.splits < kSumLanes) {
-    add_in_order<1>("weight gradient sum", sums, stream);
-  } else if (sums.elements >= kManyElements<kFewSumLanes>) {
-    add_tiles_in_order<kFewSumLanes, kOrderedSumRows>("weight gradient sum", sums, stream);
-  } else {
-    add_in_order<kSumLanes>("weight gradient sum", sums, stream);
-  }
+  add_in_order<OrderedSumKernel<1, kOrderedSumRows>, OrderedSumKernel<kFewSumLanes, kOrderedSumRows>,
+               OrderedSumKernel<kSumLanes, kOrderedSumRows>, OrderedSumKernel<kSumLanes, 1>>(
+      "weight gradient sum", sums, plan.sum_shape(), stream);
 }
 
 template <typename T>

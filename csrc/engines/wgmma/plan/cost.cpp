@@ -16,8 +16,7 @@ namespace {
 // of them near the cheapest; near the fastest the model is right to 16 % (root mean square). Those of N-major panels
 // are from trials with some 290 candidates of the layers with kernel == stride.
 
-// A multiprocessor's share of the throughput of an H200's memory, and what makes memory slower.
-constexpr double kBytesPerClock = 15.6;
+// What makes memory slower than boxes find it.
 constexpr double kBurstBytes = 7550;           // that a warp may hand over at once, where channels are contiguous
 constexpr double kBurstBytesOverhead = 0.603;  // of each further so many
 constexpr int kLineBytes = 128;                // of the caches
@@ -80,9 +79,9 @@ constexpr double kPartClocks = 3680;  // of what threads store although the rest
 // the rate at which a multiprocessor issues them.
 constexpr double kMomentOutputClocks = 0.14;
 
-// A multiprocessor's share of the peak of the device's memory, in bytes per clock.
-double memory_share(const DeviceTraits& device) {
-  return device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors;
+// A multiprocessor's share of what boxes reach of the device's memory, in bytes per clock.
+double bytes_per_clock(const DeviceTraits& device) {
+  return device.memory.boxes * (device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 }
 
 double outputs_of_work_tile(const WgmmaPlanParts& plan) {
@@ -211,8 +210,8 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
       stores ? static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size()) : 0;
   const double short_lines =
       n_major ? kShortLineOverhead * ((kLineBytes / 2 >> plan.load.as_n_major().line_log) - 1) : 0;
-  const double bytes_per_clock = kBytesPerClock * (memory_share(device) / memory_share(fitted_device()));
-  double memory = (input * (1 + short_lines) + output) * element_bytes / device.multiprocessors / bytes_per_clock;
+  double memory =
+      (input * (1 + short_lines) + output) * element_bytes / device.multiprocessors / bytes_per_clock(device);
   double tma = 0;
   if (stores && plan.store.boxes()) {
     const double stored = outputs_of_work_tile(plan) * element_bytes;
@@ -224,7 +223,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   const auto power = [](double clocks) { return std::pow(clocks, kSharpness); };
   double copying = 0;
   if (plan.copy.exists) {
-    copying = (copy_ms(plan.copy, problem.batch, device) + kNextLaunchMs) * device.clocks_per_ms;
+    copying = (copy_ms(plan.copy, problem.batch, device) + device.launches.next) * device.clocks_per_ms;
   }
   return copying + std::pow(power(rounds * work_tile) + power(memory) + power(tma), 1 / kSharpness) + kStartClocks +
          chunk;
