@@ -173,11 +173,11 @@ inline void check_plan(const Problem& problem, const WeightGradPlan& plan, const
              (plan.splits - 1) * plan.split_boxes < plan.launch_boxes(),
          "every split has boxes, and every box a split", problem);
   const OrderedSumShape sums = plan.sum_shape();
-  expect(sums.lanes <= plan.slots() && (sums.lanes == 1 || sums.lanes == 4 || sums.lanes == 8),
+  expect(sums.lanes <= plan.partials() && (sums.lanes == 1 || sums.lanes == 4 || sums.lanes == 8),
          "every lane has a slot to add", problem);
-  expect(sums.lanes == 1 ? plan.slots() < 8 : (sums.lanes == 4) == (plan.slot_elements() >= 131072),
+  expect(sums.lanes == 1 ? plan.partials() < 8 : (sums.lanes == 4) == (plan.gradient_elements() >= 131072),
          "many slots are shared by lanes, by fewer where there are many sums", problem);
-  expect((sums.rows == 4) == (sums.lanes < 8 || plan.slot_elements() >= 65536), "many sums are rows of a thread",
+  expect((sums.rows == 4) == (sums.lanes < 8 || plan.gradient_elements() >= 65536), "many sums are rows of a thread",
          problem);
   expect(plan.partial_bytes() <= kWorkspaceBytes || plan.splits == 1, "partial sums are bounded", problem);
   const int64_t positions = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2];
