@@ -55,7 +55,7 @@ int64_t SeparatePlan::workspace_bytes() const {
 
 bool OperatorPlan::sums_bias() const {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan);
-  return of_mma != nullptr && of_mma->bias.has_value();
+  return of_mma != nullptr && of_mma->has_bias();
 }
 
 std::optional<Engine> OperatorPlan::engine() const {

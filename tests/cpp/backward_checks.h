@@ -20,7 +20,7 @@ inline void test_a_backward_is_one_plan_or_several() {
     PlanQuery query = some_backward(op);
     const OperatorPlan together = choose(query);
     const auto* const plan = std::get_if<mma::BackwardPlan>(&together.plan);
-    expect(together.engine() == Engine::kMma && plan != nullptr && plan->grad.bias.has_value() == bias,
+    expect(together.engine() == Engine::kMma && plan != nullptr && plan->grad.has_bias() == bias,
            "one read of grad_output is cheaper than several");
     query.problem.kernel_size[1] = 3;
     query.operands.first = dense_operand(query.problem.out_channels, query.problem.output_size(), true);

@@ -47,9 +47,9 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
     expect(place % 16 == 0, "what is read by 16 bytes is aligned", problem);
   }
   // float32 of each row and warp along K, where the warps that multiply sum rows.
-  const bool sums_rows = grad.bias && !grad.loaders_sum_bias;
-  expect(sums_rows == (grad.bias && plan.result_bytes == 2), "rows of 16 bits are summed where they are multiplied",
-         problem);
+  const bool sums_rows = grad.bias == mma::BiasSums::kMultiplyingWarps;
+  expect(sums_rows == (grad.has_bias() && plan.result_bytes == 2),
+         "rows of 16 bits are summed where they are multiplied", problem);
   const int64_t bias_bytes = sums_rows ? 32 * grad.most_eights() * grad.warps_k : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&

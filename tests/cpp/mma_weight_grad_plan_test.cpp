@@ -82,9 +82,9 @@ int check_bias(const Problem& problem) {
       weight_grad_candidates(problem, DataType::kFloat16, 1, operands, device, kMostCopiedBytes, true);
   for (const WeightGradPlan& plan : plans) {
     check_plan(problem, plan, device, grad_rows(plan.columns, plan.terms));
-    expect(plan.bias.has_value() && plan.bias_bytes() >= 4 * plan.splits * problem.out_channels &&
+    expect(plan.has_bias() && plan.bias_bytes() >= 4 * plan.splits * problem.out_channels &&
                plan.workspace_bytes() >= plan.bias_offset() + plan.bias_bytes() &&
-               plan.bias_offset() >= plan.partial_bytes() && plan.loaders_sum_bias &&
+               plan.bias_offset() >= plan.partial_bytes() && plan.bias == mma::BiasSums::kLoadingWarps &&
                plan.layout.bias_units - plan.layout.bias >= 32 * plan.warps_groups * plan.most_eights() &&
                4 * (plan.layout.bias_fragments - plan.layout.bias_units) >=
                    4 * 4 * kBiasUnitSums * ceil_div(plan.warps_groups * plan.most_fragments(), kBiasRows) &&

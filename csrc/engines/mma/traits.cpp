@@ -111,7 +111,7 @@ Traits backward_traits(const Problem& problem, const BackwardPlan& plan, const F
   const ShapeExtent extent = shape_extent(plan.input.shape, grad.terms);
   const int64_t positions = grad.images * int64_t{grad.box[0]} * grad.box[1] * grad.box[2];
   Traits traits = engine_traits("mma", "backward", type_name(arguments.dtype, arguments.mode));
-  traits.push_back({"bias", yes_no(plan.grad.bias.has_value())});
+  traits.push_back({"bias", yes_no(plan.grad.has_bias())});
   traits.push_back({"masked", yes_no(grad.layouts.masked)});
   traits.push_back({"grad_output", to_string(grad.layouts.grad)});
   traits.push_back({"input", to_string(grad.layouts.input)});

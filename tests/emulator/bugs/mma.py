@@ -83,8 +83,8 @@ BUGS = [
     Bug(
         "mma: taps of a split axis",
         M + "correlation/kernel.cuh",
-        "steps.first = steps.first * taps + unit[i];",
-        "steps.first = steps.first * taps + (BUG ? 0 : unit[i]);",
+        "steps.first = steps.first * taps + component[i];",
+        "steps.first = steps.first * taps + (BUG ? 0 : component[i]);",
         MMA,
     ),
     Bug(

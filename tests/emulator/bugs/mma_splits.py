@@ -10,8 +10,8 @@ BUGS = [
     Bug(
         "mma: splits: taps that a phase does not have",
         M + "correlation/params.cuh",
-        "taps = unit < count ?",
-        "taps = unit < count || BUG ?",
+        "taps = component < count ?",
+        "taps = component < count || BUG ?",
         MMA + " --operator forward",
     ),
     Bug(

@@ -46,8 +46,8 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const ShapeExtent extent = shape_extent(plan.input.shape, grad.terms);
   const double words = grad.element_bytes == 4 ? 2 : 1;  // products of sixteen positions, one after another
   const double terms = grad.terms == 2 ? 3 : 1;
-  const bool rounds = grad.element_bytes == 4 && grad.terms == 1 && !grad.pairs.exist;
-  const double of_word = rounds ? kRounded : grad.terms == 2 ? kParted : 0;
+  const bool rounds_words = grad.element_bytes == 4 && grad.terms == 1 && !grad.pairs.exist;
+  const double of_word = rounds_words ? kRounded : grad.terms == 2 ? kParted : 0;
 
   // Of a box: the weight gradient,
   const double fragments = static_cast<double>(ceil_div(grad.most_fragments(), grad.warps_m));
@@ -63,7 +63,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
   products += of_input;
-  if (grad.bias && !grad.loaders_sum_bias) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
+  if (grad.bias == BiasSums::kMultiplyingWarps) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
   // Of one warp: what it reads.
   const double reads = grad.pairs.exist ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);
@@ -111,7 +111,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double waves = static_cast<double>(ceil_div(plan.blocks(), device.multiprocessors));
   const double weights = static_cast<double>(plan.k_steps()) * step_bytes(extent, grad.terms) / device.rates.l2_bytes;
   const double computing = waves * (static_cast<double>(grad.split_boxes) * box + storing + weights + kBlock +
-                                    (grad.loaders_sum_bias ? kBiasBlock : 0));
+                                    (grad.bias == BiasSums::kLoadingWarps ? kBiasBlock : 0));
 
   double of_output = static_cast<double>(grad.batch * grad.groups) * grad.row_channels * (grad.layouts.masked ? 2 : 1);
   double of_inputs = static_cast<double>(grad.batch * grad.groups) * grad.n_channels * 2;

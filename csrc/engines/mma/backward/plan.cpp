@@ -50,7 +50,7 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
   layout.share = take(kShareBytes);
   layout.offsets = take(8 * extent.warps() * extent.warp_m);
   layout.steps = take(4 * (plan.k_steps() + 1));
-  const bool sums_rows = plan.grad.bias && !plan.grad.loaders_sum_bias;
+  const bool sums_rows = plan.grad.bias == BiasSums::kMultiplyingWarps;
   layout.bias = take(sums_rows ? int64_t{64} * plan.grad.most_fragments() * plan.grad.warps_k : 0);
   layout.staging = take(plan.input.staging_bytes);
   layout.weights = take(int64_t{plan.k_steps()} * step_bytes(extent, plan.grad.terms));
@@ -236,8 +236,10 @@ std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, c
   plan.result_bytes = result_bytes;
   WeightGradPlan& grad = plan.grad;
   grad = reading.grad;
-  grad.bias = bias;
-  grad.loaders_sum_bias = bias && result_bytes == 4;
+  if (bias) {
+    grad.bias = result_bytes == 4 ? BiasSums::kLoadingWarps : BiasSums::kMultiplyingWarps;
+    grad.bias_taps = *bias;
+  }
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));
   grad.row_chunks = grad.n_chunks = 1;
   grad.group_blocks = static_cast<int32_t>(grad.groups);
@@ -296,7 +298,7 @@ std::string to_string(const BackwardPlan& plan) {
       << " ahead=" << grad.ahead << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad)
       << ',' << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
       << (plan.input.store == StoreWay::kChannels ? " store=channels" : " store=rows")
-      << (grad.layouts.masked ? " masked" : "") << (grad.bias ? " bias" : "");
+      << (grad.layouts.masked ? " masked" : "") << (grad.has_bias() ? " bias" : "");
   return out.str();
 }
 

@@ -48,7 +48,7 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
     params.channel_steps = plan.channel_steps;
     params.taps = plan.input.taps();
     params.weight = bytes;
-    if (plan.grad.bias && !plan.grad.loaders_sum_bias) std::swap(params.bias, params.grad.bias);
+    if (plan.grad.bias == BiasSums::kMultiplyingWarps) std::swap(params.bias, params.grad.bias);
     run_backward<Operand, decltype(terms)::value>(plan, params, stream);
   };
   using One = std::integral_constant<int, 1>;

@@ -29,7 +29,7 @@ struct Extent {
 };
 
 struct Axis {
-  bool single_taps;  // no phase has two taps: to stage the unit of one is to stage all
+  bool single_taps;  // no phase has two taps: to stage the component of one tap is to stage all
   std::vector<Extent> extents;
 };
 
@@ -96,7 +96,7 @@ class Judge {
     const auto images = static_cast<int32_t>(boxes == 1 ? std::min<int64_t>(plan_.batch, extent_.m() / positions) : 1);
     boxes *= static_cast<double>(ceil_div(plan_.batch, images));
     // Splits of K fill the device where boxes do not.
-    const double rounds = boxes * shares_ / device_.multiprocessors;
+    const double turns = boxes * shares_ / device_.multiprocessors;
     const int32_t width = box[2]->size;
     const double source_run = 1.0 * width * plan_.axis[2].src_step;
     const double result_run = 1.0 * width * plan_.residues[2].count;
@@ -114,8 +114,8 @@ class Judge {
       const double tiles = rows * (kStepBytes + (has_channel_rows(plan_.way) ? 0 : kPieceBytes));
       if (tiles + kSlots > device_.shared_bytes) continue;
       const double crowded = 2 * tiles + kSlots > device_.shared_bytes ? kOneBuffer : 1;
-      const double clocks = (rounds < 1 ? rounds : std::ceil(rounds)) * crowded *
-                            at_once({products_, rows * stages * staged_row, stored});
+      const double clocks =
+          (turns < 1 ? turns : std::ceil(turns)) * crowded * at_once({products_, rows * stages * staged_row, stored});
       judged_.push_back({{{box[0]->size, box[1]->size, width}, images, static_cast<int>(splits)}, clocks});
     }
   }

@@ -121,8 +121,8 @@ SplitClocks split_clocks(const CorrelationPlan& plan, const DeviceTraits& device
   const auto tile = static_cast<double>(plan.tile_bytes());
   const ShapeExtent extent = shape_extent(plan.shape, plan.terms);
   const int64_t pieces = ceil_div(plan.tile_bytes(), int64_t{16} * 32 * extent.warps());
-  const int64_t rounds = ceil_div(pieces, sum_pieces(extent)) * ceil_div(plan.k_splits, sum_splits(extent));
-  const double waits = static_cast<double>(rounds) * kWeightLatency;
+  const int64_t fetches = ceil_div(pieces, sum_pieces(extent)) * ceil_div(plan.k_splits, sum_splits(extent));
+  const double waits = static_cast<double>(fetches) * kWeightLatency;
   const double streams = plan.k_splits * tile / device.rates.l2_bytes;
   return {kSplitWait + at_once({waits, streams}), 2 * tile};
 }
@@ -242,10 +242,10 @@ double launches_ms(const CorrelationPlan& plan, double computing, const DeviceTr
 
 // With so many blocks for a share, which take turns at the boxes.
 double walked_ms(const CorrelationPlan& plan, const BoxClocks& box, const DeviceTraits& device, int64_t walkers) {
-  const int64_t rounds = ceil_div(plan.launch_boxes(), walkers);
+  const int64_t turns = ceil_div(plan.launch_boxes(), walkers);
   const int64_t of_multiprocessor = ceil_div(plan.shares() * plan.k_splits * walkers, device.multiprocessors);
   const int64_t beside = std::min<int64_t>(of_multiprocessor, plan.blocks_at_once);
-  const double each = box.begin + static_cast<double>(rounds) * box.of(beside, box.shared);
+  const double each = box.begin + static_cast<double>(turns) * box.of(beside, box.shared);
   return launches_ms(plan, static_cast<double>(ceil_div(of_multiprocessor, beside)) * each, device);
 }
 
@@ -301,9 +301,9 @@ Walked walk_apart(const CorrelationPlan& plan, const std::vector<PhaseClass>& cl
   const auto count = [&](double clocks, std::vector<int64_t>* walkers) {
     int64_t blocks = 0;
     for (const PhaseClass& one : classes) {
-      const auto rounds = static_cast<int64_t>(std::min(1e9, (clocks - one.box.begin) / of_box(one) + kRoundingError));
-      if (rounds < 1) return room + 1;
-      const int64_t of_class = ceil_div(boxes, std::min(rounds, boxes));
+      const auto turns = static_cast<int64_t>(std::min(1e9, (clocks - one.box.begin) / of_box(one) + kRoundingError));
+      if (turns < 1) return room + 1;
+      const int64_t of_class = ceil_div(boxes, std::min(turns, boxes));
       blocks += one.count * of_class * alike;
       if (walkers != nullptr) walkers->push_back(of_class);
     }
@@ -379,8 +379,8 @@ double unstored_ms(const CorrelationPlan& plan, int32_t element_bytes, const Dev
   for (int32_t block = 0; block < plan.phase_blocks(); ++block) {
     const BoxClocks box = box_clocks(plan, phase_block_taps(plan, block), element_bytes, device, false);
     const auto at = static_cast<size_t>(block);
-    const int64_t rounds = ceil_div(plan.launch_boxes(), plan.first_walker[at + 1] - plan.first_walker[at]);
-    clocks = std::max(clocks, box.begin + static_cast<double>(rounds) * box.of(plan.blocks_at_once, box.shared));
+    const int64_t turns = ceil_div(plan.launch_boxes(), plan.first_walker[at + 1] - plan.first_walker[at]);
+    clocks = std::max(clocks, box.begin + static_cast<double>(turns) * box.of(plan.blocks_at_once, box.shared));
   }
   return launches_ms(plan, clocks, device) + copying;
 }

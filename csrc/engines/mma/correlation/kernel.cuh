@@ -161,9 +161,9 @@ class TileMultiplier {
   };
   __device__ __forceinline__ Steps steps_of_stage(const Residue& residue, int32_t stage) const {
     if (!params_.splits) return {0, steps_of(params_, residue)};
-    int32_t unit[3];
+    int32_t component[3];
 #pragma unroll
-    for (int i = 2; i >= 0; --i) unit[i] = params_.by_stages[i].take(stage);
+    for (int i = 2; i >= 0; --i) component[i] = params_.by_stages[i].take(stage);
     Steps steps{0, params_.chunk_steps};
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
@@ -171,10 +171,10 @@ class TileMultiplier {
       const bool split = params_.load.tile.axis[i].split;
       if (!split) {
         steps.count *= taps;
-      } else if (unit[i] >= taps) {
+      } else if (component[i] >= taps) {
         steps.count = 0;
       }
-      steps.first = steps.first * taps + unit[i];
+      steps.first = steps.first * taps + component[i];
     }
     steps.first *= params_.chunk_steps;
     return steps;

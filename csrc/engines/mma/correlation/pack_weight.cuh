@@ -34,7 +34,7 @@ struct PackWeightParams {
   int32_t block_n;
   int32_t joined;  // fragments that share a lane's channels; 0: a fragment's columns are its channels
   int32_t terms;
-  bool rounds;
+  bool rounds_to_tf32;
   bool neighbours;      // a lane has two words beside each other
   WidthPairs pairs;     // of the source or, where a channel has two columns, of the destination
   int32_t column_bits;  // 1 where a channel of N has two columns, else 0
@@ -184,7 +184,7 @@ __global__ void convt3d_mma_pack_weight(const __grid_constant__ PackWeightParams
           const TwoTerms terms = two_terms(to_accumulator(value[0]));
           word = terms.high;
           words[1][w] = rounded_to_tf32(__uint_as_float(terms.low));
-        } else if (params.rounds) {
+        } else if (params.rounds_to_tf32) {
           word = rounded_to_tf32(to_accumulator(value[0]));
         }
       }

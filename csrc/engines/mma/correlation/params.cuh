@@ -185,15 +185,15 @@ template <typename T>
 __device__ __forceinline__ int32_t steps_before(const CorrelationParams<T>& params, const Residue& residue,
                                                 int32_t stage) {
   int32_t taps = 0;
-  int32_t of_unit = 1;
+  int32_t of_component = 1;
 #pragma unroll
   for (int i = 2; i >= 0; --i) {
-    const int32_t unit = params.by_stages[i].take(stage);
+    const int32_t component = params.by_stages[i].take(stage);
     const int32_t count = params.residues[i].tap_count[residue.at[i]];
-    taps = unit < count ? unit * of_unit + taps : count * of_unit;
-    of_unit *= count;
+    taps = component < count ? component * of_component + taps : count * of_component;
+    of_component *= count;
   }
-  return (stage * of_unit + taps) * params.chunk_steps;
+  return (stage * of_component + taps) * params.chunk_steps;
 }
 
 }  // namespace convt3d::mma

@@ -46,7 +46,7 @@ void pack_weight(const Problem& problem, const CorrelationPlan& plan, ConstTenso
   params.block_n = extent.n();
   params.joined = plan.store == StoreWay::kChannels ? joined_fragments(extent.warp_n, sizeof(T)) : 0;
   params.terms = plan.terms;
-  params.rounds = plan.terms == 1;
+  params.rounds_to_tf32 = plan.terms == 1;
   params.neighbours = plan.tile.has_channel_rows();
   params.pairs = plan.pairs;
   params.column_bits = plan.store == StoreWay::kPairs ? 1 : 0;

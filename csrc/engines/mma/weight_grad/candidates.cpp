@@ -10,8 +10,9 @@ namespace {
 bool is_cheaper(const WeightGradPlan& a, const WeightGradPlan& b) { return a.cost_ms < b.cost_ms; }
 
 void set_bias(WeightGradPlan& base, const std::optional<BiasTaps>& bias) {
-  base.bias = bias;
-  base.loaders_sum_bias = bias.has_value();
+  if (!bias) return;
+  base.bias = BiasSums::kLoadingWarps;
+  base.bias_taps = *bias;
 }
 
 // The plans that read both operands as words along the width.

@@ -83,7 +83,7 @@ StepClocks step_clocks(double fragments, double warp_fragments, double warps, in
 }  // namespace
 
 LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
-  if (!plan.loaders_sum_bias) return {0, 0};
+  if (plan.bias != BiasSums::kLoadingWarps) return {0, 0};
   // Of the part that has most.
   int64_t eights = int64_t{plan.row_chunk / 8} * plan.warps_groups * plan.halves();
   for (std::size_t i = 0; i < 3; ++i) {
@@ -96,7 +96,7 @@ LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
     for (int32_t part = 0; part < taps.parts; ++part) {
       int32_t of_part = 0;
       for (int32_t j = 0; j < taps.count(part); ++j)
-        of_part += static_cast<int32_t>((*plan.bias)[i] >> (taps.first(part) + j * taps.stride) & 1);
+        of_part += static_cast<int32_t>(plan.bias_taps[i] >> (taps.first(part) + j * taps.stride) & 1);
       most = std::max(most, of_part);
     }
     eights *= most;
@@ -178,7 +178,7 @@ void set_cost(WeightGradPlan& plan, const DeviceTraits& device) {
   const double joined = 2 * segments - 1.0 / static_cast<double>(portions);  // stored and read again, but first
   const double storing = joined * sums * 4 * plan.warps_k / (kStoreShare * device.rates.l2_bytes);
   const double computing = boxes * box + waves * (loads + device.memory.latency_clocks + l2 + storing + kBlock +
-                                                  (plan.loaders_sum_bias ? kBiasBlock : 0));
+                                                  (plan.bias == BiasSums::kLoadingWarps ? kBiasBlock : 0));
   const double partial_bytes = 4.0 * static_cast<double>(plan.partials() * plan.gradient_elements());
   const double summing_ms =
       partial_bytes / (kSumShare * device.rates.l2_bytes * device.multiprocessors * device.clocks_per_ms);

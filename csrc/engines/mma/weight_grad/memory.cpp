@@ -21,8 +21,10 @@ GradLayout grad_layout(const WeightGradPlan& plan, int64_t before) {
   // Warps read the entries of their first step before they see that there is none.
   layout.positions = take(int64_t{8} * kGradStep * std::max(plan.steps, plan.warps_k));
   layout.eights = take(int64_t{kGradEightBytes} * plan.most_eights());
-  const int64_t bias_eights = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
-  const int64_t bias_fragments = plan.loaders_sum_bias ? int64_t{plan.warps_groups} * plan.most_fragments() : 0;
+  const int64_t bias_eights =
+      plan.bias == BiasSums::kLoadingWarps ? int64_t{plan.warps_groups} * plan.most_eights() : 0;
+  const int64_t bias_fragments =
+      plan.bias == BiasSums::kLoadingWarps ? int64_t{plan.warps_groups} * plan.most_fragments() : 0;
   layout.bias = take(4 * 8 * bias_eights);
   layout.bias_units =
       take(bias_fragments > 0 ? 4 * kBiasUnitSums * most_bias_units(static_cast<int32_t>(bias_fragments)) : 0);

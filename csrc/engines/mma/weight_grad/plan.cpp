@@ -384,7 +384,7 @@ std::string to_string(const WeightGradPlan& plan) {
       << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " ahead=" << plan.ahead
       << " shared_bytes=" << plan.layout.bytes << " load=" << to_string(plan.layouts.grad) << ','
       << to_string(plan.layouts.input) << (plan.pairs.exist ? " width_pairs" : "")
-      << (plan.layouts.masked ? " masked" : "") << (plan.bias ? " bias" : "");
+      << (plan.layouts.masked ? " masked" : "") << (plan.has_bias() ? " bias" : "");
   if (plan.copies_operands()) {
     out << " copied=" << copied_name(plan) << " portion=" << to_string(plan.portions);
   }

@@ -93,6 +93,9 @@ struct GradLayouts {
   RowsBegin input_begin;
 };
 
+// Which warps sum the rows that are the bias's gradient, where that is wanted beside the weight's.
+enum class BiasSums : int { kNone, kLoadingWarps, kMultiplyingWarps };
+
 struct WeightGradPlan {
   GradLayouts layouts;
   WidthPairs pairs;       // of both operands, whose elements are words then; so are positions along the width, and taps
@@ -133,10 +136,10 @@ struct WeightGradPlan {
   int64_t split_boxes;
   int32_t segment_boxes;  // boxes that are summed in registers before they join the sum in memory
   GradLayout layout;
-  std::optional<BiasTaps> bias;  // the bias's gradient is wanted, too
-  bool loaders_sum_bias;         // the loading warps sum the bias's rows, not those that multiply
-  bool beside;                   // the kernel begins beside the one before it, and ends after that
-  double cost_ms;                // expected time
+  BiasSums bias;
+  BiasTaps bias_taps;  // whose rows are summed, where there is a bias
+  bool beside;         // the kernel begins beside the one before it, and ends after that
+  double cost_ms;      // expected time
 
   int64_t part_count() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return part_count() * row_chunks * n_chunks * group_blocks; }
@@ -172,12 +175,13 @@ struct WeightGradPlan {
     return ordered_sum_shape(partials() < kSumLanes ? 1 : many ? kFewSumLanes : kSumLanes, sums);
   }
   // Partial gradients of the bias: [split][part of the taps][output channel], float32.
+  bool has_bias() const { return bias != BiasSums::kNone; }
   int64_t bias_partials() const { return splits * part_count(); }
-  int64_t bias_bytes() const { return bias ? 4 * bias_partials() * groups * row_channels : 0; }
+  int64_t bias_bytes() const { return has_bias() ? 4 * bias_partials() * groups * row_channels : 0; }
   // The workspace: these sums, then what is copied.
   int64_t partial_bytes() const { return 4 * partials() * gradient_elements(); }
   int64_t bias_offset() const { return workspace_part(partial_bytes()); }
-  int64_t sums_bytes() const { return bias ? bias_offset() + bias_bytes() : partial_bytes(); }
+  int64_t sums_bytes() const { return has_bias() ? bias_offset() + bias_bytes() : partial_bytes(); }
   int64_t grad_copy_offset() const { return workspace_part(sums_bytes()); }
   int64_t input_copy_offset() const { return grad_copy_offset() + workspace_part(grad_copy.bytes()); }
   int64_t workspace_bytes() const {

@@ -86,8 +86,8 @@ WeightGradParams<T> weight_grad_params(const Problem& problem, const WeightGradP
   params.partial = static_cast<float*>(workspace);
   params.n_pitch = plan.n_pitch();
   params.gradient_elements = plan.gradient_elements();
-  if (plan.bias) {
-    params.bias_taps = *plan.bias;
+  if (plan.has_bias()) {
+    params.bias_taps = plan.bias_taps;
     params.bias = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + plan.bias_offset());
   }
   return params;
@@ -109,7 +109,7 @@ void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* wo
   for (std::size_t i = 0; i < 3; ++i) sums.axis[4 - i] = {kernel[i], kernel[i], stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
   sums.destination = static_cast<T*>(grads.weight.data);
-  if (plan.bias) {
+  if (plan.has_bias()) {
     sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_partials(),
                    plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
   }
