@@ -14,6 +14,8 @@ from precisions import DTYPES
 from reference import LAYOUTS, PROBLEMS, SYSTEMS_SMALL, TILED, Problem, forward, norm_error, poison, problems
 
 import convt3d
+from convt3d._explain.asking import only_engine
+from convt3d._explain.plan import cuda_device
 
 pytestmark = pytest.mark.cuda
 
@@ -51,6 +53,17 @@ def _check_integers(problem: Problem, precision: str, layout: str, *, relu: bool
 @pytest.mark.parametrize("problem", [*TILED.values(), *PROBLEMS, *SYSTEMS_SMALL], ids=str)
 def test_integers_are_exact(problem: Problem, precision: str, layout: str, relu: bool) -> None:
     _check_integers(problem, precision, layout, relu=relu)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("problem", TILED.values(), ids=str)
+def test_integers_are_exact_on_halo_wgmma(problem: Problem, precision: str, layout: str) -> None:
+    """The plans that these problems stand for, also where another engine is expected to be faster."""
+    if not cuda_device(torch.device("cuda")).has("halo_wgmma"):
+        pytest.skip("needs compute capability 9.0 and its machine code")
+    with only_engine("halo_wgmma"):
+        _check_integers(problem, precision, layout, relu=False)
 
 
 @settings(max_examples=350, deadline=None)
