@@ -78,7 +78,7 @@ def test_fit_moves_wrong_constants_back(model: costs.Model) -> None:
     right = model.constants
     wrong = right.copy()
     wrong[model.names.index("kProductOverhead")] *= 1.5
-    wrong[model.names.index("kBytesPerClock")] *= 1.5
+    wrong[model.names.index("kThreadOutputClocks")] *= 1.5
     try:
         model.constants = wrong
         before = model.objective()
@@ -86,6 +86,6 @@ def test_fit_moves_wrong_constants_back(model: costs.Model) -> None:
         found = costs.anneal(model, seconds=2, seed=0, ridge=0)
         model.constants = found
         assert model.objective() < before / 2
-        assert found[model.names.index("kBytesPerClock")] == wrong[model.names.index("kBytesPerClock")]  # fixed
+        assert found[model.names.index("kThreadOutputClocks")] == wrong[model.names.index("kThreadOutputClocks")]  # fixed
     finally:
         model.constants = right

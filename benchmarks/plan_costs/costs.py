@@ -48,8 +48,8 @@ COST = PLANNING / "cost.cpp"
 PLAN_SOURCES = sorted({*PLANNING.glob("*.cpp"), *(CSRC / "core").glob("*.cpp")} - {COST})
 PRECISIONS = tuple(precision for precision in layers.PRECISIONS if precision != "bf16")  # whose plans are those of fp16
 CONSTANT = re.compile(r"^constexpr double (k\w+) = ([^;]+);", re.MULTILINE)
-# What hardware or older measurements say, and no fit: expected times must not be shorter than memory allows.
-FIXED = ("kBytesPerClock", "kThreadOutputClocks")
+# What older measurements say, and no fit.
+FIXED = ("kThreadOutputClocks",)
 # Of the device that the constants are fitted to, from the table of devices.
 CLOCKS_PER_MS = 1e3 * float(re.findall(r'"H200", .*?(\d+), true', (CSRC / "core" / "devices.cpp").read_text())[0])
 

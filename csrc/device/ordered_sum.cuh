@@ -25,6 +25,8 @@
 namespace convt3d {
 
 constexpr int kOrderedSumAxes = 6;
+// Blocks that fit a multiprocessor by their registers. Unless it is told, the compiler makes room for more, and spills.
+constexpr int kOrderedSumBlocks = 4;
 
 // The block's sum of one double a thread, over threads whose index is equal modulo `apart`, a power of two, in a fixed
 // order. All threads of the block call it.
@@ -153,7 +155,7 @@ __device__ __forceinline__ void add_vector(const OrderedVector<T, Partial>& vect
 
 // Lane i adds splits i, i + kLanes, ..., and then the lanes' sums are added. kUnroll: rows of a tile that a thread has.
 template <typename T, typename Partial, int kLanes, int kUnroll>
-__global__ void __launch_bounds__(kOrderedSumThreads)
+__global__ void __launch_bounds__(kOrderedSumThreads, kOrderedSumBlocks)
     convt3d_ordered_sum(const __grid_constant__ OrderedSumParams<T, Partial> params) {
   begin_dependents();
   constexpr int kSums = kOrderedSumThreads / kLanes;  // of a block at a time
