@@ -77,8 +77,9 @@ def test_model_expects_what_the_plan_does(model: costs.Model) -> None:
 def test_fit_moves_wrong_constants_back(model: costs.Model) -> None:
     right = model.constants
     wrong = right.copy()
-    wrong[model.names.index("kProductOverhead")] *= 1.5
-    wrong[model.names.index("kThreadOutputClocks")] *= 1.5
+    fitted, fixed = (model.names.index(name) for name in ("kProductOverhead", "kThreadOutputClocks"))
+    wrong[fitted] *= 3
+    wrong[fixed] *= 1.5
     try:
         model.constants = wrong
         before = model.objective()
@@ -86,6 +87,6 @@ def test_fit_moves_wrong_constants_back(model: costs.Model) -> None:
         found = costs.anneal(model, seconds=2, seed=0, ridge=0)
         model.constants = found
         assert model.objective() < before / 2
-        assert found[model.names.index("kThreadOutputClocks")] == wrong[model.names.index("kThreadOutputClocks")]  # fixed
+        assert found[fixed] == wrong[fixed]
     finally:
         model.constants = right
