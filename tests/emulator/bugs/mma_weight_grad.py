@@ -285,8 +285,8 @@ BUGS = [
     Bug(
         "mma weight gradient: copies that are not waited for",
         M + "weight_grad/kernel.cuh",
-        "wait(begun - done - 1);",
-        "wait(begun - done - 1 + BUG);",
+        "wait_for_copies(begun - done - 1);",
+        "wait_for_copies(begun - done - 1 + BUG);",
         MMA_WEIGHT,
     ),
     Bug(

@@ -19,17 +19,6 @@ struct BlockBarriers {
 static_assert(sizeof(BlockBarriers) <= kBarrierBytes);
 static_assert(kMostBuffers <= kMostPipelineStages && kMostSlots <= kMostPipelineStages);
 
-// All but the thread's last `pending` groups have arrived, or more.
-__device__ __forceinline__ void wait_for_copies(int32_t pending) {
-  if (pending <= 0) {
-    async_wait<0>();
-  } else if (pending == 1) {
-    async_wait<1>();
-  } else {
-    async_wait<2>();
-  }
-}
-
 // The stages of a phase: chunks of channels and, of split axes, taps.
 struct StageCursor {
   int32_t component[3];

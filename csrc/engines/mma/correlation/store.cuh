@@ -154,18 +154,15 @@ class BlockStore {
 
   // Lanes with the same four channels have their values at different positions.
   __device__ __forceinline__ void gather_moments(const BlockBox& box, const Residue& residue, const Sums& sum) const {
-    static_assert(2 * Product::kRows <= 32);
-    constexpr int kWarpRows = kExtent.warp_m < 32 ? kExtent.warp_m : 32;  // of a ballot
+    static_assert(kExtent.warp_m % 32 == 0 && 2 * Product::kRows <= 32);
     int32_t outputs = 0;  // bit i: that of the thread in rows 8i + lane / 4 is one
     int count = 0;        // of the warp
 #pragma unroll
-    for (int k = 0; k < kExtent.warp_m / kWarpRows; ++k) {
-      const bool exists = lane_ < kWarpRows && is_output(box, residue, first_m_ + 32 * k + lane_);
-      const uint32_t word = __ballot_sync(0xFFFFFFFFu, exists);
+    for (int k = 0; k < kExtent.warp_m / 32; ++k) {
+      const uint32_t word = __ballot_sync(0xFFFFFFFFu, is_output(box, residue, first_m_ + 32 * k + lane_));
       count += __popc(word);
 #pragma unroll
-      for (int i = 0; i < kWarpRows / 8; ++i)
-        outputs |= static_cast<int32_t>(word >> (8 * i + lane_ / 4) & 1) << (4 * k + i);
+      for (int i = 0; i < 4; ++i) outputs |= static_cast<int32_t>(word >> (8 * i + lane_ / 4) & 1) << (4 * k + i);
     }
     PartMoments* const part = params_.epilogue.moments.at(box.image, part_of(box, residue), share_.first_channel);
 #pragma unroll

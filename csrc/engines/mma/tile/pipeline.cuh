@@ -7,10 +7,22 @@
 //     turn.advance(stages)               turn.advance(stages)
 #pragma once
 
+#include "device/ptx/async_copy.cuh"
 #include "device/ptx/barrier.cuh"
 #include "device/ptx/threads.cuh"
 
 namespace convt3d::mma {
+
+// All but the thread's last `pending` groups have arrived, or more.
+__device__ __forceinline__ void wait_for_copies(int32_t pending) {
+  if (pending <= 0) {
+    async_wait<0>();
+  } else if (pending == 1) {
+    async_wait<1>();
+  } else {
+    async_wait<2>();
+  }
+}
 
 constexpr int kMostPipelineStages = 8;
 

@@ -60,7 +60,7 @@ class GradLoader {
         ++begun;
         continue;
       }
-      wait(begun - done - 1);
+      wait_for_copies(begun - done - 1);
       if (rows) meet_();
       if (params_.only_rows) wait_until_empty(arriving.turn);
 #pragma unroll 1
@@ -99,16 +99,6 @@ class GradLoader {
     }
   };
 
-  // The thread's last `pending` groups may be on their way.
-  __device__ __forceinline__ static void wait(int32_t pending) {
-    if (pending <= 0) {
-      async_wait<0>();
-    } else if (pending == 1) {
-      async_wait<1>();
-    } else {
-      async_wait<2>();
-    }
-  }
   __device__ __forceinline__ void wait_until_empty(const StageTurn& turn) const {
     hopper::barrier_wait(&barriers_.empty[turn.index], turn.parity ^ 1);
   }
