@@ -36,8 +36,8 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
   std::istringstream(line) >> result.value;
   const Case& value = result.value;
   std::map<std::string, convt3d::WgmmaPlan> candidates;
-  for (const convt3d::WgmmaPlan& plan :
-       convt3d::wgmma_candidates(value.problem, value.element(), value.operands(), convt3d::fitted_device())) {
+  for (const convt3d::WgmmaPlan& plan : convt3d::wgmma_candidates(wgmma_forward(value.problem), value.element(),
+                                                                  value.operands(), convt3d::fitted_device())) {
     candidates.emplace(identity(plan), plan);
   }
   std::istringstream lines(plans);
@@ -63,7 +63,8 @@ void predict(double* clocks) {
 // What the present constants choose for a case; valid until the next call.
 const char* choice(int index) {
   const Case& value = measured[index].value;
-  answer = identity(*plan_wgmma_forward(value.problem, value.element(), value.operands(), convt3d::fitted_device()));
+  answer =
+      identity(*plan_wgmma(wgmma_forward(value.problem), value.element(), value.operands(), convt3d::fitted_device()));
   return answer.c_str();
 }
 }

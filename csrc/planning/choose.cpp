@@ -9,7 +9,7 @@
 
 #include "engines/depthwise/cost.h"
 #include "engines/simt/cost.h"
-#include "engines/wgmma/plan/input_grad.h"
+#include "engines/wgmma/plan/problem.h"
 #include "planning/least_cost.h"
 #include "planning/separate_plan.h"
 
@@ -94,16 +94,16 @@ WgmmaElement wgmma_element(const PlanQuery& query) {
   return {static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
 }
 
-// The forward that the wgmma engine computes for a call, where it does.
-std::optional<Problem> wgmma_problem(const PlanQuery& query) {
+// What the wgmma engine computes for a call, where it does.
+std::optional<WgmmaProblem> wgmma_problem(const PlanQuery& query) {
   if (query.dtype == DataType::kFloat64) return std::nullopt;
-  if (query.op == Operator::kForward) return query.problem;
+  if (query.op == Operator::kForward) return wgmma_forward(query.problem);
   if (query.op != Operator::kInputGrad || query.operands.mask.present) return std::nullopt;
-  return input_grad_as_forward(query.problem);
+  return wgmma_input_grad(query.problem);
 }
 
 // Of a forward any input is copied where that pays; a slice of a larger gradient is not.
-bool copies_source(const PlanQuery& query, const Problem& problem) {
+bool copies_source(const PlanQuery& query, const WgmmaProblem& problem) {
   const Int3& size = problem.input_size;
   return query.op == Operator::kForward ||
          query.operands.first.stride[0] == problem.in_channels * size[0] * size[1] * size[2];
@@ -111,17 +111,17 @@ bool copies_source(const PlanQuery& query, const Problem& problem) {
 
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
-  const std::optional<Problem> problem = wgmma_problem(query);
+  const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
   Offer offer = offer_of(
-      plan_wgmma_forward(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
+      plan_wgmma(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
       query.device);
   if (offer) offer->cost.fitted = query.op == Operator::kForward;
   return offer;
 }
 
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
-  const std::optional<Problem> problem = wgmma_problem(query);
+  const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return {};
   return all_of(
       wgmma_candidates(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),

@@ -14,7 +14,8 @@ extern "C" int convt3d_candidate_traits(const convt3d::FlatCall* call, int bias,
   if (query.op == Operator::kForward && choose(query).engine() == Engine::kWgmma) {
     const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
     const WgmmaElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
-    for (const WgmmaPlan& plan : wgmma_candidates(query.problem, element, query.operands, query.device)) {
+    for (const WgmmaPlan& plan :
+         wgmma_candidates(wgmma_forward(query.problem), element, query.operands, query.device)) {
       lines += to_string(plan_traits(query, OperatorPlan{plan, 0, {}}, bias != 0, relu != 0)) + "\n";
     }
   }

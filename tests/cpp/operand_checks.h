@@ -51,9 +51,9 @@ template <typename Change>
 std::pair<WgmmaLoadWay, WgmmaStoreWay> ways_of(const Problem& problem, WgmmaElement element, bool channels_last,
                                                Change&& change) {
   Operands operands = dense_operands(problem, channels_last);
-  const auto usual = plan_wgmma_forward(problem, element, operands, fitted_device(), false);
+  const auto usual = plan_wgmma(wgmma_forward(problem), element, operands, fitted_device(), false);
   change(operands);
-  const auto plan = plan_wgmma_forward(problem, element, operands, fitted_device(), false);
+  const auto plan = plan_wgmma(wgmma_forward(problem), element, operands, fitted_device(), false);
   expect(usual && plan && order_of(*usual) == order_of(*plan), "operands do not change the order of products", problem);
   if (!plan) return {};
   check_order_of_k(problem, *plan);
@@ -112,7 +112,7 @@ inline void check_input_copies() {
   for (const WgmmaElement element : {WgmmaElement{2, 1}, WgmmaElement{4, 1}, WgmmaElement{4, 2}}) {
     Operands operands = dense_operands(problem, false);
     const auto planned = [&](bool copies = true) {
-      return *plan_wgmma_forward(problem, element, operands, fitted_device(), copies);
+      return *plan_wgmma(wgmma_forward(problem), element, operands, fitted_device(), copies);
     };
     const WgmmaPlan dense = planned();
     expect(dense.copy.exists && dense.load.way() == WgmmaLoadWay::kChannelBoxes, "an odd width is copied", problem);
@@ -137,11 +137,11 @@ inline void check_input_copies() {
     agrees(false, "channels that are last already are read as they are");
   }
   problem.in_channels = 63;
-  expect(!plan_wgmma_forward(problem, {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
+  expect(!plan_wgmma(wgmma_forward(problem), {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
          "pieces of channels are whole", problem);
   problem.in_channels = 64;
   problem.input_size = {101, 101, 101};
-  expect(!plan_wgmma_forward(problem, {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
+  expect(!plan_wgmma(wgmma_forward(problem), {4, 1}, dense_operands(problem, false), fitted_device())->copy.exists,
          "a copy has 256 MiB at most", problem);
 }
 

@@ -36,7 +36,7 @@ inline void check_grid(const Problem& problem, const WgmmaPlan& plan) {
 }
 
 inline std::vector<WgmmaPlan> candidates(const Problem& problem, WgmmaElement element, bool channels_last) {
-  return wgmma_candidates(problem, element, dense_operands(problem, channels_last), fitted_device());
+  return wgmma_candidates(wgmma_forward(problem), element, dense_operands(problem, channels_last), fitted_device());
 }
 
 // What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
@@ -194,7 +194,7 @@ inline void check_image_boxes() {
     for (const WgmmaElement element : {WgmmaElement{2, 1}, WgmmaElement{4, 1}}) {
       bool found = false;
       for (const WgmmaPlan& plan :
-           wgmma_candidates(problem, element, dense_operands(problem, false), fitted_device(), false)) {
+           wgmma_candidates(wgmma_forward(problem), element, dense_operands(problem, false), fitted_device(), false)) {
         if (plan.tile.image_log == 0 || plan.tile.count[1] * plan.tile.count[2] > 1) continue;
         found = true;
         expect((plan.load.plane_boxes() ? plan.load.as_plane_boxes().images : 0) == plane.images,
@@ -262,7 +262,7 @@ inline void check_large_problems() {
   problem.input_size = {1, 1, int64_t{1} << 25};
   problem.kernel_size = {1, 1, 3};
   const auto begin = std::chrono::steady_clock::now();
-  expect(plan_wgmma_forward(problem, {2, 1}, dense_operands(problem, false), fitted_device()).has_value(),
+  expect(plan_wgmma(wgmma_forward(problem), {2, 1}, dense_operands(problem, false), fitted_device()).has_value(),
          "a wide row has a plan", problem);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   expect(seconds.count() < 1, "a wide row is planned fast", problem);
@@ -270,7 +270,7 @@ inline void check_large_problems() {
   problem.in_channels = int64_t{1} << 20;
   for (const int64_t out_channels : {int64_t{1} << 10, int64_t{1} << 14}) {
     problem.out_channels = out_channels;
-    const auto plan = plan_wgmma_forward(problem, {2, 1}, dense_operands(problem, true), fitted_device());
+    const auto plan = plan_wgmma(wgmma_forward(problem), {2, 1}, dense_operands(problem, true), fitted_device());
     expect(plan.has_value() == (out_channels == 1 << 10), "weights of 32 GiB are packed at most", problem);
   }
 }

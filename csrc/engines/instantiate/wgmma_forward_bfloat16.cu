@@ -7,7 +7,7 @@ namespace convt3d::wgmma {
 extern template void run_wgmma_forward<__nv_bfloat16, true>(const WgmmaParams<__nv_bfloat16>&, Stream);
 
 template void run_wgmma_forward<__nv_bfloat16, false>(const WgmmaParams<__nv_bfloat16>&, Stream);
-template void forward<__nv_bfloat16>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&,
-                                     MutableTensor, void*, Stream);
+template void correlate<__nv_bfloat16>(const WgmmaProblem&, const WgmmaPlan&, ConstTensor, ConstTensor,
+                                       const WgmmaWeightStrides&, const Epilogue&, MutableTensor, void*, Stream);
 
 }  // namespace convt3d::wgmma

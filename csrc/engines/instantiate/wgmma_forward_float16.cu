@@ -7,7 +7,7 @@ namespace convt3d::wgmma {
 extern template void run_wgmma_forward<__half, true>(const WgmmaParams<__half>&, Stream);
 
 template void run_wgmma_forward<__half, false>(const WgmmaParams<__half>&, Stream);
-template void forward<__half>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&,
-                              MutableTensor, void*, Stream);
+template void correlate<__half>(const WgmmaProblem&, const WgmmaPlan&, ConstTensor, ConstTensor,
+                                const WgmmaWeightStrides&, const Epilogue&, MutableTensor, void*, Stream);
 
 }  // namespace convt3d::wgmma

@@ -7,7 +7,7 @@ namespace convt3d::wgmma {
 extern template void run_wgmma_forward<float, true>(const WgmmaParams<float>&, Stream);
 
 template void run_wgmma_forward<float, false>(const WgmmaParams<float>&, Stream);
-template void forward<float>(const Problem&, const WgmmaPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor,
-                             void*, Stream);
+template void correlate<float>(const WgmmaProblem&, const WgmmaPlan&, ConstTensor, ConstTensor,
+                               const WgmmaWeightStrides&, const Epilogue&, MutableTensor, void*, Stream);
 
 }  // namespace convt3d::wgmma

@@ -153,6 +153,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
   const bool second = warp >= 4;
   const int chunks = plan.panels.chunks();
   const bool loads_each_pass = plan.loads_each_pass();
+  const int summed = plan.arrangement.summed_phases();
   const int passes = plan.split_passes();
   const hopper::MatrixDescriptor b_base =
       columns_descriptor<kNMajor>(plan, shared.tiles, second ? plan.tile.second_start : 0);
@@ -168,18 +169,19 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
     const WgmmaWorkTile work(plan, walk.index());
     int m_tile = work.split * passes;
     int phase_index = plan.arrangement.by_phases.take(m_tile);
-    for (int pass = 0; pass < passes; ++pass) {
-      const bool last = pass + 1 == passes;
+    for (int pass = 0; pass < passes; pass += summed) {
+      const bool last = pass + summed == passes;
       float c[kSets][kN / 2];
       [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of two stages, where there are two terms
-      epilogue.begin_pass(work, plan.arrangement.phase(phase_index),
+      epilogue.begin_pass(work, summed > 1 ? WgmmaPhase{0, 0, 0} : plan.arrangement.phase(phase_index),
                           plan.arrangement.slab(plan.product, m_tile * kWgmmaTileSlabs + warp % kWgmmaTileSlabs));
       clear(c);
       if (plan.pipelines.ping_pong) {
         hopper::barrier_wait(&shared.barriers->ping_pong[second ? 1 : 0], ping_pong_parity);
         ping_pong_parity ^= 1;
       }
-      for (int chunk = 0; chunk < chunks; ++chunk) {
+      int chunk = 0;  // of a phase
+      for (int part = 0; part < summed * chunks; ++part) {
         if (loads_each_pass || pass == 0) {
           hopper::barrier_wait(&shared.barriers->tile_full[tile.stage], tile.parity);
           if (lag > 0) hopper::wait_clocks(lag);
@@ -202,6 +204,10 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
           consumer.leave_tile(tile.stage);
           tile.advance(plan.pipelines.tile_stages);
         }
+        if (++chunk == chunks) {
+          chunk = 0;
+          ++phase_index;
+        }
       }
       // One lane hands on what all of them have waited for. Products hold the lanes together, and some passes have
       // none.
@@ -217,7 +223,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
       consumer.release_all();
       if (last) consumer.end_work_tile(params.plan.grid.weight_classes > 0);
       epilogue.store(c);
-      if (++phase_index == plan.arrangement.phases) {
+      if (phase_index == plan.arrangement.phases) {
         phase_index = 0;
         ++m_tile;
       }

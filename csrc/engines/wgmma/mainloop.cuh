@@ -24,7 +24,8 @@ __device__ __forceinline__ void fill_shifts(const WgmmaPlan& plan, uint16_t* shi
     const WgmmaAxis& height = plan.arrangement.axis[1];
     const WgmmaTaps& taps_d = depth.taps[phase.depth];
     const WgmmaTaps& taps_h = height.taps[phase.height];
-    const WgmmaTaps& taps_w = plan.arrangement.axis[2].taps[phase.width];
+    const WgmmaAxis& width = plan.arrangement.axis[2];
+    const WgmmaTaps& taps_w = width.taps[phase.width];
     const SmallDivisor by_widths(max(1, taps_w.count));
     const SmallDivisor by_heights(max(1, taps_h.count));
     uint16_t* entries = shifts + loops.first[loop] * loops.stage_steps();
@@ -37,12 +38,16 @@ __device__ __forceinline__ void fill_shifts(const WgmmaPlan& plan, uint16_t* shi
       }
       int tap_step = step;
       const WgmmaTapNumbers tap = tap_numbers(by_tap_steps.divide(tap_step), by_widths, by_heights);
-      const int w = taps_w.offset[tap.width] - taps_w.low;
+      const int offset_w = taps_w.offset[tap.width];
       const int offset_h = taps_h.offset[tap.height];
       const int offset_d = taps_d.offset[tap.depth];
+      const int w = width.shift_of(offset_w) - taps_w.low;
       const int h = height.shift_of(offset_h) - taps_h.low;
       const int d = depth.shift_of(offset_d) - taps_d.low;
-      const int fold = depth.fold_of(offset_d) * height.fold + height.fold_of(offset_h);
+      const int fold = plan.arrangement.folds_apart
+                           ? 0
+                           : (depth.fold_of(offset_d) * height.fold + height.fold_of(offset_h)) * width.fold +
+                                 width.fold_of(offset_w);
       const int position = ((d * tile.halo[1] + h) * tile.halo[2] + w) << tile.image_log;
       const int panel = tap_step >> panel_log;
       const int bytes = panel * panels.panel_bytes + fold * panels.fold_bytes + position * panels.position_bytes +

@@ -15,7 +15,8 @@ template <typename T>
 struct PackWgmmaWeightParams {
   WgmmaPlan plan;
   const T* weight;
-  Strides stride;  // n: input channel, c: output channel of the group, d h w: tap
+  Strides stride;        // n: input channel, c: output channel, of a group; d h w: tap
+  int64_t group_stride;  // of the layer's groups
   unsigned char* packed;
   uint32_t* counters;  // of work tiles: cleared
   WgmmaPacking packing;
@@ -99,10 +100,11 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
   const int joined_group = output_channel / group_outputs;
   const int first_channel = exists ? joined_group * group_inputs : 0;
   const int last_channel = exists ? first_channel + group_inputs : 0;
-  const T* weight = params.weight + static_cast<int64_t>(group) * product.in_channels * params.stride.n;
+  const T* weight = params.weight;
   if (exists) {
-    weight +=
-        (output_channel - joined_group * group_outputs) * params.stride.c + params.stride.spatial(tap_d, tap_h, tap_w);
+    weight += (static_cast<int64_t>(group) * product.joined + joined_group) * params.group_stride +
+              (output_channel - joined_group * group_outputs) * params.stride.c +
+              params.stride.spatial(tap_d, tap_h, tap_w);
   }
 
   const int64_t first_stage =
@@ -120,7 +122,7 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
                         loops.step_in_stage(at) * product.terms * kWgmmaSliceBytes + row * 16;
     alignas(16) T values[2][kPlaneChannels];
     int channel = 2 * k * kPlaneChannels;
-    const T* from = weight + channel * params.stride.n;
+    const T* from = weight + (channel - first_channel) * params.stride.n;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll

@@ -38,13 +38,17 @@ inline void encode_planned(const TensorBox& box, const char* tensor, CUtensorMap
 }
 
 template <typename T>
-void forward(const Problem& problem, const WgmmaPlan& plan, ConstTensor input, ConstTensor weight,
-             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
+void correlate(const WgmmaProblem& problem, const WgmmaPlan& plan, ConstTensor input, ConstTensor weight,
+               const WgmmaWeightStrides& weight_stride, const Epilogue& epilogue, MutableTensor output, void* workspace,
+               Stream stream) {
   PackWgmmaWeightParams<T> pack{};
   if (plan.packed_bytes() > 0) {
     pack.plan = plan;
     pack.weight = static_cast<const T*>(weight.data);
     pack.stride = to_strides(weight.stride);
+    pack.stride.n = weight_stride.in_channel;
+    pack.stride.c = weight_stride.out_channel;
+    pack.group_stride = weight_stride.group;
     pack.packed = static_cast<unsigned char*>(workspace);
     pack.counters = reinterpret_cast<uint32_t*>(pack.packed + plan.packed_bytes());
     pack.packing = plan_packing(plan, sizeof(T));

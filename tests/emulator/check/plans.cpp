@@ -4,7 +4,7 @@
 
 #include "check/tensor.h"
 #include "core/devices.h"
-#include "engines/wgmma/plan/input_grad.h"
+#include "engines/wgmma/plan/problem.h"
 #include "planning/operator_plan.h"
 
 namespace check {
@@ -26,8 +26,8 @@ const convt3d::DeviceTraits& device_of(const Case& item) {
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   const bool forward = item.op == Operator::kForward;
   if (item.type == Type::kFloat64 || (!forward && (item.op != Operator::kInputGrad || item.relu))) return {};
-  const auto problem = forward ? std::optional(item.problem) : convt3d::input_grad_as_forward(item.problem);
-  if (!problem) return {};
+  const convt3d::WgmmaProblem problem =
+      forward ? convt3d::wgmma_forward(item.problem) : convt3d::wgmma_input_grad(item.problem);
   const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
   const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
     const Place place = place_of(size, layout, arrangement);
@@ -37,7 +37,7 @@ std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   convt3d::Operands operands;
   operands.first = operand(item.first_size(), item.layout, *item.first);
   operands.result = operand(forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
-  return wgmma_candidates(*problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
+  return wgmma_candidates(problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
 }
 
 bool has_depthwise_plan(const Case& item) {

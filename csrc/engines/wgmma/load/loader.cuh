@@ -56,16 +56,23 @@ struct WgmmaOrigin {
   int at[3];
 
   __device__ __forceinline__ WgmmaOrigin(const WgmmaPlan& plan, const WgmmaWorkTile& work, int phase_index) {
-    int low[3] = {plan.arrangement.axis[0].low, plan.arrangement.axis[1].low, plan.arrangement.axis[2].low};
+    const auto& axis = plan.arrangement.axis;
+    int low[3] = {axis[0].low, axis[1].low, axis[2].low};
+    int fold[3] = {0, 0, 0};
     if (plan.arrangement.phase_halos) {
       const WgmmaPhase phase = plan.arrangement.phase(phase_index);
-      low[0] = plan.arrangement.axis[0].taps[phase.depth].low;
-      low[1] = plan.arrangement.axis[1].taps[phase.height].low;
-      low[2] = plan.arrangement.axis[2].taps[phase.width].low;
+      const WgmmaTaps& depth = axis[0].taps[phase.depth];
+      const WgmmaTaps& height = axis[1].taps[phase.height];
+      const WgmmaTaps& width = axis[2].taps[phase.width];
+      low[0] = depth.low;
+      low[1] = height.low;
+      low[2] = width.low;
+      fold[0] = depth.fold;
+      fold[1] = height.fold;
+      fold[2] = width.fold;
     }
-    at[0] = (work.first[0] + low[0]) * plan.arrangement.axis[0].fold;
-    at[1] = (work.first[1] + low[1]) * plan.arrangement.axis[1].fold;
-    at[2] = work.first[2] + low[2];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) at[i] = (work.first[i] + low[i]) * axis[i].fold + fold[i];
   }
   // From the beginning of a box, which is a multiple of `align` elements, to the tile's.
   __device__ __forceinline__ int shift(int align) const { return at[2] & (align - 1); }
@@ -93,13 +100,19 @@ __device__ __forceinline__ void store_piece(unsigned char* to, int low, const T 
   }
 }
 
-// A panel's fold: which of two neighbours along the depth and the height.
+// A fold of a panel: which of two neighbours along each axis. Of folds that are apart the tile's origin knows it.
 struct WgmmaFold {
   int depth;
   int height;
+  int width;
 
-  __device__ __forceinline__ WgmmaFold(const WgmmaPlan& plan, int fold)
-      : depth(plan.arrangement.axis[1].fold.quotient(fold)), height(plan.arrangement.axis[1].fold.remainder(fold)) {}
+  __device__ __forceinline__ WgmmaFold(const WgmmaPlan& plan, int fold) {
+    const auto& axis = plan.arrangement.axis;
+    width = axis[2].fold.remainder(fold);
+    fold = axis[2].fold.quotient(fold);
+    height = axis[1].fold.remainder(fold);
+    depth = axis[1].fold.quotient(fold);
+  }
 };
 
 // By threads, element by element or, kByPieces, 16 bytes at a time. `thread`: of kWgmmaTileProducerThreads.
@@ -144,7 +157,7 @@ __device__ __forceinline__ void load_wgmma_tile(const WgmmaParams<T>& params, in
       row[p] = static_cast<uint32_t>(position * plan.panels.position_bytes + in_panel * padding);
       d = d * plan.arrangement.axis[0].fold + fold.depth + origin.at[0];
       h = h * plan.arrangement.axis[1].fold + fold.height + origin.at[1];
-      w += origin.at[2];
+      w = w * plan.arrangement.axis[2].fold + fold.width + origin.at[2];
       inside[p] = position < positions && image < images && source.contains(d, h, w);
       data[p] = source.data + offset + first_channel * source.stride.c + image * source.stride.n +
                 source.stride.spatial(d, h, w);
@@ -205,7 +218,7 @@ __device__ __forceinline__ void copy_wgmma_tile(const WgmmaParams<T>& params, co
     const int channel = work.group * plan.product.in_channels + (chunk.first_panel + panel) * panel_channels;
     for (int index = 0; index < plan.arrangement.folds(); ++index) {
       const WgmmaFold fold(plan, index);
-      const hopper::BoxOrigin box{channel, work.image, origin.at[2], origin.at[1] + fold.height,
+      const hopper::BoxOrigin box{channel, work.image, origin.at[2] + fold.width, origin.at[1] + fold.height,
                                   origin.at[0] + fold.depth};
       hopper::copy_box_to_shared(panels, &params.boxes, box, full);
       panels += plan.panels.fold_bytes;

@@ -30,11 +30,15 @@ class WgmmaTransposer {
         swizzle_mask_(swizzle_mask(plan_.panels.position_bytes)),
         shape_(shape_of(plan_.load)),
         image_boxes_log_(image_boxes_log(shape_)),
+        box_folds_log_(plan_.arrangement.folds_apart
+                           ? 0
+                           : plan_.arrangement.axis[0].fold.log() + plan_.arrangement.axis[1].fold.log()),
         boxes_(boxes_of_images_or_lines() * (plan_.panels.in_chunk << panel_pieces_log_)),
         by_boxes_in_height_(lines_or_one(&WgmmaLineBoxes::in_height)),
         by_boxes_in_depth_(lines_or_one(&WgmmaLineBoxes::in_depth)),
         by_width_(lines_or_one(&WgmmaLineBoxes::width)),
-        folds_log_(plan_.arrangement.axis[0].fold.log() + plan_.arrangement.axis[1].fold.log()),
+        width_fold_(plan_.arrangement.axis[2].fold),
+        other_fold_bytes_(plan_.arrangement.folds_apart ? -1 : plan_.panels.fold_bytes),
         box_bytes_(bytes_of_box(shape_)),
         ahead_(plan_, walk),
         ahead_box_(warp) {
@@ -92,7 +96,7 @@ class WgmmaTransposer {
     if constexpr (kPlanes) {
       return 1 << image_boxes_log_;
     } else {
-      return shape_.in_height * shape_.in_depth * plan_.arrangement.folds();
+      return shape_.in_height * shape_.in_depth << box_folds_log_;
     }
   }
   __device__ __forceinline__ int lines_or_one(int32_t WgmmaLineBoxes::* number) const {
@@ -103,7 +107,8 @@ class WgmmaTransposer {
     }
   }
 
-  // First image, line and depth of a box in the tile, its fold, and its piece of the chunk's channels.
+  // First image, line and depth of a box in the tile, its fold, the first of two that share the width, and its piece of
+  // the chunk's channels.
   struct Box {
     int image;
     int line;
@@ -121,8 +126,8 @@ class WgmmaTransposer {
       at.line = box;
       at.depth = by_boxes_in_height_.divide(at.line);
       at.fold = by_boxes_in_depth_.divide(at.depth);
-      at.piece = at.fold >> folds_log_;
-      at.fold -= at.piece << folds_log_;
+      at.piece = at.fold >> box_folds_log_;
+      at.fold = (at.fold - (at.piece << box_folds_log_)) << width_fold_.log();
       at.line *= shape_.lines;
       at.depth *= shape_.depths;
       return at;
@@ -132,8 +137,8 @@ class WgmmaTransposer {
   // Where the columns of a box go, which are numbered through its lines.
   struct Target {
     int columns;
-    int shift;
-    int first;  // position of column 0
+    int shift;  // from a line's first column to the tile's
+    int first;  // position of the first line's
     uint32_t base;
   };
   struct Stored {
@@ -143,10 +148,15 @@ class WgmmaTransposer {
   __device__ __forceinline__ Stored stored(const Target& target, int column) const {
     int w = column;
     const int line = by_width_.divide(w);
-    const int position = target.first + line * plan_.tile.halo[2] + w;
+    w -= target.shift;
+    const int in_line = width_fold_.quotient(w);
+    const int position = target.first + line * plan_.tile.halo[2] + in_line;
     // Panels are aligned to the swizzle's pattern.
-    const uint32_t at = target.base + static_cast<uint32_t>(position * plan_.panels.position_bytes);
-    return {column < target.columns && static_cast<uint32_t>(w - target.shift) < plan_.tile.halo[2],
+    const bool other = width_fold_.remainder(w) != 0;
+    const uint32_t at =
+        target.base + static_cast<uint32_t>((other ? other_fold_bytes_ : 0) + position * plan_.panels.position_bytes);
+    return {column < target.columns && static_cast<uint32_t>(in_line) < plan_.tile.halo[2] &&
+                !(other && other_fold_bytes_ < 0),
             swizzled(at, swizzle_mask_)};
   }
 
@@ -156,7 +166,7 @@ class WgmmaTransposer {
     const unsigned char* source = buffers_ + buffer_ * kWgmmaBoxBytes;
     const int panel = at.piece >> panel_pieces_log_;
     const uint32_t base = hopper::shared_address(chunk.panels) +
-                          static_cast<uint32_t>(((panel << folds_log_) + at.fold) * plan_.panels.fold_bytes +
+                          static_cast<uint32_t>(panel * plan_.panels.panel_bytes + at.fold * plan_.panels.fold_bytes +
                                                 (at.piece - (panel << panel_pieces_log_)) * 16);
     if constexpr (kPlanes) {
       WgmmaPlanes<T, kTerms>(plan_, sources_, chunk.phase, 3 - image_boxes_log_)
@@ -166,7 +176,7 @@ class WgmmaTransposer {
       target.columns = min(shape_.lines, plan_.tile.halo[1] - at.line) *
                        min(shape_.depths, plan_.tile.halo[0] - at.depth) * shape_.width;
       target.shift = chunk.origin.shift(kChannels);
-      target.first = (at.depth * plan_.tile.halo[1] + at.line) * plan_.tile.halo[2] - target.shift;
+      target.first = (at.depth * plan_.tile.halo[1] + at.line) * plan_.tile.halo[2];
       target.base = base;
       store<kWhole>(source, channels, target);
     }
@@ -278,11 +288,13 @@ class WgmmaTransposer {
   uint32_t swizzle_mask_;
   const Shape& shape_;
   int image_boxes_log_;  // boxes of a tile's images
+  int box_folds_log_;    // of the depth and the height, which are boxes of their own
   int boxes_;            // of a chunk
   SmallDivisor by_boxes_in_height_;
   SmallDivisor by_boxes_in_depth_;
   SmallDivisor by_width_;
-  int folds_log_;
+  OneOrTwo width_fold_;
+  int other_fold_bytes_;  // to the other fold of the width; negative where the panel does not have it
   int box_bytes_;
   int box_;  // of the load, or how many loads' further; the warps take a work tile's in turn
   int buffer_ = 0;

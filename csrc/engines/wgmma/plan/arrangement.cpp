@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/integer.h"
-#include "core/phase_map.h"
 
 namespace convt3d {
 namespace {
@@ -16,13 +15,13 @@ struct TapAt {
   int tap;
 };
 
-// Folded, the residue is the position's own; offsets count from the first of the two.
-std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
+// Of neighbours that are joined, the residue is the position's own; offsets count from the first of the two.
+std::vector<TapAt> taps_of_residue(const AxisMap& map, int joined, int residue) {
   std::vector<TapAt> taps;
   for (int index = 0; index < map.phases; ++index) {
     const AxisPhase phase = axis_phase(map, index);
-    if (fold == 1 && phase.residue != residue) continue;
-    const int first = phase.first_offset + (fold == 1 ? 0 : residue);
+    if (joined == 1 && phase.residue != residue) continue;
+    const int first = phase.first_offset + (joined == 1 ? 0 : residue);
     for (int j = 0; j < phase.tap_count; ++j) {
       taps.push_back({first + j * map.offset_step, phase.first_tap + j * map.tap_step});
     }
@@ -30,11 +29,29 @@ std::vector<TapAt> taps_of_residue(const AxisMap& map, int fold, int residue) {
   return taps;
 }
 
-// False where the table is too small for the taps.
-bool fill_axis(const AxisMap& map, bool in_m, int fold, WgmmaAxis& axis) {
+// A table of taps for each of two folds; none for one that no tap reads, unless the other has none, too.
+void part_folds(WgmmaAxis& axis) {
+  const WgmmaTaps all = axis.taps[0];
+  axis.taps[0] = {};
+  int parts = 0;
+  for (int fold = 0; fold < axis.fold; ++fold) {
+    WgmmaTaps part{};
+    part.fold = fold;
+    for (int j = 0; j < all.count; ++j) {
+      if (axis.fold_of(all.offset[j]) != fold) continue;
+      part.offset[part.count] = all.offset[j];
+      std::copy(all.tap[j], all.tap[j] + kWgmmaMaxStride, part.tap[part.count++]);
+    }
+    if (part.count > 0) axis.taps[parts++] = part;
+  }
+  axis.outer = {std::max(parts, 1)};
+}
+
+// `joined`: neighbouring outputs that are residues. False where the table is too small for the taps.
+bool fill_axis(const AxisMap& map, bool in_m, int joined, WgmmaAxis& axis) {
   axis = {};
-  axis.fold = {fold};
-  axis.stride = {map.dst_step * fold};
+  axis.fold = {map.src_step * joined};
+  axis.stride = {map.dst_step * joined};
   axis.in_m = in_m ? axis.stride : OneOrTwo{1};
   axis.outer = in_m ? OneOrTwo{1} : axis.stride;
   axis.src_size = map.src_size;
@@ -44,7 +61,7 @@ bool fill_axis(const AxisMap& map, bool in_m, int fold, WgmmaAxis& axis) {
     WgmmaTaps& table = axis.taps[outer];
     std::set<int> offsets;
     for (int m = 0; m < axis.in_m; ++m) {
-      for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) offsets.insert(at.offset);
+      for (const TapAt& at : taps_of_residue(map, joined, in_m ? m : outer)) offsets.insert(at.offset);
     }
     if (offsets.size() > kWgmmaMaxOffsets) return false;
     for (const int offset : offsets) {
@@ -52,7 +69,7 @@ bool fill_axis(const AxisMap& map, bool in_m, int fold, WgmmaAxis& axis) {
       for (int m = 0; m < kWgmmaMaxStride; ++m) {
         table.tap[table.count][m] = -1;
         if (m >= axis.in_m) continue;
-        for (const TapAt& at : taps_of_residue(map, fold, in_m ? m : outer)) {
+        for (const TapAt& at : taps_of_residue(map, joined, in_m ? m : outer)) {
           if (at.offset == offset) table.tap[table.count][m] = at.tap;
         }
       }
@@ -81,6 +98,8 @@ Reach reach_of(const WgmmaAxis& axis, const WgmmaTaps& taps) {
 
 bool is_possible(const WgmmaStrides& stride, bool channels_last, const WgmmaProduct& product,
                  WgmmaArrangementChoice choice) {
+  // Folds that are apart have their own halos; others are those of inputs with steps.
+  if (choice.folds_apart && (choice.folds || !choice.phase_halos)) return false;
   const bool two_widths = stride[2].is_two();
   if (!two_widths && !choice.width_in_m) return false;
   // With contiguous channels, pairs pay only where 8 of a slab's 16 would be empty.
@@ -122,21 +141,22 @@ bool set_halos(bool phase_halos, WgmmaArrangement& arrangement) {
     }
     smaller = smaller || axis.reach < all.high - all.low;
   }
-  return smaller || !phase_halos;
+  return smaller || !phase_halos || arrangement.folds_apart;
 }
 
 }  // namespace
 
-std::optional<WgmmaStrides> wgmma_strides(const Problem& problem) {
+std::optional<WgmmaStrides> wgmma_strides(const WgmmaProblem& problem) {
   WgmmaStrides strides;
   for (size_t i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kWgmmaMaxStride) return std::nullopt;
-    strides[i] = {static_cast<int32_t>(problem.stride[i])};
+    const AxisMap& map = problem.axis[i];
+    if (map.dst_step > kWgmmaMaxStride || map.src_step > kWgmmaMaxStride) return std::nullopt;
+    strides[i] = {map.dst_step};
   }
   return strides;
 }
 
-std::optional<WgmmaArrangement> arrange(const Problem& problem, const WgmmaStrides& stride, bool channels_last,
+std::optional<WgmmaArrangement> arrange(const WgmmaProblem& problem, const WgmmaStrides& stride, bool channels_last,
                                         const WgmmaProduct& product, WgmmaArrangementChoice choice) {
   if (!is_possible(stride, channels_last, product, choice)) return std::nullopt;
   WgmmaArrangement result{};
@@ -150,18 +170,26 @@ std::optional<WgmmaArrangement> arrange(const Problem& problem, const WgmmaStrid
       result.slabs *= 2;
     }
   }
-  int fold[3] = {1, 1, 1};
+  int joined[3] = {1, 1, 1};
   for (const int i : {1, 0}) {
-    const bool possible = choice.folds && !stride[i].is_two() && problem.kernel_size[i] > 1;
+    const AxisMap& map = problem.axis[static_cast<size_t>(i)];
+    const bool possible = choice.folds && map.dst_step == 1 && map.src_step == 1 && map.taps > 1;
     if (!possible || result.slabs * 2 > kWgmmaTileSlabs) continue;
     in_m[i] = true;
-    fold[i] = 2;
+    joined[i] = 2;
     result.slabs *= 2;
   }
-  if (choice.folds && fold[0] * fold[1] == 1) return std::nullopt;
+  if (choice.folds && joined[0] * joined[1] == 1) return std::nullopt;
   result.m_tiles = static_cast<int32_t>(ceil_div(result.slabs, kWgmmaTileSlabs));
   for (int i = 0; i < 3; ++i) {
-    if (!fill_axis(forward_axis(problem, i), in_m[i], fold[i], result.axis[i])) return std::nullopt;
+    if (!fill_axis(problem.axis[static_cast<size_t>(i)], in_m[i], joined[i], result.axis[i])) return std::nullopt;
+  }
+  result.folds_apart = choice.folds_apart;
+  if (choice.folds_apart) {
+    const bool strided =
+        std::any_of(problem.axis.begin(), problem.axis.end(), [](const AxisMap& map) { return map.dst_step > 1; });
+    if (strided || !result.folded()) return std::nullopt;
+    for (WgmmaAxis& axis : result.axis) part_folds(axis);
   }
   result.phases = result.axis[0].outer * result.axis[1].outer * result.axis[2].outer;
   if (result.width_sets() || result.height_sets()) result.phases /= 2;

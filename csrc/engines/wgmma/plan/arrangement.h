@@ -6,9 +6,11 @@
 // - Accumulator sets: two sets, of half the columns each, bring more neighbours of the output into one warp: the
 //   phases of the width; or, with pairs of rows for those, the phases of the height, so that whole lines of the output
 //   follow one another; or, where channels are contiguous, channels 0-15 and 16-31 of a slab.
-// - Folds: of an axis with stride 1, neighbouring outputs can fill rows of M as if they were phases of stride 2. Then u
-//   steps over two source positions, and a panel holds the even ones and the odd ones apart, so that a tap's operand
-//   remains a run of neighbours.
+// - Folds: where u steps over two input positions, a panel holds the even ones and the odd ones apart, so that a tap's
+//   operand remains a run of neighbours. So it is of input gradients with stride 2; and where neighbouring outputs of
+//   an axis with stride 1 are joined, which fill rows of M as if they were phases of stride 2.
+// - Folds apart: the folds of an input gradient may come one after another instead, each as a phase with its own taps
+//   and halo. All these phases are parts of one sum. A fold that no tap reads is not loaded.
 // - Phase halos: a tile that is loaded for each pass anew needs the halo of that pass's phase only, which of an even
 //   kernel with stride 2 is a position narrower: fewer bytes to load and fewer columns that are dropped.
 #pragma once
@@ -20,8 +22,8 @@
 #include "core/divisor.h"
 #include "core/host_device.h"
 #include "core/one_or_two.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/limits.h"
+#include "engines/wgmma/plan/problem.h"
 #include "engines/wgmma/plan/product.h"
 
 namespace convt3d {
@@ -30,16 +32,17 @@ namespace convt3d {
 // there.
 struct WgmmaTaps {
   int32_t count;
-  int32_t low;  // shift of u at which the halo of a tile begins; of phase halos, for these offsets alone
+  int32_t low;   // shift of u at which the halo of a tile begins; of phase halos, for these offsets alone
+  int32_t fold;  // that the offsets read, where folds are apart; else 0
   int32_t offset[kWgmmaMaxOffsets];
   int32_t tap[kWgmmaMaxOffsets][kWgmmaMaxStride];  // -1: no tap
 };
 
 struct WgmmaAxis {
   OneOrTwo stride;                  // from one u to the next, in outputs
-  OneOrTwo fold;                    // from one u to the next, in source positions
+  OneOrTwo fold;                    // from one u to the next, in input positions
   OneOrTwo in_m;                    // residues that share M: stride or 1
-  OneOrTwo outer;                   // residues outside M: stride / in_m
+  OneOrTwo outer;                   // residues outside M: stride / in_m; of folds apart, folds that taps read
   WgmmaTaps taps[kWgmmaMaxStride];  // of each outer residue
   int32_t low;                      // shift of u at which a halo for all residues begins
   int32_t reach;                    // positions of a tile's halo beyond the tile
@@ -79,6 +82,7 @@ struct WgmmaSlab {
 struct WgmmaArrangement {
   WgmmaSlabForm form;
   bool phase_halos;
+  bool folds_apart;  // phases are folds, and their products one sum
   std::array<WgmmaAxis, 3> axis;
   int32_t channel_slabs;  // slabs of all output channels of a group, of one phase in M
   int32_t slabs;
@@ -101,7 +105,12 @@ struct WgmmaArrangement {
   CONVT3D_HOST_DEVICE int32_t slab_channels() const {
     return width_pairs() ? kWgmmaSlabRows / 2 : channel_sets() ? 2 * kWgmmaSlabRows : kWgmmaSlabRows;
   }
-  CONVT3D_HOST_DEVICE int32_t folds() const { return axis[0].fold * axis[1].fold; }
+  // Folds that a panel has.
+  CONVT3D_HOST_DEVICE int32_t folds() const { return folds_apart ? 1 : axis[0].fold * axis[1].fold * axis[2].fold; }
+  CONVT3D_HOST_DEVICE bool folded() const { return axis[0].fold * axis[1].fold * axis[2].fold > 1; }
+  // Phases whose products are one sum, and those that are stored.
+  CONVT3D_HOST_DEVICE int32_t summed_phases() const { return folds_apart ? phases : 1; }
+  CONVT3D_HOST_DEVICE int32_t stored_phases() const { return folds_apart ? 1 : phases; }
   CONVT3D_HOST_DEVICE int32_t passes() const { return m_tiles * phases; }
   CONVT3D_HOST_DEVICE int32_t phase_of(int32_t pass) const {
     return by_phases.remainder(pass, by_phases.quotient(pass));
@@ -129,20 +138,21 @@ struct WgmmaArrangement {
   }
 };
 
-// The strides along depth, height and width.
+// From an output of a phase to the next, along depth, height and width.
 using WgmmaStrides = std::array<OneOrTwo, 3>;
-// The strides of a problem; nothing where one is larger than the engine knows.
-std::optional<WgmmaStrides> wgmma_strides(const Problem& problem);
+// The strides of a problem's outputs; nothing where one, or one of its input's, is larger than the engine knows.
+std::optional<WgmmaStrides> wgmma_strides(const WgmmaProblem& problem);
 
 struct WgmmaArrangementChoice {
   bool width_in_m;  // the phases of the width join M
   WgmmaSlabForm form;
-  bool folds;  // neighbouring outputs may join M, too
+  bool folds;  // neighbouring outputs of an axis without strides may join M, too
   bool phase_halos;
+  bool folds_apart;
 };
 
 // Nothing where the engine cannot, or where another choice makes the same arrangement.
-std::optional<WgmmaArrangement> arrange(const Problem& problem, const WgmmaStrides& stride, bool channels_last,
+std::optional<WgmmaArrangement> arrange(const WgmmaProblem& problem, const WgmmaStrides& stride, bool channels_last,
                                         const WgmmaProduct& product, WgmmaArrangementChoice choice);
 
 }  // namespace convt3d

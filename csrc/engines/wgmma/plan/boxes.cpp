@@ -8,7 +8,7 @@ namespace {
 
 const void* as_address(int32_t remainder) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(remainder)); }
 
-bool can_load(const Problem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
+bool can_load(const WgmmaProblem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
               const OperandTraits& input) {
   TensorBox box = input_box(problem, plan, load, element_bytes, input.stride);
   box.data = as_address(input.address);
@@ -17,13 +17,14 @@ bool can_load(const Problem& problem, const WgmmaPlanParts& plan, const WgmmaLoa
 
 }  // namespace
 
-TensorBox input_box(const Problem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
+TensorBox input_box(const WgmmaProblem& problem, const WgmmaPlanParts& plan, const WgmmaLoad& load, int element_bytes,
                     const TensorStrides& stride) {
   const auto [n, c, d, h, w] = stride;
   const WgmmaTile& tile = plan.tile;
   const Int3& size = problem.input_size;
   const OneOrTwo fold_d = plan.arrangement.axis[0].fold;
   const OneOrTwo fold_h = plan.arrangement.axis[1].fold;
+  const OneOrTwo fold_w = plan.arrangement.axis[2].fold;
   const int32_t piece = 16 / element_bytes;  // channels
   TensorBox box{};
   const auto set = [&](int axis, int64_t elements, int64_t step, int32_t count, int32_t fold = 1) {
@@ -46,7 +47,7 @@ TensorBox input_box(const Problem& problem, const WgmmaPlanParts& plan, const Wg
       box.swizzle = plan.panels.position_bytes;
       set(0, problem.in_channels, 1, plan.panels.position_bytes / element_bytes);
       set(1, problem.batch, n, tile.images());
-      set(2, size[2], w, tile.halo[2]);
+      set(2, size[2], w, tile.halo[2], fold_w);
       set(3, size[1], h, tile.halo[1], fold_h);
       set(4, size[0], d, tile.halo[0], fold_d);
       break;
@@ -80,8 +81,8 @@ int output_boxes(const WgmmaPlanParts& plan) {
   return axis[0].stride * axis[1].stride * (plan.arrangement.both_widths() ? 1 : axis[2].stride);
 }
 
-TensorBox output_box(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes, const TensorStrides& stride,
-                     const void* address, int index) {
+TensorBox output_box(const WgmmaProblem& problem, const WgmmaPlanParts& plan, int element_bytes,
+                     const TensorStrides& stride, const void* address, int index) {
   const WgmmaStore& store = plan.store;
   const auto& axis = plan.arrangement.axis;
   const bool both_widths = plan.arrangement.both_widths();
@@ -94,7 +95,7 @@ TensorBox output_box(const Problem& problem, const WgmmaPlanParts& plan, int ele
   int64_t step[3];
   for (int i = 0; i < 3; ++i) {
     offset += residue[i] * stride[2 + i] * element_bytes;
-    size[i] = (problem.output_size(i) - 1 - residue[i]) / counts[i] + 1;
+    size[i] = (problem.output_size[i] - 1 - residue[i]) / counts[i] + 1;
     step[i] = counts[i] * stride[2 + i] * element_bytes;
   }
   box.data = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(offset));
@@ -118,7 +119,7 @@ TensorBox output_box(const Problem& problem, const WgmmaPlanParts& plan, int ele
   return box;
 }
 
-WgmmaLoad load_of_operand(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes,
+WgmmaLoad load_of_operand(const WgmmaProblem& problem, const WgmmaPlanParts& plan, int element_bytes,
                           const OperandTraits& input) {
   const auto [n, c, d, h, w] = input.stride;
   const WgmmaLoad& planned = plan.load;
@@ -136,7 +137,7 @@ WgmmaLoad load_of_operand(const Problem& problem, const WgmmaPlanParts& plan, in
   return planned.transposes() && w == 1 && planes && can(planned) ? planned : by_threads;
 }
 
-WgmmaStore store_of_operand(const Problem& problem, const WgmmaPlanParts& plan, int element_bytes,
+WgmmaStore store_of_operand(const WgmmaProblem& problem, const WgmmaPlanParts& plan, int element_bytes,
                             const OperandTraits& output) {
   const WgmmaStore store = plan.store.with_marks(make_marks(plan.tile, plan.store));
   for (int index = 0; store.boxes() && index < output_boxes(plan); ++index) {

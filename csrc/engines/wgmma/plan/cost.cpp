@@ -6,8 +6,8 @@
 #include "core/devices.h"
 #include "core/integer.h"
 #include "core/multiprocessor.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
+#include "engines/wgmma/plan/problem.h"
 
 namespace convt3d {
 namespace {
@@ -86,7 +86,12 @@ double bytes_per_clock(const DeviceTraits& device) {
 
 double outputs_of_work_tile(const WgmmaPlanParts& plan) {
   return static_cast<double>(plan.arrangement.slabs) * kWgmmaSlabRows / plan.tile.splits * plan.arrangement.sets() *
-         plan.arrangement.phases * std::min<double>(plan.tile.instruction.n, plan.tile.columns) * 2;
+         plan.arrangement.stored_phases() * std::min<double>(plan.tile.instruction.n, plan.tile.columns) * 2;
+}
+
+// Of a work tile, each with a result that is stored.
+double stored_passes(const WgmmaPlanParts& plan) {
+  return static_cast<double>(plan.split_passes()) / plan.arrangement.summed_phases();
 }
 
 // Of the rows of boxes.
@@ -117,8 +122,9 @@ double chunk_clocks(int element_bytes, const WgmmaPlanParts& plan) {
     case WgmmaLoadWay::kLineBoxes: {
       const WgmmaLineBoxes& lines = plan.load.as_line_boxes();
       const double rate = element_bytes == 2 ? kTranspose16BytesPerClock : kTransposeBytesPerClock;
-      const int boxes = lines.in_height * lines.in_depth * plan.arrangement.folds() * chunk_pieces;
-      return bytes / (rate * plan.tile.halo[2] / lines.width) + boxes * box_clocks;
+      const int fold = plan.arrangement.axis[2].fold;
+      const int boxes = lines.in_height * lines.in_depth * (plan.arrangement.folds() / fold) * chunk_pieces;
+      return bytes / (rate * plan.tile.halo[2] * fold / lines.width) + boxes * box_clocks;
     }
     case WgmmaLoadWay::kPlaneBoxes: {
       const double rate = element_bytes == 2 ? kPlanes16BytesPerClock : kPlanesBytesPerClock;
@@ -137,7 +143,7 @@ double chunk_clocks(int element_bytes, const WgmmaPlanParts& plan) {
 // Of all outputs of a work tile, whose products take `products`.
 double store_clocks(int element_bytes, const WgmmaPlanParts& plan, double products) {
   const WgmmaStore& store = plan.store;
-  const double passes = static_cast<double>(plan.arrangement.passes()) / plan.tile.splits;
+  const double passes = stored_passes(plan);
   const double outputs = outputs_of_work_tile(plan);
   const double bytes = outputs * element_bytes;
   const bool half = element_bytes == 2;
@@ -170,14 +176,14 @@ double store_clocks(int element_bytes, const WgmmaPlanParts& plan, double produc
 
 }  // namespace
 
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device,
+double expected_clocks(const WgmmaProblem& problem, int element_bytes, const DeviceTraits& device,
                        const WgmmaPlanParts& plan, bool stores) {
   const WgmmaPipelines& pipelines = plan.pipelines;
   const bool two_terms = plan.product.terms == 2;
   const bool n_major = plan.load.n_major();
-  const bool whole = plan.panels.chunks() == 1;
-  const double passes = static_cast<double>(plan.arrangement.passes()) / plan.tile.splits;
-  const double loads = plan.loads_each_pass() ? passes * plan.panels.chunks() : 1;
+  const bool whole = plan.panels.chunks() * plan.arrangement.summed_phases() == 1;
+  const double passes = stored_passes(plan);
+  const double loads = plan.loads_each_pass() ? static_cast<double>(plan.split_passes()) * plan.panels.chunks() : 1;
   const double chunk = chunk_clocks(element_bytes, plan);
   const double further = n_major ? kNMajorChunkClocks : kLoaderChunkClocks;
   const double load = loads * (chunk + (whole ? kLoadClocks / pipelines.tile_stages : further));
@@ -207,7 +213,7 @@ double expected_clocks(const Problem& problem, int element_bytes, const DeviceTr
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
   const double input = static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size);
   const double output =
-      stores ? static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size()) : 0;
+      stores ? static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size) : 0;
   const double short_lines =
       n_major ? kShortLineOverhead * ((kLineBytes / 2 >> plan.load.as_n_major().line_log) - 1) : 0;
   double memory =

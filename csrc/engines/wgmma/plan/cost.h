@@ -7,10 +7,10 @@ namespace convt3d {
 
 struct DeviceTraits;
 struct WgmmaPlanParts;
-struct Problem;
+struct WgmmaProblem;
 
 // `stores`: else its epilogue only gathers moments.
-double expected_clocks(const Problem& problem, int element_bytes, const DeviceTraits& device,
+double expected_clocks(const WgmmaProblem& problem, int element_bytes, const DeviceTraits& device,
                        const WgmmaPlanParts& plan, bool stores = true);
 
 }  // namespace convt3d

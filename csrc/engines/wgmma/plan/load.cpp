@@ -24,9 +24,9 @@ bool lines_begin_tiles(WgmmaNMajor n_major, const WgmmaArrangement& arrangement,
          all(axis[2], [](int32_t low) { return low == 0; });
 }
 
-std::optional<WgmmaNMajor> n_major_lines(const Problem& problem, int element_bytes, const WgmmaProduct& product,
+std::optional<WgmmaNMajor> n_major_lines(const WgmmaProblem& problem, int element_bytes, const WgmmaProduct& product,
                                          const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
-  if (element_bytes != 2 || tile.image_log > 0 || arrangement.folds() > 1 || !tile.instruction.n_major) {
+  if (element_bytes != 2 || tile.image_log > 0 || arrangement.folded() || !tile.instruction.n_major) {
     return std::nullopt;
   }
   // A box would reach into the next group.
@@ -49,19 +49,22 @@ std::optional<WgmmaNMajor> n_major_lines(const Problem& problem, int element_byt
   return std::nullopt;
 }
 
-std::optional<WgmmaLineBoxes> line_boxes(const Problem& problem, int element_bytes, const WgmmaArrangement& arrangement,
-                                         const WgmmaTile& tile) {
+std::optional<WgmmaLineBoxes> line_boxes(const WgmmaProblem& problem, int element_bytes,
+                                         const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   const int align = 16 / element_bytes;
   if (problem.input_size[2] % align != 0) return std::nullopt;
-  int shift = 0;  // from a box's beginning to the tile's, at most
+  const int fold = arrangement.axis[2].fold;  // whose positions a box has all
+  int shift = 0;                              // from a box's beginning to the tile's, at most
   for (int index = 0; index < std::min(tile.count[2], align); ++index) {
     for (int outer = 0; outer < arrangement.axis[2].outer; ++outer) {
-      shift = std::max(shift, (index * tile.size[2] + arrangement.axis[2].taps[outer].low) & (align - 1));
+      const WgmmaTaps& taps = arrangement.axis[2].taps[outer];
+      const int first = (index * tile.size[2] + taps.low) * fold + taps.fold;
+      shift = std::max(shift, first & (align - 1));
     }
   }
-  const int64_t width = round_up(tile.halo[2] + shift, align);
-  if (width > 2 * tile.size[2]) return std::nullopt;   // mostly halo: threads are faster
-  const int64_t most = kWgmmaBoxBytes / (width * 16);  // lines
+  const int64_t width = round_up(tile.halo[2] * fold + shift, align);
+  if (width > 2 * fold * tile.size[2]) return std::nullopt;  // mostly halo: threads are faster
+  const int64_t most = kWgmmaBoxBytes / (width * 16);        // lines
   if (most == 0) return std::nullopt;
   WgmmaLineBoxes boxes;
   boxes.width = static_cast<int32_t>(width);
@@ -72,11 +75,11 @@ std::optional<WgmmaLineBoxes> line_boxes(const Problem& problem, int element_byt
   return boxes;
 }
 
-std::optional<WgmmaPlaneBoxes> plane_boxes(const Problem& problem, int element_bytes,
+std::optional<WgmmaPlaneBoxes> plane_boxes(const WgmmaProblem& problem, int element_bytes,
                                            const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   const int64_t plane = problem.input_size[1] * problem.input_size[2];
   if (plane * element_bytes % 16 != 0 || problem.input_size[2] * element_bytes % 4 != 0 || plane > kMostBoxExtent ||
-      tile.count[1] * tile.count[2] > 1 || arrangement.folds() > 1) {
+      tile.count[1] * tile.count[2] > 1 || arrangement.folded()) {
     return std::nullopt;
   }
   const auto& axis = arrangement.axis;
@@ -105,7 +108,7 @@ std::optional<WgmmaPlaneBoxes> plane_boxes(const Problem& problem, int element_b
 
 }  // namespace
 
-WgmmaLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
+WgmmaLoad load_of_tile(const WgmmaProblem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
                        const WgmmaArrangement& arrangement, const WgmmaTile& tile) {
   if (channels_last) return WgmmaLoad::elements();
   if (tile.image_log > 0) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/host_device.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/problem.h"
 #include "engines/wgmma/plan/tile.h"
 
 namespace convt3d {
@@ -106,7 +106,7 @@ class WgmmaLoad {
 // What a tile's loads are planned for: an input in the output's format that is dense and begins at a multiple of 16
 // bytes. Extents and channels of the problem decide; memory is shared out for it, and its products are added in the
 // order that follows, whatever the strides of a call are.
-WgmmaLoad load_of_tile(const Problem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
+WgmmaLoad load_of_tile(const WgmmaProblem& problem, int element_bytes, bool channels_last, const WgmmaProduct& product,
                        const WgmmaArrangement& arrangement, const WgmmaTile& tile);
 // The load of an input whose channels are contiguous, for panels with so many bytes of a position.
 WgmmaLoad load_of_channels(int element_bytes, const WgmmaProduct& product, int32_t position_bytes);

@@ -74,9 +74,10 @@ std::optional<WgmmaShares> share_memory(int64_t shared_bytes, const WgmmaArrange
                           : kWgmmaLeastWeightStages;
   int64_t weight_stages = resident_weights ? std::max<int64_t>(1, resident) : few;
   // What more than two whole tiles would take is better spent on staging.
-  const int64_t tile_stages = std::min<int64_t>(panels.chunks() == 1 ? 2 : kWgmmaMaxTileStages,
+  const bool in_parts = panels.chunks() * arrangement.summed_phases() > 1;
+  const int64_t tile_stages = std::min<int64_t>(in_parts ? kWgmmaMaxTileStages : 2,
                                                 1 + (left - weight_stages * kWgmmaWeightStageBytes) / tile_bytes);
-  if (panels.chunks() > 1 && tile_stages == 1) return std::nullopt;  // a chunk leaves while the next is multiplied
+  if (in_parts && tile_stages == 1) return std::nullopt;  // a part leaves while the next is multiplied
   const int64_t rest = left - (tile_stages - 1) * tile_bytes;
   if (!resident_weights) {
     weight_stages = std::min<int64_t>(kWgmmaMaxWeightStages, rest / kWgmmaWeightStageBytes);
@@ -96,8 +97,9 @@ bool reads_stay_inside(const WgmmaArrangement& arrangement, const WgmmaTile& til
   return past * position_bytes <= staging_bytes(store) + int64_t{shares.weight_stages} * kWgmmaWeightStageBytes;
 }
 
-bool can_ping_pong(const WgmmaPanels& panels, const WgmmaLoops& loops, const WgmmaShares& shares) {
-  return loops.terms == 1 && panels.chunks() == 1 &&
+bool can_ping_pong(const WgmmaArrangement& arrangement, const WgmmaPanels& panels, const WgmmaLoops& loops,
+                   const WgmmaShares& shares) {
+  return loops.terms == 1 && panels.chunks() == 1 && arrangement.summed_phases() == 1 &&
          (shares.resident_weights || most_pass_stages(loops) < shares.weight_stages);
 }
 

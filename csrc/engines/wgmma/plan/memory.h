@@ -68,7 +68,8 @@ bool reads_stay_inside(const WgmmaArrangement& arrangement, const WgmmaTile& til
                        const WgmmaPanels& panels, const WgmmaShares& shares, const WgmmaStore& store);
 // In ping-pong one warpgroup may be a whole pass ahead: the weights' pipeline, too, has to hold that much. Two terms
 // pause after every two stages, which the other warpgroup fills.
-bool can_ping_pong(const WgmmaPanels& panels, const WgmmaLoops& loops, const WgmmaShares& shares);
+bool can_ping_pong(const WgmmaArrangement& arrangement, const WgmmaPanels& panels, const WgmmaLoops& loops,
+                   const WgmmaShares& shares);
 WgmmaPipelines make_pipelines(const WgmmaTile& tile, const WgmmaLoops& loops, const WgmmaShares& shares,
                               bool ping_pong);
 WgmmaMemory place_parts(const WgmmaPanels& panels, const WgmmaShares& shares, WgmmaPartBytes parts,

@@ -12,7 +12,7 @@ namespace {
 bool is_channels_last(const Operands& operands) { return operands.result.stride[1] == 1; }
 
 // The plan of these operands, made from the parts that were searched for. Its memory is that of the searched load.
-WgmmaPlan plan_of_operands(const Problem& problem, WgmmaElement element, const Operands& operands,
+WgmmaPlan plan_of_operands(const WgmmaProblem& problem, WgmmaElement element, const Operands& operands,
                            const DeviceTraits& device, bool copies, const WgmmaPlanParts& searched) {
   const WgmmaStore store = store_of_operand(problem, searched, element.bytes, operands.result);
   const auto reading = [&](const OperandCopy& copy) {
@@ -41,20 +41,20 @@ WgmmaPlan plan_of_operands(const Problem& problem, WgmmaElement element, const O
 
 }  // namespace
 
-bool can_copy(const Problem& problem, WgmmaElement element) {
+bool can_copy(const WgmmaProblem& problem, WgmmaElement element) {
   const Int3& size = problem.input_size;
   const int64_t bytes = problem.batch * problem.in_channels * size[0] * size[1] * size[2] * element.bytes;
   return problem.in_channels_per_group() * element.bytes % kCopiedPiece == 0 && bytes <= kMostCopiedBytes;
 }
 
-OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input) {
+OperandCopy input_copy(const WgmmaProblem& problem, int element_bytes, const OperandTraits& input) {
   OperandCopy copy =
       operand_copy(input, {}, problem.input_size, problem.groups, problem.in_channels_per_group(), element_bytes);
   copy_whole(copy, problem.batch);
   return copy;
 }
 
-std::vector<WgmmaPlan> wgmma_candidates(const Problem& problem, WgmmaElement element, const Operands& operands,
+std::vector<WgmmaPlan> wgmma_candidates(const WgmmaProblem& problem, WgmmaElement element, const Operands& operands,
                                         const DeviceTraits& device, bool copies) {
   std::vector<WgmmaPlan> candidates;
   visit_plans(problem, element, is_channels_last(operands), copies, device, [&](const WgmmaPlanParts& parts, double) {
@@ -63,8 +63,8 @@ std::vector<WgmmaPlan> wgmma_candidates(const Problem& problem, WgmmaElement ele
   return candidates;
 }
 
-std::optional<WgmmaPlan> plan_wgmma_forward(const Problem& problem, WgmmaElement element, const Operands& operands,
-                                            const DeviceTraits& device, bool copies) {
+std::optional<WgmmaPlan> plan_wgmma(const WgmmaProblem& problem, WgmmaElement element, const Operands& operands,
+                                    const DeviceTraits& device, bool copies) {
   std::optional<WgmmaPlanParts> best;
   double least = 0;  // clocks
   visit_plans(problem, element, is_channels_last(operands), copies, device,
@@ -87,11 +87,13 @@ std::string to_string(const WgmmaPlan& plan) {
       << " sets=" << arrangement.sets() << " slab_channels=" << arrangement.slab_channels()
       << " width_pairs=" << arrangement.width_pairs() << " m_tiles=" << arrangement.m_tiles
       << " slabs=" << arrangement.slabs << " phases=" << arrangement.phases << " folds=" << arrangement.axis[0].fold
-      << 'x' << arrangement.axis[1].fold << " splits=" << tile.splits << " phase_halos=" << arrangement.phase_halos
-      << " images=" << tile.images() << " tile=" << tile.size[0] << 'x' << tile.size[1] << 'x' << tile.size[2]
-      << " halo=" << tile.halo[0] << 'x' << tile.halo[1] << 'x' << tile.halo[2] << " second=" << tile.second_start
-      << " columns=" << tile.columns << " panels=" << panels.count << '/' << panels.in_chunk << "x"
-      << panels.position_bytes << " n_major=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
+      << 'x' << arrangement.axis[1].fold << (arrangement.axis[2].fold.is_two() ? "x2" : "")
+      << (arrangement.folds_apart ? "_apart" : "") << " splits=" << tile.splits
+      << " phase_halos=" << arrangement.phase_halos << " images=" << tile.images() << " tile=" << tile.size[0] << 'x'
+      << tile.size[1] << 'x' << tile.size[2] << " halo=" << tile.halo[0] << 'x' << tile.halo[1] << 'x' << tile.halo[2]
+      << " second=" << tile.second_start << " columns=" << tile.columns << " panels=" << panels.count << '/'
+      << panels.in_chunk << "x" << panels.position_bytes
+      << " n_major=" << (plan.load.n_major() ? 1 << plan.load.as_n_major().line_log : 0)
       << " tile_stages=" << plan.pipelines.tile_stages << " weight_stages=" << plan.pipelines.weight_stages
       << " staging=" << to_string(store.way()) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
       << store.columns << " burst=" << store.halves << 'x' << store.burst << " warp=" << store.warp_bytes

@@ -14,13 +14,13 @@
 #include "core/device_traits.h"
 #include "core/integer.h"
 #include "core/operands.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
 #include "engines/wgmma/plan/grid.h"
 #include "engines/wgmma/plan/k_order.h"
 #include "engines/wgmma/plan/load.h"
 #include "engines/wgmma/plan/memory.h"
 #include "engines/wgmma/plan/panels.h"
+#include "engines/wgmma/plan/problem.h"
 #include "engines/wgmma/plan/product.h"
 #include "engines/wgmma/plan/store.h"
 #include "engines/wgmma/plan/tile.h"
@@ -41,6 +41,7 @@ struct WgmmaPlanParts {
   WgmmaGrid grid;
   OperandCopy copy;  // of the input, which is then what the kernel reads
 
+  // Of a work tile; those whose products are one sum are counted, too.
   CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
   // The tile, or its chunks, are loaded for each pass anew.
   CONVT3D_HOST_DEVICE bool loads_each_pass() const { return panels.chunks() > 1 || arrangement.phase_halos; }
@@ -68,16 +69,16 @@ struct WgmmaPlan : WgmmaPlanParts {
 };
 
 // A copy of the whole input with its channels last: allowed for whole pieces of 16 bytes, and not too many bytes.
-bool can_copy(const Problem& problem, WgmmaElement element);
-OperandCopy input_copy(const Problem& problem, int element_bytes, const OperandTraits& input);
+bool can_copy(const WgmmaProblem& problem, WgmmaElement element);
+OperandCopy input_copy(const WgmmaProblem& problem, int element_bytes, const OperandTraits& input);
 // The plans for these operands: `first` is the input, and may be copied.
-std::vector<WgmmaPlan> wgmma_candidates(const Problem& problem, WgmmaElement element, const Operands& operands,
+std::vector<WgmmaPlan> wgmma_candidates(const WgmmaProblem& problem, WgmmaElement element, const Operands& operands,
                                         const DeviceTraits& device, bool copies = true);
 // The cheapest candidate; nothing where there is none. Strides and addresses decide how tiles are loaded and outputs
 // stored, and what that costs, but not which candidate it is: products are added in its order, so that a problem has
 // the same bits however its input lies in memory.
-std::optional<WgmmaPlan> plan_wgmma_forward(const Problem& problem, WgmmaElement element, const Operands& operands,
-                                            const DeviceTraits& device, bool copies = true);
+std::optional<WgmmaPlan> plan_wgmma(const WgmmaProblem& problem, WgmmaElement element, const Operands& operands,
+                                    const DeviceTraits& device, bool copies = true);
 std::string to_string(const WgmmaPlan& plan);
 
 }  // namespace convt3d

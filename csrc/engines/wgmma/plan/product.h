@@ -10,7 +10,7 @@
 
 #include "core/divisor.h"
 #include "core/one_or_two.h"
-#include "core/problem.h"
+#include "engines/wgmma/plan/problem.h"
 
 namespace convt3d {
 
@@ -30,7 +30,7 @@ struct WgmmaProduct {
   Divisor by_groups;
 };
 
-inline WgmmaProduct make_product(const Problem& problem, WgmmaElement element, int32_t joined) {
+inline WgmmaProduct make_product(const WgmmaProblem& problem, WgmmaElement element, int32_t joined) {
   WgmmaProduct product;
   product.images = problem.batch;
   product.groups = problem.groups / joined;

@@ -19,7 +19,7 @@ constexpr int64_t kMostPackedBytes = int64_t{16} << 31;
 
 class Search {
  public:
-  Search(const Problem& problem, const WgmmaStrides& stride, WgmmaElement element, bool channels_last,
+  Search(const WgmmaProblem& problem, const WgmmaStrides& stride, WgmmaElement element, bool channels_last,
          const OperandCopy& copy, const DeviceTraits& device,
          const std::function<void(const WgmmaPlanParts&, double)>& visit)
       : problem_(problem),
@@ -47,9 +47,11 @@ class Search {
       for (const WgmmaSlabForm form : kForms) {
         for (const bool folds : {false, true}) {
           for (const bool phase_halos : {false, true}) {
-            const auto arrangement =
-                arrange(problem_, stride_, channels_last_, product, {width_in_m, form, folds, phase_halos});
-            if (arrangement) tiles(product, *arrangement);
+            for (const bool apart : {false, true}) {
+              const auto arrangement =
+                  arrange(problem_, stride_, channels_last_, product, {width_in_m, form, folds, phase_halos, apart});
+              if (arrangement) tiles(product, *arrangement);
+            }
           }
         }
       }
@@ -66,7 +68,7 @@ class Search {
         if (image_log > 0 && (problem_.batch < 8 || plane > kSmallPlane || arrangement.width_pairs())) continue;
         if (!channels_last_ && (image_log > 0 ? !instruction.images : apart)) continue;
         for (int splits = 1; splits <= arrangement.passes(); ++splits) {
-          if (arrangement.passes() % splits != 0) continue;
+          if (arrangement.passes() % (splits * arrangement.summed_phases()) != 0) continue;
           if (apart && arrangement.passes() / splits % 2 != 0) continue;
           visit_tiles(product, arrangement, channels_last_, {instruction, image_log, splits},
                       [&](const WgmmaTile& tile) { cheapest(product, arrangement, tile); });
@@ -138,7 +140,7 @@ class Search {
       if (!reads_stay_inside(of.arrangement, of.tile, of.load, of.panels, *shares, store)) continue;
       const WgmmaMemory memory = place_parts(of.panels, *shares, tables, store);
       for (const bool ping_pong : {true, false}) {
-        if (ping_pong && !can_ping_pong(of.panels, of.loops, *shares)) continue;
+        if (ping_pong && !can_ping_pong(of.arrangement, of.panels, of.loops, *shares)) continue;
         const WgmmaPipelines pipelines = make_pipelines(of.tile, of.loops, *shares, ping_pong);
         const WgmmaGrid grid = make_grid(of.product, of.tile, pipelines, device_.multiprocessors);
         const WgmmaPlanParts parts{of.product, of.arrangement, of.tile, of.load, of.panels, of.loops,
@@ -153,7 +155,7 @@ class Search {
 
   static int64_t whole_patterns(int64_t bytes) { return bytes / kSwizzleBytes * kSwizzleBytes; }
 
-  const Problem& problem_;
+  const WgmmaProblem& problem_;
   const WgmmaStrides& stride_;
   WgmmaElement element_;
   bool channels_last_;
@@ -164,12 +166,14 @@ class Search {
 
 }  // namespace
 
-void visit_plans(const Problem& problem, WgmmaElement element, bool channels_last, bool copies,
+void visit_plans(const WgmmaProblem& problem, WgmmaElement element, bool channels_last, bool copies,
                  const DeviceTraits& device, const std::function<void(const WgmmaPlanParts&, double)>& visit) {
   const std::optional<WgmmaStrides> stride = wgmma_strides(problem);
   if (!stride) return;
   // Larger channels are left to the engine that is tested with them.
-  if (problem.output_size(0) * problem.output_size(1) * problem.output_size(2) > UINT32_MAX) return;
+  for (const Int3& size : {problem.input_size, problem.output_size}) {
+    if (size[0] * size[1] * size[2] > UINT32_MAX) return;
+  }
   const OperandCopy none{};
   Search(problem, *stride, element, channels_last, none, device, visit).products();
   if (!copies || channels_last || !can_copy(problem, element)) return;

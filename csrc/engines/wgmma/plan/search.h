@@ -4,15 +4,15 @@
 #include <functional>
 
 #include "core/device_traits.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/plan.h"
+#include "engines/wgmma/plan/problem.h"
 
 namespace convt3d {
 
 // The parts of each, for operands that are dense and aligned, its store without marks, and what it is expected to cost,
 // in clocks. `copies`: also
 // those that copy an input whose width is contiguous with its channels last first.
-void visit_plans(const Problem& problem, WgmmaElement element, bool channels_last, bool copies,
+void visit_plans(const WgmmaProblem& problem, WgmmaElement element, bool channels_last, bool copies,
                  const DeviceTraits& device, const std::function<void(const WgmmaPlanParts&, double)>& visit);
 
 }  // namespace convt3d

@@ -26,8 +26,8 @@
 #include "core/divisor.h"
 #include "core/host_device.h"
 #include "core/one_or_two.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/problem.h"
 #include "engines/wgmma/plan/product.h"
 #include "engines/wgmma/plan/tile.h"
 

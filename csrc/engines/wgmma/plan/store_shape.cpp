@@ -180,7 +180,7 @@ bool run_burst_fits(const WgmmaTile& tile, const WgmmaSegments& segments, int el
   return fits;
 }
 
-std::optional<WgmmaStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
+std::optional<WgmmaStoreShape> make_store_shape(const WgmmaProblem& problem, int element_bytes, bool channels_last,
                                                 const WgmmaProduct& product, const WgmmaArrangement& arrangement,
                                                 const WgmmaTile& tile) {
   if (!channels_last && tile.image_log > 0) return shape_registers(element_bytes, arrangement, tile);

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "core/divisor.h"
-#include "core/problem.h"
 #include "engines/wgmma/plan/arrangement.h"
+#include "engines/wgmma/plan/problem.h"
 #include "engines/wgmma/plan/product.h"
 #include "engines/wgmma/plan/store.h"
 #include "engines/wgmma/plan/tile.h"
@@ -54,7 +54,7 @@ struct WgmmaStoreShape {
 };
 
 // How outputs leave that are dense and begin at a multiple of 16 bytes; nothing where the engine cannot store them.
-std::optional<WgmmaStoreShape> make_store_shape(const Problem& problem, int element_bytes, bool channels_last,
+std::optional<WgmmaStoreShape> make_store_shape(const WgmmaProblem& problem, int element_bytes, bool channels_last,
                                                 const WgmmaProduct& product, const WgmmaArrangement& arrangement,
                                                 const WgmmaTile& tile);
 

@@ -51,7 +51,9 @@ void add_rows(const WgmmaPlan& plan, Traits& traits) {
   traits.push_back({"sets", sets_name(arrangement.form)});
   traits.push_back({"width_pairs", yes_no(arrangement.width_pairs())});
   traits.push_back({"phase_pairs", yes_no(plan.store.phase_pairs)});
-  traits.push_back({"folds", count_name(axis[0].fold, 2) + "x" + count_name(axis[1].fold, 2)});
+  traits.push_back(
+      {"folds", count_name(axis[0].fold, 2) + "x" + count_name(axis[1].fold, 2) + "x" + count_name(axis[2].fold, 2)});
+  traits.push_back({"folds_apart", yes_no(plan.arrangement.folds_apart)});
   traits.push_back(
       {"in_m", std::to_string(axis[0].in_m) + "x" + std::to_string(axis[1].in_m) + "x" + std::to_string(axis[2].in_m)});
   traits.push_back({"joined", std::to_string(plan.product.joined)});
