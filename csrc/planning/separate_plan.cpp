@@ -25,7 +25,9 @@ class Separate {
   explicit Separate(const PlanQuery& query) : query_(query) {}
 
   OperatorPlan best() const {
-    const std::vector<Way> ways = cheaper_bias();
+    std::vector<Way> ways = whole_ways();
+    // Copies are compared where the cheaper way to the bias's gradient is taken.
+    for (Way& way : copied_ways(*cheapest(ways))) ways.push_back(std::move(way));
     const Way* best = cheapest(ways);
     std::vector<Way> beside;
     for (const Way& way : ways) {
@@ -38,9 +40,11 @@ class Separate {
   }
 
   std::vector<OperatorPlan> all() const {
-    std::vector<Way> ways = one_by_one(*whole(false));
-    if (const std::optional<Way> first = whole(true)) {
-      for (Way& way : one_by_one(*first)) ways.push_back(std::move(way));
+    std::vector<Way> ways;
+    for (Way& first : whole_ways()) {
+      std::vector<Way> copied = copied_ways(first);
+      ways.push_back(std::move(first));
+      for (Way& way : copied) ways.push_back(std::move(way));
     }
     std::vector<Way> beside;
     for (const Way& way : ways) {
@@ -112,17 +116,18 @@ class Separate {
     return way_with({{}, {}, query_.problem.batch}, sums_bias);
   }
 
-  // The bias's gradient by itself or with the weight's, whichever is cheaper where nothing is copied.
-  std::vector<Way> cheaper_bias() const {
-    const std::optional<Way> alone = whole(false);
-    const std::optional<Way> summed = whole(true);
-    return one_by_one(summed && summed->ms < alone->ms ? *summed : *alone);
+  // Nothing is copied: with the bias's gradient by itself and, where it can be, with the weight's.
+  std::vector<Way> whole_ways() const {
+    std::vector<Way> ways{*whole(false)};
+    if (std::optional<Way> summed = whole(true)) ways.push_back(std::move(*summed));
+    return ways;
   }
 
-  std::vector<Way> one_by_one(const Way& first) const {
+  // With copies, and the bias's gradient as in a way without.
+  std::vector<Way> copied_ways(const Way& first) const {
     const Problem& problem = query_.problem;
     const Operands& operands = query_.operands;
-    std::vector<Way> ways{first};
+    std::vector<Way> ways;
     const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
     if (!grad.exists) return ways;
     const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
@@ -191,12 +196,21 @@ class Separate {
     return way;
   }
 
-  // Both gradients are of mma, whose kernels are made for it, take little, and copy nothing themselves.
+  // Blocks of an input gradient that may be beside another kernel: of an engine that lets others begin, and without a
+  // copy of its own.
+  static std::optional<int64_t> blocks_beside(const OperatorPlan& input_grad) {
+    if (const auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) {
+      return of_mma->copy.exists ? std::nullopt : std::optional(of_mma->blocks());
+    }
+    const auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
+    return of_wgmma == nullptr || of_wgmma->copy.exists ? std::nullopt : std::optional<int64_t>(of_wgmma->grid.blocks);
+  }
+
+  // Kernels of both gradients are made for it, take little, and copy nothing themselves.
   bool may_be_beside(const Way& way) const {
-    const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
-    return query_.device.begins_early() && rounds_of(way.copies) == 1 && input != nullptr && weight != nullptr &&
-           !input->copy.exists && !weight->copies_operands() &&
+    return query_.device.begins_early() && rounds_of(way.copies) == 1 && blocks_beside(way.input_grad) &&
+           weight != nullptr && !weight->copies_operands() &&
            way.input_grad.cost.ms + way.weight_grad.cost.ms < query_.device.launches.beside;
   }
 
@@ -233,9 +247,9 @@ class Separate {
   }
 
   bool fits_beside(const Way& way, int32_t first) const {
-    const auto* const input = std::get_if<mma::CorrelationPlan>(&way.input_grad.plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
-    return may_be_beside(way) && input->blocks() <= first && weight->blocks() <= query_.device.multiprocessors - first;
+    return may_be_beside(way) && *blocks_beside(way.input_grad) <= first &&
+           weight->blocks() <= query_.device.multiprocessors - first;
   }
 
   OperatorPlan plan_of(const Way& way) const {

@@ -237,6 +237,7 @@ template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     convt3d_halo_forward(const __grid_constant__ WgmmaParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
+  hopper::allow_dependents();
   const WgmmaShared shared(params.plan.memory, wgmma_memory());
   const int warp = hopper::warp_index();
   if (threadIdx.x == 0) {

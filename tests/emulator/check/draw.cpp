@@ -95,7 +95,7 @@ Case Draw::next_of_any_plan() {
     } else {
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     }
-    if (gradient_in_cores) without_strides(drawing);
+
     const bool in_rounds = item.op == Operator::kBackward && !mma && drawing.coin(50);
     if (in_rounds) {
       item.problem.batch = drawing.draw(2, 4);

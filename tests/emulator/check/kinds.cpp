@@ -233,14 +233,4 @@ bool is_affordable(const Problem& problem) {
 }
 
 // So that the input gradient is a forward.
-void without_strides(Drawing& d) {
-  Problem& p = d.problem;
-  d.channels(1, p.in_channels, p.out_channels);
-  d.axes([&](std::size_t i) {
-    p.stride[i] = 1;
-    p.output_padding[i] = 0;
-    p.padding[i] = std::min(p.padding[i], p.dilation[i] * (p.kernel_size[i] - 1));
-  });
-}
-
 }  // namespace check

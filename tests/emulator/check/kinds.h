@@ -50,7 +50,6 @@ void depthwise(Drawing& d);
 void general(Drawing& d);
 void whole_strides(Drawing& d);
 
-void without_strides(Drawing& d);  // changes a problem so that the input gradient is a forward
 
 bool is_affordable(const convt3d::Problem& problem);
 

@@ -93,7 +93,7 @@ int32_t kept_bytes(const WgmmaTile& tile, int element_bytes, const WgmmaSegments
 std::optional<WgmmaStoreShape> shape_registers(int element_bytes, const WgmmaArrangement& arrangement,
                                                const WgmmaTile& tile) {
   WgmmaSegments segments = cut_lines(tile, false, 0, tile.size[2]);
-  segments.phase_pairs = !arrangement.both_widths() && arrangement.axis[2].outer.is_two();
+  segments.phase_pairs = !arrangement.both_widths() && !arrangement.folds_apart && arrangement.axis[2].outer.is_two();
   return WgmmaStoreShape{segments, Kept{segments.phase_pairs ? kept_bytes(tile, element_bytes, segments) : 0}, 1};
 }
 
