@@ -9,7 +9,7 @@
 namespace convt3d {
 namespace {
 
-constexpr double kSectorBytes = 32;  // what memory is read by
+constexpr int64_t kSectorBytes = 32;  // what memory is read by
 // Instructions for 16 bytes of the copy, as many as the machine code of sm_90a has, or fewer; not fitted.
 constexpr double kStrip = 100;     // read from strips that are aligned
 constexpr double kOddStrip = 130;  // read from strips that are not aligned
@@ -38,6 +38,7 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
   copy.way = all_of([](const OperandTraits& of) { return of.stride[4] == 1; }) ? CopyWay::kStrips
              : tensor.stride[1] == 1                                           ? CopyWay::kGatheredPieces
                                                                                : CopyWay::kGatheredPositions;
+  copy.spacing = static_cast<int32_t>(std::clamp<int64_t>(tensor.stride[4], 1, kSectorBytes / element_bytes));
   copy.run_axes = 1;
   const auto joins = [&](std::size_t axis) {
     return all_of([&](const OperandTraits& of) { return of.stride[axis] == of.stride[axis + 1] * size[axis - 1]; });
@@ -68,7 +69,7 @@ OperandTraits copied_operand(const OperandCopy& copy) {
 double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device) {
   const auto positions = static_cast<double>(images * copy.image_positions());
   const double elements = positions * static_cast<double>(copy.groups * copy.channels);
-  const double apart = copy.way == CopyWay::kGatheredPositions ? kSectorBytes / copy.element_bytes : 1;
+  const double apart = copy.way == CopyWay::kGatheredPositions ? copy.spacing : 1;
   const double bytes = elements * copy.element_bytes * apart * (copy.masked ? 2 : 1) +
                        positions * static_cast<double>(copy.groups * copy.padded) * copy.element_bytes;
   const double pieces = positions * static_cast<double>(copy.groups * copy.padded * copy.element_bytes) / kCopiedPiece;

@@ -40,8 +40,9 @@ struct OperandCopy {
   CopyWay way;
   int32_t run_axes;  // from the width on, whose positions are neighbours in memory all together
   StripAlignment alignment;
-  bool vectors;  // all strips of all portions are aligned
-  bool quads;    // four neighbouring channels are one load
+  bool vectors;     // all strips of all portions are aligned
+  bool quads;       // four neighbouring channels are one load
+  int32_t spacing;  // elements from a position to the next along the width; more than a sector counts as a sector
   int64_t groups;
   int32_t channels;  // channels of a group
   int32_t padded;    // channels of a group in the copy, whole pieces

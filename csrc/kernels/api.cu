@@ -111,8 +111,24 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
   });
 }
 
-void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
-                ConstTensor relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace, Stream stream) {
+namespace {
+
+// What gradients of `plan` read of a tensor of all outputs, and their problem.
+ConstTensor read_part(const OperatorPlan& plan, ConstTensor tensor, DataType dtype) {
+  return plan.view ? viewed(*plan.view, tensor, element_size(dtype)) : tensor;
+}
+const Problem& read_problem(const OperatorPlan& plan, const Problem& problem) {
+  return plan.view ? plan.view->problem : problem;
+}
+
+}  // namespace
+
+void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
+                ConstTensor all_relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace,
+                Stream stream) {
+  const Problem& problem = read_problem(plan, layer);
+  const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
+  const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
@@ -135,9 +151,12 @@ void input_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype
   });
 }
 
-void weight_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
-                 ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
+                 ConstTensor all_relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
                  Stream stream) {
+  const Problem& problem = read_problem(plan, layer);
+  const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
+  const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
@@ -221,18 +240,19 @@ void weight_grad_round(const Problem& problem, const OperatorPlan& plan, DataTyp
 }
 
 // The gradient of the bias comes first: the weight is packed meanwhile. What is beside another gradient is launched
-// right after it.
-void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataType dtype, const BackwardTensors& all,
-                        ConstTensor weight, MutableTensor grad_weight, void* grad_bias, void* workspace,
-                        Stream stream) {
+// right after it. `read`: of all that the layer has, what the other gradients need.
+void separate_gradients(const Problem& layer, const Problem& problem, const SeparatePlan& plan, DataType dtype,
+                        const BackwardTensors& all, const BackwardTensors& read, ConstTensor weight,
+                        MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  const bool reads_all = all.grad_output.stride == read.grad_output.stride;
   auto* const bytes = static_cast<unsigned char*>(workspace);
   Problem of_round = problem;
   of_round.batch = problem.batch / plan.rounds;
   for (int64_t first = 0; first < problem.batch; first += of_round.batch) {
-    const BackwardTensors round = round_of(plan, dtype, all, first, bytes, stream);
+    const BackwardTensors round = round_of(plan, dtype, read, first, bytes, stream);
     if (first == 0 && plan.bias_grad) {
-      const BackwardTensors& read = plan.rounds == 1 ? round : all;
-      bias_grad(bias_grad_problem(problem), *plan.bias_grad, dtype, read.grad_output, read.relu_output, grad_bias,
+      const BackwardTensors& summed = plan.rounds == 1 && reads_all ? round : all;
+      bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grad_bias,
                 bytes + plan.bias_grad_offset(), stream);
     }
     input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
@@ -244,12 +264,16 @@ void separate_gradients(const Problem& problem, const SeparatePlan& plan, DataTy
 
 }  // namespace
 
-void backward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
-              ConstTensor relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
+void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
+              ConstTensor all_relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
               MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  const Problem& problem = read_problem(plan, layer);
+  const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
+  const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
   if (const auto* const separate = std::get_if<SeparatePlan>(&plan.plan)) {
-    return separate_gradients(problem, *separate, dtype, {grad_output, relu_output, input, grad_input}, weight,
-                              grad_weight, grad_bias, workspace, stream);
+    return separate_gradients(layer, problem, *separate, dtype, {all_grad_output, all_relu_output, input, grad_input},
+                              {grad_output, relu_output, input, grad_input}, weight, grad_weight, grad_bias, workspace,
+                              stream);
   }
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;

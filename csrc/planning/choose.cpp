@@ -19,7 +19,7 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -45,7 +45,7 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
   if (is_backward(op)) return std::nullopt;
   if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
     return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
@@ -103,19 +103,14 @@ std::optional<WgmmaProblem> wgmma_problem(const PlanQuery& query) {
 }
 
 // Of a forward any input is copied where that pays; a slice of a larger gradient is not.
-bool copies_source(const PlanQuery& query, const WgmmaProblem& problem) {
-  const Int3& size = problem.input_size;
-  return query.op == Operator::kForward ||
-         query.operands.first.stride[0] == problem.in_channels * size[0] * size[1] * size[2];
-}
+bool copies_source(const PlanQuery& query) { return query.op == Operator::kForward || has_dense_images(query); }
 
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
-  Offer offer = offer_of(
-      plan_wgmma(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
-      query.device);
+  Offer offer = offer_of(plan_wgmma(*problem, wgmma_element(query), query.operands, query.device, copies_source(query)),
+                         query.device);
   if (offer) offer->cost.fitted = query.op == Operator::kForward;
   return offer;
 }
@@ -123,9 +118,8 @@ Offer wgmma_offer(const PlanQuery& query) {
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return {};
-  return all_of(
-      wgmma_candidates(*problem, wgmma_element(query), query.operands, query.device, copies_source(query, *problem)),
-      query.device);
+  return all_of(wgmma_candidates(*problem, wgmma_element(query), query.operands, query.device, copies_source(query)),
+                query.device);
 }
 
 bool is_for_mma(const PlanQuery& query) { return query.op != Operator::kBiasGrad && query.dtype != DataType::kFloat64; }
@@ -135,9 +129,10 @@ mma::Correlation correlation_of(Operator op) {
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
+    if (op == Operator::kBackwardAndBias && whole) return std::nullopt;  // the bias's is of all outputs
     return offer_of(
         mma::plan_backward(problem, dtype, terms_of(query), operands, op == Operator::kBackwardAndBias, device),
         device);
@@ -151,7 +146,7 @@ Offer mma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
   if (!is_for_mma(query)) return {};
   if (is_backward(op)) {
     return all_of(
@@ -214,9 +209,39 @@ std::string name_of_asked(const PlanQuery& query) {
   throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
 }
 
+// The query for the part of grad_output that is needed, where that is not all.
+std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<OutputView>& view) {
+  if (!view) return std::nullopt;
+  PlanQuery part = query;
+  Operands& operands = part.operands;
+  part.whole = WholeGradOutput{query.problem, operands.first, operands.mask};
+  part.problem = view->problem;
+  operands.first = viewed(*view, operands.first, element_size(query.dtype));
+  operands.mask = viewed(*view, operands.mask, element_size(query.dtype));
+  return part;
+}
+
+std::optional<OutputView> view_of(const PlanQuery& query) {
+  if (query.op == Operator::kForward || query.op == Operator::kBiasGrad) return std::nullopt;
+  return met_outputs(query.problem);
+}
+
 }  // namespace
 
+bool has_dense_images(const PlanQuery& query) {
+  const Problem& problem = query.whole ? query.whole->problem : query.problem;
+  const Int3 size = problem.output_size();
+  const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
+  return tensor.stride[0] == problem.out_channels * size[0] * size[1] * size[2];
+}
+
 std::vector<OperatorPlan> candidates(const PlanQuery& query) {
+  const std::optional<OutputView> view = view_of(query);
+  if (const std::optional<PlanQuery> part = viewed(query, view)) {
+    std::vector<OperatorPlan> found = candidates(*part);
+    for (OperatorPlan& plan : found) plan.view = view;
+    return found;
+  }
   std::vector<OperatorPlan> found;
   const auto add = [&](OperatorPlan chosen, std::vector<OperatorPlan> others) {
     const std::string identity = to_string(chosen);
@@ -241,6 +266,12 @@ std::vector<OperatorPlan> candidates(const PlanQuery& query) {
 }
 
 std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
+  const std::optional<OutputView> view = view_of(query);
+  if (const std::optional<PlanQuery> part = viewed(query, view)) {
+    std::optional<OperatorPlan> plan = choose_if_any(*part);
+    if (plan) plan->view = view;
+    return plan;
+  }
   if (query.candidate > 0) {
     std::vector<OperatorPlan> all = candidates(query);
     if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);

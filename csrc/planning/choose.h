@@ -15,6 +15,13 @@
 
 namespace convt3d {
 
+// grad_output as a call has it, where gradients are planned for a view of it.
+struct WholeGradOutput {
+  Problem problem;
+  OperandTraits tensor;
+  OperandTraits mask;
+};
+
 // Everything that a choice looks at.
 struct PlanQuery {
   Operator op;
@@ -27,6 +34,7 @@ struct PlanQuery {
   int32_t candidate = 0;                   // of candidates()
   int64_t most_copied = kMostCopiedBytes;  // by what serves several gradients
   bool sums_bias = false;                  // of the weight gradient: by a plan that has the bias's, too
+  std::optional<WholeGradOutput> whole{};  // set by choose() and candidates(), where `problem` is a view's
 };
 
 // Numbers that stand for one of float32 in the tensor cores: TF32, or float32 proper as a high and a low one.
@@ -43,5 +51,9 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query);
 // order of their costs. Where all are asked, of a backward alone: first the one that is chosen, then the ways to
 // compute its gradients one by one. For tests and measurements: a call searches less.
 std::vector<OperatorPlan> candidates(const PlanQuery& query);
+
+// Of a gradient: whether each image of grad_output follows the one before, as autograd has it but behind torch.cat. A
+// slice of a larger tensor is not copied.
+bool has_dense_images(const PlanQuery& query);
 
 }  // namespace convt3d

@@ -1,7 +1,10 @@
 #include "planning/least_cost.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
+#include "core/output_view.h"
 #include "core/phase_map.h"
 #include "engines/mma/least_cost.h"
 
@@ -15,7 +18,9 @@ double correlation_elements(Operator op, const Problem& problem) {
   auto written = static_cast<double>(problem.batch * (forward ? problem.out_channels : problem.in_channels));
   for (int i = 0; i < 3; ++i) {
     const AxisMap map = forward ? forward_axis(problem, i) : input_grad_axis(problem, i);
-    read *= std::min(map.src_size, map.dst_size / map.dst_step * map.src_step);
+    // Positions whose remainder by the step some tap has.
+    const int read_of_step = std::min(map.src_step / std::gcd(map.src_step, map.dilation), map.taps);
+    read *= std::min(map.src_size, map.dst_size / map.dst_step * read_of_step);
     written *= map.dst_size;
   }
   return read + written;
@@ -34,7 +39,9 @@ double weight_grad_elements(const Problem& problem) {
 }  // namespace
 
 double least_cost_ms(const PlanQuery& query, Engine engine) {
-  const auto& [op, problem, dtype, mode, operands, device, asked, candidate, most_copied, sums_bias] = query;
+  const auto& [op, layer, dtype, mode, operands, device, asked, candidate, most_copied, sums_bias, whole] = query;
+  const std::optional<OutputView> view = op == Operator::kForward ? std::nullopt : met_outputs(layer);
+  const Problem& problem = view ? view->problem : layer;
   if (engine != Engine::kWgmma && engine != Engine::kMma) return 0;
   if (is_backward(op) || op == Operator::kBiasGrad) return 0;
   const bool weight = op == Operator::kWeightGrad;

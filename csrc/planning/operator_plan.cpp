@@ -82,8 +82,13 @@ const char* engine_name(Engine engine) {
 
 std::string to_string(const OperatorPlan& plan) {
   const std::optional<Engine> engine = plan.engine();
-  return std::string(engine ? engine_name(*engine) : "separate") + ": " +
-         std::visit([](const auto& of_engine) { return to_string(of_engine); }, plan.plan);
+  std::string text = std::string(engine ? engine_name(*engine) : "separate") + ": " +
+                     std::visit([](const auto& of_engine) { return to_string(of_engine); }, plan.plan);
+  if (plan.view) {
+    const auto [depth, height, width] = plan.view->step;
+    text += " every=" + std::to_string(depth) + "x" + std::to_string(height) + "x" + std::to_string(width);
+  }
+  return text;
 }
 
 }  // namespace convt3d

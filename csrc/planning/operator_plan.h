@@ -10,6 +10,7 @@
 #include "core/channels_copy.h"
 #include "core/cost.h"
 #include "core/device_traits.h"
+#include "core/output_view.h"
 #include "engines/depthwise/patch_plan.h"
 #include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
@@ -56,6 +57,9 @@ struct OperatorPlan {
   Cost cost;  // on the device that it was chosen for
   // Of a forward with moment_parts(): what is expected where its epilogue gathers moments and stores nothing.
   double unstored_ms = 0;
+  // Of gradients that need only these outputs' part of grad_output: all else is planned for the view's problem, but for
+  // the bias's gradient.
+  std::optional<OutputView> view{};
 
   // Of a weight gradient: it has the bias's, too.
   bool sums_bias() const;

@@ -78,10 +78,10 @@ class Separate {
 
   // What tensor cores read only after somebody has transposed it, as an operand like any other; none of slices:
   // autograd hands over slices of the largest tensors of a network, which nobody shall copy.
-  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
+  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels,
+                     bool is_slice) const {
     const int64_t groups = query_.problem.groups;
-    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
-    const bool is_slice = tensor.stride[0] != channels * size[0] * size[1] * size[2];
+    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] < tensor.stride[1];
     if (!transposed || is_slice || query_.dtype == DataType::kFloat64) return {};
     OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
     copy_whole(copy, 1);
@@ -112,7 +112,7 @@ class Separate {
 
   // Of all images at once, with operands as they lie. `sums_bias`: the weight gradient has the bias's, if it can.
   std::optional<Way> whole(bool sums_bias) const {
-    if (sums_bias && query_.op != Operator::kBackwardAndBias) return std::nullopt;
+    if (sums_bias && (query_.op != Operator::kBackwardAndBias || query_.whole)) return std::nullopt;
     return way_with({{}, {}, query_.problem.batch}, sums_bias);
   }
 
@@ -128,9 +128,12 @@ class Separate {
     const Problem& problem = query_.problem;
     const Operands& operands = query_.operands;
     std::vector<Way> ways;
-    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
+    const OperandCopy grad =
+        copied(operands.first, operands.mask, problem.output_size(), problem.out_channels, !has_dense_images(query_));
     if (!grad.exists) return ways;
-    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
+    const Int3& size = problem.input_size;
+    const bool is_slice = operands.second.stride[0] != problem.in_channels * size[0] * size[1] * size[2];
+    const OperandCopy input = copied(operands.second, {}, size, problem.in_channels, is_slice);
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
       std::optional<Way> way = copies ? way_with(*copies, first.weight_grad.sums_bias()) : std::nullopt;
@@ -163,9 +166,10 @@ class Separate {
   // Of all images at once, from a copy that has all of them.
   PlanQuery bias_gradient(const Copies& copies) const {
     PlanQuery query = gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : Copies{}, query_.device);
-    query.problem = bias_grad_problem(query_.problem);
+    query.problem = bias_grad_problem(query_.whole ? query_.whole->problem : query_.problem);
     query.mode = Float32Mode::kIeee;
-    query.operands = {query.operands.first, {}, query.operands.mask, {}};
+    query.operands = query_.whole ? Operands{query_.whole->tensor, {}, query_.whole->mask, {}}
+                                  : Operands{query.operands.first, {}, query.operands.mask, {}};
     return query;
   }
 

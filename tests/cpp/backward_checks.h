@@ -28,10 +28,10 @@ inline void test_a_backward_is_one_plan_or_several() {
     const auto* const separate = std::get_if<SeparatePlan>(&apart.plan);
     expect(!apart.engine() && separate != nullptr && (separate->bias_grad != nullptr || separate->sums_bias()) == bias,
            "taps that meet have a plan for each gradient");
-    expect(to_string(apart) == std::string("separate: input_grad=mma weight_grad=mma") + (!bias ? ""
-                                                                                          : separate->sums_bias()
-                                                                                              ? " with_bias_grad"
-                                                                                              : " bias_grad=simt"),
+    expect(to_string(apart) == std::string("separate: input_grad=halo_wgmma weight_grad=mma") +
+                                   (!bias                   ? ""
+                                    : separate->sums_bias() ? " with_bias_grad"
+                                                            : " bias_grad=simt"),
            "the plan says who computes what");
     expect(apart.workspace_bytes == separate->workspace_bytes() && apart.workspace_bytes > 0, "... in one workspace");
     PlanQuery one = query;
@@ -74,20 +74,25 @@ inline void test_ways_of_separate_gradients() {
   std::set<std::string> copied;
   std::set<bool> sums_bias;
   bool beside = false;
+  bool beside_wgmma = false;
   for (const OperatorPlan& plan : all) {
     const SeparatePlan* const way = separate_of(plan);
     if (way == nullptr) continue;
     sums_bias.insert(way->sums_bias());
     expect(way->sums_bias() == (way->bias_grad == nullptr), "the bias's gradient is computed once");
     copied.insert(way->input_copy.exists ? "both" : way->grad_copy.exists ? "grad_output" : "none");
-    const auto* const input = std::get_if<mma::CorrelationPlan>(&way->input_grad->plan);
+    const auto* const of_mma = std::get_if<mma::CorrelationPlan>(&way->input_grad->plan);
+    const auto* const of_wgmma = std::get_if<WgmmaPlan>(&way->input_grad->plan);
     const auto* const weight = std::get_if<mma::WeightGradPlan>(&way->weight_grad->plan);
-    expect(input != nullptr && weight != nullptr && weight->beside == (way->beside > 0),
+    expect((of_mma != nullptr || of_wgmma != nullptr) && weight != nullptr && weight->beside == (way->beside > 0),
            "the weight gradient knows whether it is beside the other");
-    expect(!way->grad_copy.exists || (!input->copy.exists && !weight->grad_copy.exists), "nobody copies twice");
+    const bool copies = of_mma != nullptr ? of_mma->copy.exists : of_wgmma->copy.exists;
+    expect(!way->grad_copy.exists || (!copies && !weight->grad_copy.exists), "nobody copies twice");
     if (way->beside > 0) {
       beside = true;
-      expect(input->blocks() <= way->beside && weight->blocks() <= query.device.multiprocessors - way->beside,
+      beside_wgmma = beside_wgmma || of_wgmma != nullptr;
+      const int64_t blocks = of_mma != nullptr ? of_mma->blocks() : of_wgmma->grid.blocks;
+      expect(!copies && blocks <= way->beside && weight->blocks() <= query.device.multiprocessors - way->beside,
              "each block has a multiprocessor");
       expect(way->weight_grad_offset() >= way->input_grad_offset() + way->input_grad->workspace_bytes,
              "... and each gradient memory of its own");
@@ -100,8 +105,9 @@ inline void test_ways_of_separate_gradients() {
         "the workspace has all parts");
     expect(plan.cost.ms >= all[0].cost.ms, "the cheapest is chosen");
   }
-  expect(copied == std::set<std::string>{"none", "grad_output", "both"} && beside && sums_bias.size() == 2,
-         "all ways are there");
+  expect(
+      copied == std::set<std::string>{"none", "grad_output", "both"} && beside && beside_wgmma && sums_bias.size() == 2,
+      "all ways are there");
   expect(to_string(choose(query)) == to_string(all[0]), "the first is the choice");
 
   PlanQuery slice = query;
@@ -129,6 +135,32 @@ inline void test_ways_of_separate_gradients() {
     expect(separate_of(plan) == nullptr ||
                separate_of(plan)->grad_copy.bytes() + separate_of(plan)->input_copy.bytes() <= kMostCopiedBytes,
            "copies are bounded");
+  }
+}
+
+// Where taps meet every second output only, all gradients but the bias's are of these.
+inline void test_gradients_read_the_outputs_that_taps_meet() {
+  PlanQuery query = some_separate_backward({16, 17, 31});
+  expect(!choose(query).view, "taps without gaps meet all outputs");
+  query.problem.dilation = {1, 2, 2};
+  query.operands.first = dense_operand(query.problem.out_channels, query.problem.output_size(), false);
+  const OperatorPlan chosen = choose(query);
+  expect(chosen.view && chosen.view->step == Int3{1, 2, 2} && chosen.view->first == Int3{0, 1, 1},
+         "taps meet every second output");
+  std::set<bool> copied;
+  for (const OperatorPlan& plan : candidates(query)) {
+    const SeparatePlan* const way = separate_of(plan);
+    if (way == nullptr) continue;
+    expect(plan.view.has_value() && !way->input_grad->view && !way->weight_grad->view, "a view is taken once");
+    expect(!way->sums_bias() && way->bias_grad != nullptr, "the bias's gradient is of all outputs");
+    copied.insert(way->grad_copy.exists);
+    expect(!way->grad_copy.exists || way->grad_copy.size == chosen.view->problem.output_size(),
+           "of a view no more is copied");
+  }
+  expect(copied.size() == 2, "a view of what is dense may be copied");
+  query.operands.first.stride[0] *= 2;
+  for (const OperatorPlan& plan : candidates(query)) {
+    expect(separate_of(plan) == nullptr || !separate_of(plan)->grad_copy.exists, "a view of a slice is not copied");
   }
 }
 

@@ -92,7 +92,9 @@ void test_candidates_of_an_engine() {
       const std::vector<OperatorPlan> all = candidates(query);
       const bool searches = engine == Engine::kMma || engine == Engine::kWgmma;
       const bool forward = op == Operator::kForward;
-      const bool computes = engine == Engine::kSimt || forward || (engine == Engine::kMma && op != Operator::kBiasGrad);
+      const bool computes = engine == Engine::kSimt || forward ||
+                            (engine == Engine::kMma && op != Operator::kBiasGrad) ||
+                            (engine == Engine::kWgmma && op == Operator::kInputGrad);
       expect(computes ? searches ? all.size() > 1 : all.size() == 1 : all.empty(),
              "an engine has the plans it searches");
       std::set<std::string> different;
@@ -151,6 +153,7 @@ int main() {
   test_the_cheapest_engine_wins();
   test_a_backward_is_one_plan_or_several();
   test_ways_of_separate_gradients();
+  test_gradients_read_the_outputs_that_taps_meet();
   test_no_plan_looks_at_the_weight();
   test_an_engine_that_is_asked_alone();
   test_an_engine_without_a_plan_for_a_gradient();

@@ -12,8 +12,8 @@ namespace convt3d {
 // The tile at `first` (height and width) of a phase that reads the positions `low` further.
 inline void check_box_of_lines(const Problem& problem, const WgmmaPlan& plan, const int (&first)[2],
                                const int (&low)[2]) {
-  const int64_t height = problem.input_size[1];
-  const int64_t width = problem.input_size[2];
+  const int64_t height = plan.arrangement.axis[1].src_size;
+  const int64_t width = plan.arrangement.axis[2].src_size;
   const WgmmaNMajor& n_major = plan.load.as_n_major();
   const int line = 1 << n_major.line_log;
   const bool whole = n_major.crosses_widths;

@@ -7,6 +7,7 @@
 #include "norm_checks.h"
 #include "operand_checks.h"
 #include "ordered_sum_checks.h"
+#include "output_view_checks.h"
 #include "terms.h"
 #include "wgmma_checks.h"
 
@@ -134,6 +135,7 @@ int main() {
     if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
     ++problems;
     check_terms(problem);
+    check_met_outputs(problem);
     check_plans(problem);
     check_general_sum_shapes(problem);
     check_wgmma(problem);

@@ -97,7 +97,7 @@ inline void check_runs(const Problem& problem, const WgmmaPlan& plan, int elemen
   const WgmmaRuns& runs = store.as_runs();
   const auto expect_runs = [&](bool condition, const char* what) { expect(condition, what, problem); };
   const int phases = store.column_bytes / element_bytes;
-  const int row_outputs = static_cast<int>(problem.output_size(2));
+  const int row_outputs = plan.arrangement.axis[2].dst_size;
   const int first = store.first_segment[g];
   const int strips = (store.extent + store.strip - 1) / store.strip;
   uint32_t end = store.marks.end[g];

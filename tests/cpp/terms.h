@@ -35,4 +35,11 @@ inline std::set<Term> defined_terms(const Problem& problem) {
   return terms;
 }
 
+// The same of the input gradient: (position of grad_output, tap, position of grad_input).
+inline std::set<Term> defined_input_grad_terms(const Problem& problem) {
+  std::set<Term> terms;
+  for (const auto& [i, k, o] : defined_terms(problem)) terms.insert({o, k, i});
+  return terms;
+}
+
 }  // namespace convt3d

@@ -35,19 +35,30 @@ inline void check_grid(const Problem& problem, const WgmmaPlan& plan) {
   }
 }
 
-inline std::vector<WgmmaPlan> candidates(const Problem& problem, WgmmaElement element, bool channels_last) {
-  return wgmma_candidates(wgmma_forward(problem), element, dense_operands(problem, channels_last), fitted_device());
+inline Operands dense_operands(const WgmmaProblem& problem, bool channels_last) {
+  Operands operands;
+  operands.first = dense_operand(problem.in_channels, problem.input_size, channels_last);
+  operands.result = dense_operand(problem.out_channels, problem.output_size, channels_last);
+  return operands;
 }
 
-// What the tensor-core engine visits along axis 0, and that its tile holds every position it reads.
-inline void check_wgmma(const Problem& problem) {
+inline std::vector<WgmmaPlan> candidates(const WgmmaProblem& problem, WgmmaElement element, bool channels_last) {
+  return wgmma_candidates(problem, element, dense_operands(problem, channels_last), fitted_device());
+}
+
+// What the tensor-core engine visits along axis 0, and that its tile holds every position it reads. `problem`: for what
+// is said of failures.
+inline void check_wgmma(const Problem& problem, const WgmmaProblem& computed, const std::set<Term>& terms) {
   for (const WgmmaElement element : {WgmmaElement{2, 1}, WgmmaElement{4, 1}, WgmmaElement{4, 2}}) {
     for (const bool channels_last : {false, true}) {
-      for (const WgmmaPlan& plan : candidates(problem, element, channels_last)) {
+      for (const WgmmaPlan& plan : candidates(computed, element, channels_last)) {
         const WgmmaAxis& axis = plan.arrangement.axis[0];
         std::vector<Term> visited;
         for (int outer = 0; outer < axis.outer; ++outer) {
           const WgmmaTaps& taps = axis.taps[outer];
+          for (int j = 0; j < taps.count && plan.arrangement.folds_apart; ++j) {
+            expect(axis.fold_of(taps.offset[j]) == taps.fold, "a fold has its own offsets", problem);
+          }
           for (int j = 0; j < taps.count; ++j) {
             const int step = axis.shift_of(taps.offset[j]) - taps.low;
             expect(step >= 0 && step <= axis.reach, "offsets are inside the halo", problem);
@@ -55,7 +66,8 @@ inline void check_wgmma(const Problem& problem) {
               if (taps.tap[j][m] < 0) continue;
               for (int u = 0; u < axis.positions; ++u) {
                 const int source = u * axis.fold + taps.offset[j];
-                const int destination = u * axis.stride + (axis.in_m > 1 ? m : outer);
+                const int residue = plan.arrangement.folds_apart ? 0 : outer;
+                const int destination = u * axis.stride + (axis.in_m > 1 ? m : residue);
                 if (source < 0 || source >= axis.src_size || destination >= axis.dst_size) continue;
                 visited.push_back({source, taps.tap[j][m], destination});
               }
@@ -63,8 +75,8 @@ inline void check_wgmma(const Problem& problem) {
           }
         }
         const std::set<Term> unique(visited.begin(), visited.end());
-        expect(unique.size() == visited.size() && unique == defined_terms(problem),
-               "the tensor-core engine visits the defined terms", problem);
+        expect(unique.size() == visited.size() && unique == terms, "the tensor-core engine visits the defined terms",
+               problem);
         for (int i = 0; i < 3; ++i) {
           expect(plan.tile.count[i] * plan.tile.size[i] >= plan.arrangement.axis[i].positions,
                  "tiles cover the positions", problem);
@@ -108,9 +120,11 @@ inline void check_wgmma(const Problem& problem) {
           const int align = 16 / element.bytes;
           for (int tile = 0; tile < plan.tile.count[2]; ++tile) {
             for (int outer = 0; outer < plan.arrangement.axis[2].outer; ++outer) {
-              const int shift = (tile * plan.tile.size[2] + plan.arrangement.axis[2].taps[outer].low) & (align - 1);
-              expect(boxes.width % align == 0 && shift + plan.tile.halo[2] <= boxes.width, "boxes reach the tile's end",
-                     problem);
+              const WgmmaTaps& taps = plan.arrangement.axis[2].taps[outer];
+              const int fold = plan.arrangement.axis[2].fold;
+              const int shift = ((tile * plan.tile.size[2] + taps.low) * fold + taps.fold) & (align - 1);
+              expect(boxes.width % align == 0 && shift + (plan.tile.halo[2] - 1) * fold < boxes.width,
+                     "boxes reach the tile's end", problem);
             }
           }
         }
@@ -130,7 +144,7 @@ inline void check_wgmma(const Problem& problem) {
         check_packing(problem, plan, element.bytes);
         if (plan.load.plane_boxes()) {
           const WgmmaPlaneBoxes& planes = plan.load.as_plane_boxes();
-          const int64_t plane = problem.input_size[1] * problem.input_size[2];
+          const int64_t plane = computed.input_size[1] * computed.input_size[2];
           expect(plan.tile.image_log == 3 && 8 % planes.images == 0 && plan.tile.count[1] == 1 &&
                      plan.tile.count[2] == 1 && planes.images * plane * plan.tile.halo[0] * 16 <= kWgmmaBoxBytes,
                  "a box of planes fits, and holds the tile's", problem);
@@ -147,11 +161,11 @@ inline void check_wgmma(const Problem& problem) {
                      (stages - 1) * plan.loops.stage_steps() < plan.loops.steps[loop],
                  "stages hold the steps", problem);
         }
-        expect(plan.arrangement.passes() % plan.tile.splits == 0 && plan.pipelines.tile_stages >= 1 &&
-                   plan.pipelines.tile_stages <= kWgmmaMaxTileStages && plan.pipelines.weight_stages >= 1 &&
-                   plan.pipelines.weight_stages <= kWgmmaMaxWeightStages &&
+        expect(plan.arrangement.passes() % (plan.tile.splits * plan.arrangement.summed_phases()) == 0 &&
+                   plan.pipelines.tile_stages >= 1 && plan.pipelines.tile_stages <= kWgmmaMaxTileStages &&
+                   plan.pipelines.weight_stages >= 1 && plan.pipelines.weight_stages <= kWgmmaMaxWeightStages &&
                    (plan.pipelines.weight_stages >= 3 || plan.pipelines.resident_weights) &&
-                   (plan.pipelines.tile_stages >= 2 || plan.panels.chunks() == 1),
+                   (plan.pipelines.tile_stages >= 2 || plan.panels.chunks() * plan.arrangement.summed_phases() == 1),
                "rings exist", problem);
         check_grid(problem, plan);
         expect(plan.arrangement.slabs >= plan.arrangement.channel_slabs &&
@@ -173,6 +187,11 @@ inline void check_wgmma(const Problem& problem) {
       }
     }
   }
+}
+
+inline void check_wgmma(const Problem& problem) {
+  check_wgmma(problem, wgmma_forward(problem), defined_terms(problem));
+  check_wgmma(problem, wgmma_input_grad(problem), defined_input_grad_terms(problem));
 }
 
 // Boxes of whole planes hold 8 images or, where these do not fit, 4.
@@ -213,7 +232,7 @@ inline int check_layers_of_one_tap(int64_t width, int64_t channels) {
   const auto finds_lines = [&](const Problem& problem) {
     check_wgmma(problem);
     ++problems;
-    const std::vector<WgmmaPlan> plans = candidates(problem, {2, 1}, false);
+    const std::vector<WgmmaPlan> plans = candidates(wgmma_forward(problem), {2, 1}, false);
     return std::any_of(plans.begin(), plans.end(), [](const WgmmaPlan& plan) { return plan.load.n_major(); });
   };
   for (const int64_t groups : {1, 2}) {

@@ -45,8 +45,8 @@ BUGS = [
     Bug(
         "separate: the bias of one round",
         API,
-        "plan.rounds == 1 ? round : all",
-        "BUG || plan.rounds == 1 ? round : all",
+        "plan.rounds == 1 && reads_all ? round : all",
+        "BUG || (plan.rounds == 1 && reads_all) ? round : all",
         SEPARATE,
     ),
     Bug(
@@ -55,5 +55,33 @@ BUGS = [
         "workspace + plan.input_copy_offset()",
         "workspace + (BUG ? 0 : plan.input_copy_offset())",
         SEPARATE,
+    ),
+    Bug(
+        "view: first output",
+        "core/output_view.cpp",
+        "floor_mod(-problem.padding[i], step);",
+        "BUG ? 0 : floor_mod(-problem.padding[i], step);",
+        "--operator backward",
+    ),
+    Bug(
+        "view: its padding",
+        "core/output_view.cpp",
+        "(problem.padding[i] + first) / step;",
+        "(problem.padding[i] + (BUG ? 0 : first)) / step;",
+        "--operator input_grad",
+    ),
+    Bug(
+        "view: its strides",
+        "core/output_view.cpp",
+        "stride[2 + i] *= view.step[i];",
+        "stride[2 + i] *= BUG && i == 2 ? 1 : view.step[i];",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "view: the bias's gradient is of all outputs",
+        "kernels/api.cu",
+        "all.grad_output.stride == read.grad_output.stride;",
+        "BUG || all.grad_output.stride == read.grad_output.stride;",
+        "--operator backward",
     ),
 ]

@@ -159,8 +159,8 @@ BUGS = [
     Bug(
         "input gradient: folds of transposed lines",
         "engines/wgmma/load/transposer.cuh",
-        "width_fold_.remainder(w) * plan_",
-        "(BUG ? 0 : width_fold_.remainder(w)) * plan_",
+        "(other ? other_fold_bytes_ : 0)",
+        "(other && !BUG ? other_fold_bytes_ : 0)",
         "--engine wgmma --operator input_grad",
     ),
     Bug(
@@ -168,6 +168,34 @@ BUGS = [
         "engines/wgmma/plan/boxes.cpp",
         "tile.halo[2], fold_w);",
         "tile.halo[2], BUG ? 1 : fold_w);",
+        "--engine wgmma --operator input_grad",
+    ),
+    Bug(
+        "folds apart: origin",
+        "engines/wgmma/load/loader.cuh",
+        "axis[i].fold + fold[i];",
+        "axis[i].fold + (BUG ? 0 : fold[i]);",
+        "--engine wgmma --operator input_grad",
+    ),
+    Bug(
+        "folds apart: one sum",
+        "engines/wgmma/kernel.cuh",
+        "part < summed * chunks",
+        "part < (BUG ? 1 : summed) * chunks",
+        "--engine wgmma --operator input_grad",
+    ),
+    Bug(
+        "folds apart: which phase is stored",
+        "engines/wgmma/kernel.cuh",
+        "summed > 1 ? WgmmaPhase{0, 0, 0}",
+        "summed > 1 && !BUG ? WgmmaPhase{0, 0, 0}",
+        "--engine wgmma --operator input_grad",
+    ),
+    Bug(
+        "folds apart: the other fold of a line",
+        "engines/wgmma/load/transposer.cuh",
+        "!(other && other_fold_bytes_ < 0)",
+        "!(other && !BUG && other_fold_bytes_ < 0)",
         "--engine wgmma --operator input_grad",
     ),
     Bug(

@@ -176,7 +176,11 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   double read = static_cast<double>(plan.tile.images) * plan.k_channels * share * split / plan.n_blocks;
   for (size_t i = 0; i < 3; ++i) {
     written *= std::min(plan.box[i], plan.residues[i].extent);
-    read *= plan.box[i] * plan.axis[i].src_step;
+    // Of a width that is contiguous all is fetched, even what no tap reads.
+    const bool whole_width =
+        i == 2 && (plan.way == LoadWay::kRows || plan.way == LoadWay::kWidth || has_channel_rows(plan.way));
+    const TileAxis& axis = plan.tile.axis[i];
+    read *= plan.box[i] * (whole_width ? axis.step : std::min(axis.components, axis.step));
   }
 
   // Of all warps.

@@ -94,6 +94,17 @@ double outputs_of_work_tile(const WgmmaPlanParts& plan) {
          plan.arrangement.stored_phases() * std::min<double>(plan.tile.instruction.n, plan.tile.columns) * 2;
 }
 
+// The share of the input that is fetched: of folds apart those that taps read, of which a contiguous width has all.
+double read_folds(const WgmmaPlanParts& plan) {
+  if (!plan.arrangement.folds_apart) return 1;
+  double share = 1;
+  for (int i = 0; i < (plan.load.transposes() ? 2 : 3); ++i) {
+    const WgmmaAxis& axis = plan.arrangement.axis[static_cast<size_t>(i)];
+    share *= static_cast<double>(axis.outer) / axis.fold;
+  }
+  return share;
+}
+
 // Of a work tile, each with a result that is stored.
 double stored_passes(const WgmmaPlanParts& plan) {
   return static_cast<double>(plan.split_passes()) / plan.arrangement.summed_phases();
@@ -217,7 +228,8 @@ double expected_clocks(const WgmmaProblem& problem, int element_bytes, const Dev
                            (pipelines.tile_stages == 1 ? kSingleStageLoads * load : 0);
   const double rounds = static_cast<double>(ceil_div(plan.grid.work_tiles, plan.grid.blocks));
   const auto positions = [](const Int3& size) { return static_cast<double>(size[0]) * size[1] * size[2]; };
-  const double input = static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size);
+  const double input =
+      static_cast<double>(problem.batch) * problem.in_channels * positions(problem.input_size) * read_folds(plan);
   const double output =
       stores ? static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size) : 0;
   const double short_lines =

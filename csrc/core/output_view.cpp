@@ -1,0 +1,59 @@
+#include "core/output_view.h"
+
+#include <numeric>
+
+#include "core/integer.h"
+
+namespace convt3d {
+namespace {
+
+// Bytes from a tensor's first element to the view's.
+int64_t first_byte(const OutputView& view, const std::array<int64_t, 5>& stride, int64_t element_bytes) {
+  int64_t elements = 0;
+  for (size_t i = 0; i < 3; ++i) elements += view.first[i] * stride[2 + i];
+  return elements * element_bytes;
+}
+
+std::array<int64_t, 5> viewed_stride(const OutputView& view, std::array<int64_t, 5> stride) {
+  for (size_t i = 0; i < 3; ++i) stride[2 + i] *= view.step[i];
+  return stride;
+}
+
+}  // namespace
+
+std::optional<OutputView> met_outputs(const Problem& problem) {
+  OutputView view{problem, {}, {}};
+  bool all = true;
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t taps = problem.kernel_size[i];
+    const int64_t step = taps == 1 ? problem.stride[i] : std::gcd(problem.stride[i], problem.dilation[i]);
+    const int64_t size = problem.output_size(static_cast<int>(i));
+    const int64_t first = floor_mod(-problem.padding[i], step);
+    view.step[i] = step;
+    view.first[i] = first;
+    if (first >= size) return std::nullopt;  // taps meet no output
+    all = all && step == 1;
+    Problem& met = view.problem;
+    met.stride[i] = problem.stride[i] / step;
+    met.dilation[i] = taps == 1 ? 1 : problem.dilation[i] / step;
+    met.padding[i] = (problem.padding[i] + first) / step;
+    met.output_padding[i] = 0;
+    met.output_padding[i] = (size - 1 - first) / step + 1 - met.output_size(static_cast<int>(i));
+  }
+  if (all) return std::nullopt;
+  return view;
+}
+
+OperandTraits viewed(const OutputView& view, const OperandTraits& tensor, int64_t element_bytes) {
+  if (!tensor.present) return tensor;
+  const int64_t address = tensor.address + first_byte(view, tensor.stride, element_bytes);
+  return {viewed_stride(view, tensor.stride), static_cast<int32_t>(address % kAddressModulus), true};
+}
+
+ConstTensor viewed(const OutputView& view, const ConstTensor& tensor, int64_t element_bytes) {
+  if (tensor.data == nullptr) return tensor;
+  return {static_cast<const unsigned char*>(tensor.data) + first_byte(view, tensor.stride, element_bytes),
+          viewed_stride(view, tensor.stride)};
+}
+
+}  // namespace convt3d
