@@ -173,7 +173,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
       const bool last = pass + summed == passes;
       float c[kSets][kN / 2];
       [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of two stages, where there are two terms
-      epilogue.begin_pass(work, summed > 1 ? WgmmaPhase{0, 0, 0} : plan.arrangement.phase(phase_index),
+      epilogue.begin_pass(work, plan.arrangement.phase(phase_index),
                           plan.arrangement.slab(plan.product, m_tile * kWgmmaTileSlabs + warp % kWgmmaTileSlabs));
       clear(c);
       if (plan.pipelines.ping_pong) {

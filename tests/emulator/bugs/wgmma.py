@@ -185,13 +185,6 @@ BUGS = [
         "--engine wgmma --operator input_grad",
     ),
     Bug(
-        "folds apart: which phase is stored",
-        "engines/wgmma/kernel.cuh",
-        "summed > 1 ? WgmmaPhase{0, 0, 0}",
-        "summed > 1 && !BUG ? WgmmaPhase{0, 0, 0}",
-        "--engine wgmma --operator input_grad",
-    ),
-    Bug(
         "folds apart: the other fold of a line",
         "engines/wgmma/load/transposer.cuh",
         "!(other && other_fold_bytes_ < 0)",
