@@ -260,8 +260,9 @@ class Separate {
     OperatorPlan input_grad = way.input_grad;
     // Behind a bias's gradient that has waited for all that was before: copies, too.
     const bool packs_beside = way.bias_grad.has_value() && rounds_of(way.copies) == 1;
-    auto* const correlation = std::get_if<mma::CorrelationPlan>(&input_grad.plan);
-    if (correlation != nullptr) correlation->packs_beside = packs_beside;
+    if (auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) of_mma->packs_beside = packs_beside;
+    auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
+    if (of_wgmma != nullptr) of_wgmma->packs_beside = packs_beside && !of_wgmma->copy.exists;
     OperatorPlan weight_grad = way.weight_grad;
     if (way.beside > 0) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
     SeparatePlan plan{std::make_shared<const OperatorPlan>(std::move(input_grad)),

@@ -145,6 +145,8 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
       }
     }
   }
+  // Which ends first, as what follows waits for this kernel alone.
+  if (params.plan.packs_beside) hopper::wait_for_predecessors();
 #endif
 }
 

@@ -20,7 +20,8 @@ namespace convt3d::wgmma {
 template <typename T>
 void run_wgmma_packing(const PackWgmmaWeightParams<T>& params, Stream stream) {
   launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.packing.threads, kPackWgmmaThreads),
-         kPackWgmmaThreads, stream, params);
+         kPackWgmmaThreads, stream, params, 0,
+         params.plan.packs_beside ? LaunchOrder::kOverlapping : LaunchOrder::kAfter);
 }
 
 // As the tensor cores and TMA take elements; TF32 is rounded to nearest.
