@@ -104,6 +104,20 @@ def test_integers_are_exact_in_every_way(name: str, precision: str, layout: str,
                     assert torch.equal(result, right.to(result.dtype)), way.plan
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["dilated", "small"])
+def test_one_value_for_all_outputs(name: str, layout: str) -> None:
+    """As autograd hands over the gradient of a sum: all strides are zero, but those of the ReLU's output are not."""
+    problem = PROBLEMS[name]
+    (grad_output, input, weight), mask = backward_operands(problem, "fp32", layout, integers=True)
+    tensors = (torch.ones((), device=grad_output.device).expand_as(grad_output), input, weight)
+    expected = gradients(problem, *tensors, mask)
+    for number, way in enumerate(_ways(problem, "fp32", tensors, mask, bias=True)):
+        for result, right in zip(_backward(problem, number, tensors, mask, bias=True), expected, strict=True):
+            assert result is not None
+            assert torch.equal(result, right.to(result.dtype)), way.plan
+
+
 def test_all_ways_are_there() -> None:
     """The problems above have copies of either kind, and gradients beside each other where the device can."""
     words = ""

@@ -240,11 +240,15 @@ void weight_grad_round(const Problem& problem, const OperatorPlan& plan, DataTyp
 }
 
 // The gradient of the bias comes first: the weight is packed meanwhile. What is beside another gradient is launched
-// right after it. `read`: of all that the layer has, what the other gradients need.
-void separate_gradients(const Problem& layer, const Problem& problem, const SeparatePlan& plan, DataType dtype,
-                        const BackwardTensors& all, const BackwardTensors& read, ConstTensor weight,
-                        MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
-  const bool reads_all = all.grad_output.stride == read.grad_output.stride;
+// right after it.
+void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataType dtype, const BackwardTensors& all,
+                        ConstTensor weight, MutableTensor grad_weight, void* grad_bias, void* workspace,
+                        Stream stream) {
+  const auto& plan = std::get<SeparatePlan>(planned.plan);
+  const Problem& problem = read_problem(planned, layer);
+  const BackwardTensors read{read_part(planned, all.grad_output, dtype), read_part(planned, all.relu_output, dtype),
+                             all.input, all.grad_input};
+  const bool reads_all = !planned.view;
   auto* const bytes = static_cast<unsigned char*>(workspace);
   Problem of_round = problem;
   of_round.batch = problem.batch / plan.rounds;
@@ -267,14 +271,13 @@ void separate_gradients(const Problem& layer, const Problem& problem, const Sepa
 void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
               ConstTensor all_relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
               MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  if (std::holds_alternative<SeparatePlan>(plan.plan)) {
+    return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, input, grad_input}, weight,
+                              grad_weight, grad_bias, workspace, stream);
+  }
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
   const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
-  if (const auto* const separate = std::get_if<SeparatePlan>(&plan.plan)) {
-    return separate_gradients(layer, problem, *separate, dtype, {all_grad_output, all_relu_output, input, grad_input},
-                              {grad_output, relu_output, input, grad_input}, weight, grad_weight, grad_bias, workspace,
-                              stream);
-  }
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
