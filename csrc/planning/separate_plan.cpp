@@ -14,8 +14,9 @@ namespace convt3d {
 namespace {
 
 // Of 16 bits, costs of operands that are read in different ways are off by about as much from each other; seen on an
-// H100. Channel rows of 32 bits, which copies compete with there, took longer than expected rather than shorter.
+// H100. Weight gradients from channel rows of 32 bits, which copies compete with there, took longer than expected.
 constexpr double kCopied = 1.05;
+constexpr double kChannelRows = 1.04;
 constexpr double kSummedBias = 1.05;  // of weight gradients that have the bias's, which take that much more; likewise
 constexpr double kBeside = 1.05;      // of what each takes by itself, as they share L2 and memory; set by reasoning
 constexpr int32_t kParts = 8;         // of the multiprocessors, that gradients beside each other share
@@ -191,7 +192,9 @@ class Separate {
       way.ms += rounds * (query_.device.begins_early() ? query_.device.launches.early : query_.device.launches.next) +
                 copy_ms(*copy, query_.problem.batch, query_.device);
     }
+    const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
+    if (of_mma != nullptr && has_channel_rows(of_mma->layouts.grad)) way.ms *= kChannelRows;
     if (sums_bias) way.ms *= kSummedBias;
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
       way.bias_grad = choose(bias_gradient(copies));
