@@ -15,7 +15,7 @@ import pytest
 from reference import LAYOUTS, TILED
 
 from convt3d._explain import forward_plan
-from convt3d._explain.plan import known_device, layer_plan
+from convt3d._explain.plan import NoPlanError, known_device, layer_plan
 from convt3d._layer import Layer
 from convt3d.benchmark import records
 from convt3d.benchmark.layers import known_layers
@@ -83,7 +83,7 @@ def test_engine_of_a_forward(precision: str, has_wgmma: bool, expected: str) -> 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
-def test_input_gradients_that_are_forwards(precision: str, layout: str) -> None:
+def test_input_gradients_on_hopper(precision: str, layout: str) -> None:
     layer = Layer("stride 1", 2, 64, 128, (9, 20, 24), (3, 2, 5), padding=(1, 0, 8), dilation=(1, 2, 2))
     plan = layer_plan(layer, "input_grad", precision, layout, known_device((9, 0)))
     assert plan.engine == "halo_wgmma"
@@ -94,12 +94,18 @@ def test_input_gradients_that_are_forwards(precision: str, layout: str) -> None:
     assert plan.plan == layer_plan(forward, "forward", precision, layout, known_device((9, 0))).plan
     others = [
         replace(layer, stride=(1, 2, 1)),
+        replace(layer, stride=(2, 2, 2)),
         replace(layer, groups=2),
         replace(layer, output_padding=(0, 1, 0)),
         replace(layer, padding=(3, 0, 8)),
     ]
     for other in others:
-        assert layer_plan(other, "input_grad", precision, layout, known_device((9, 0))).engine != "halo_wgmma"
+        plan = layer_plan(other, "input_grad", precision, layout, known_device((9, 0)), engine="halo_wgmma")
+        assert plan.engine == "halo_wgmma"
+    with pytest.raises(NoPlanError, match="halo_wgmma has no plan for this call"):
+        layer_plan(
+            replace(layer, stride=(3, 1, 1)), "input_grad", precision, layout, known_device((9, 0)), engine="halo_wgmma"
+        )
     for plan in (
         layer_plan(layer, "input_grad", precision, layout, known_device((9, 0)), masked=True),
         layer_plan(layer, "input_grad", precision, layout, known_device((8, 0))),
@@ -141,15 +147,19 @@ def test_depthwise_layers_of_the_benchmark(precision: str, layout: str, capabili
 
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 def test_the_cheapest_engine_computes_a_forward(layout: str) -> None:
-    """A layer whose products of two terms mma is expected to compute 1.5 times as fast as halo_wgmma."""
-    layer = next(layer for layer in known_layers() if layer.name == "kb58")
-    plans = {
-        engine: layer_plan(layer, "forward", "fp32", layout, known_device((9, 0)), engine=engine)
-        for engine in (None, "halo_wgmma", "mma")
-    }
-    assert plans[None] == plans["mma"]
-    assert plans["mma"].expected_ms * 1.16 < plans["halo_wgmma"].expected_ms
-    assert layer_plan(layer, "forward", "tf32", layout, known_device((9, 0))).engine == "halo_wgmma"
+    """mma is chosen where it is expected to be a sixth faster than halo_wgmma."""
+    chosen = set()
+    for layer in [*known_layers(), Layer("few channels", 2, 40, 8, (16, 14, 3), (3, 4, 1))]:
+        plans = {
+            engine: layer_plan(layer, "forward", "fp32", layout, known_device((9, 0)), engine=engine)
+            for engine in (None, "halo_wgmma", "mma")
+            if max(layer.stride) <= 2 and layer.groups == 1
+        }
+        if plans:
+            is_mma = plans["mma"].expected_ms * 1.16 < plans["halo_wgmma"].expected_ms
+            assert plans[None] == plans["mma" if is_mma else "halo_wgmma"] or plans[None].engine == "simt"
+            chosen.add(plans[None].engine)
+    assert {"mma", "halo_wgmma"} <= chosen
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
@@ -169,14 +179,14 @@ def test_tiles_and_patches_of_the_depthwise_engine(precision: str, layout: str, 
             assert (plan.workspace_bytes > 0) == (operator == "weight_grad")
             if operator != "forward":
                 masked = layer_plan(layer, operator, precision, layout, device, masked=True)
-                assert masked.plan.endswith(" masked")
+                assert " masked" in masked.plan
                 assert masked.expected_ms > plan.expected_ms
                 assert layer_plan(layer, operator, "fp64", layout, device).engine == "simt"
 
 
 @pytest.mark.parametrize(
     ("groups", "out_channels", "kernel", "stride", "dilation"),
-    [(12, 24, 3, 2, 1), (12, 12, 8, 2, 1), (12, 12, 3, 3, 1), (12, 12, 3, 2, 2)],
+    [(12, 24, 3, 2, 1), (12, 12, 8, 2, 1), (12, 12, 3, 3, 1), (12, 12, 3, 1, 2)],
 )
 def test_gradients_that_tiles_do_not_compute(
     groups: int, out_channels: int, kernel: int, stride: int, dilation: int

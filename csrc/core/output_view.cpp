@@ -15,14 +15,29 @@ int64_t first_byte(const OutputView& view, const std::array<int64_t, 5>& stride,
 }
 
 std::array<int64_t, 5> viewed_stride(const OutputView& view, std::array<int64_t, 5> stride) {
+  if (view.width_channels) stride[1] = stride[4];
   for (size_t i = 0; i < 3; ++i) stride[2 + i] *= view.step[i];
   return stride;
 }
 
+bool width_taps_are_channels(const Problem& problem) {
+  const int64_t taps = problem.kernel_size[2];
+  return problem.out_channels == 1 && taps > 1 && problem.stride[2] == taps && problem.dilation[2] == 1 &&
+         problem.padding[2] == 0 && problem.output_size(2) == problem.input_size[2] * taps;
+}
+
+void join_width(OutputView& view) {
+  Problem& joined = view.problem;
+  view.width_channels = true;
+  view.step[2] = joined.out_channels = joined.kernel_size[2];
+  joined.kernel_size[2] = joined.stride[2] = 1;
+  joined.output_padding[2] = 0;
+}
+
 }  // namespace
 
-std::optional<OutputView> met_outputs(const Problem& problem) {
-  OutputView view{problem, {}, {}};
+std::optional<OutputView> read_outputs(const Problem& problem) {
+  OutputView view{problem, {}, {}, false};
   bool all = true;
   for (size_t i = 0; i < 3; ++i) {
     const int64_t taps = problem.kernel_size[i];
@@ -40,7 +55,8 @@ std::optional<OutputView> met_outputs(const Problem& problem) {
     met.output_padding[i] = 0;
     met.output_padding[i] = (size - 1 - first) / step + 1 - met.output_size(static_cast<int>(i));
   }
-  if (all) return std::nullopt;
+  if (width_taps_are_channels(problem)) join_width(view);
+  if (all && !view.width_channels) return std::nullopt;
   return view;
 }
 
@@ -48,6 +64,18 @@ OperandTraits viewed(const OutputView& view, const OperandTraits& tensor, int64_
   if (!tensor.present) return tensor;
   const int64_t address = tensor.address + first_byte(view, tensor.stride, element_bytes);
   return {viewed_stride(view, tensor.stride), static_cast<int32_t>(address % kAddressModulus), true};
+}
+
+std::optional<OutputView> written_outputs(const Problem& problem) {
+  if (!width_taps_are_channels(problem)) return std::nullopt;
+  OutputView view{problem, {0, 0, 0}, {1, 1, 1}, false};
+  join_width(view);
+  return view;
+}
+
+MutableTensor viewed(const OutputView& view, const MutableTensor& tensor, int64_t element_bytes) {
+  return {static_cast<unsigned char*>(tensor.data) + first_byte(view, tensor.stride, element_bytes),
+          viewed_stride(view, tensor.stride)};
 }
 
 ConstTensor viewed(const OutputView& view, const ConstTensor& tensor, int64_t element_bytes) {

@@ -89,8 +89,31 @@ NormWay norm_way(const OperatorPlan& forward, const NormTask& task) {
       .way;
 }
 
-void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor input, ConstTensor weight,
-             const Epilogue& epilogue, MutableTensor output, void* workspace, Stream stream) {
+namespace {
+
+// What `plan` needs of a tensor of all outputs, and its problem.
+template <typename Tensor>
+Tensor read_part(const OperatorPlan& plan, const Tensor& tensor, DataType dtype) {
+  return plan.view ? viewed(*plan.view, tensor, element_size(dtype)) : tensor;
+}
+const Problem& read_problem(const OperatorPlan& plan, const Problem& problem) {
+  return plan.view ? plan.view->problem : problem;
+}
+template <typename Tensor>
+Tensor read_weight(const OperatorPlan& plan, const Tensor& weight) {
+  return plan.view ? viewed_weight(*plan.view, weight) : weight;
+}
+
+}  // namespace
+
+void forward(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor input,
+             ConstTensor layer_weight, const Epilogue& layer_epilogue, MutableTensor all_output, void* workspace,
+             Stream stream) {
+  const Problem& problem = read_problem(plan, layer);
+  const ConstTensor weight = read_weight(plan, layer_weight);
+  const MutableTensor output = read_part(plan, all_output, dtype);
+  Epilogue epilogue = layer_epilogue;
+  if (plan.view) epilogue.bias.stride = 0;  // all channels are the layer's only one
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if (const auto* depthwise = std::get_if<DepthwiseForwardPlan>(&plan.plan)) {
@@ -111,21 +134,10 @@ void forward(const Problem& problem, const OperatorPlan& plan, DataType dtype, C
   });
 }
 
-namespace {
-
-// What gradients of `plan` read of a tensor of all outputs, and their problem.
-ConstTensor read_part(const OperatorPlan& plan, ConstTensor tensor, DataType dtype) {
-  return plan.view ? viewed(*plan.view, tensor, element_size(dtype)) : tensor;
-}
-const Problem& read_problem(const OperatorPlan& plan, const Problem& problem) {
-  return plan.view ? plan.view->problem : problem;
-}
-
-}  // namespace
-
 void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
-                ConstTensor all_relu_output, ConstTensor weight, MutableTensor grad_input, void* workspace,
+                ConstTensor all_relu_output, ConstTensor layer_weight, MutableTensor grad_input, void* workspace,
                 Stream stream) {
+  const ConstTensor weight = read_weight(plan, layer_weight);
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
   const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
@@ -152,8 +164,9 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
 }
 
 void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
-                 ConstTensor all_relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+                 ConstTensor all_relu_output, ConstTensor input, MutableTensor layer_grad_weight, void* workspace,
                  Stream stream) {
+  const MutableTensor grad_weight = read_weight(plan, layer_grad_weight);
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
   const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
@@ -269,8 +282,10 @@ void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataT
 }  // namespace
 
 void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
-              ConstTensor all_relu_output, ConstTensor input, ConstTensor weight, MutableTensor grad_input,
-              MutableTensor grad_weight, void* grad_bias, void* workspace, Stream stream) {
+              ConstTensor all_relu_output, ConstTensor input, ConstTensor layer_weight, MutableTensor grad_input,
+              MutableTensor layer_grad_weight, void* grad_bias, void* workspace, Stream stream) {
+  const ConstTensor weight = read_weight(plan, layer_weight);
+  const MutableTensor grad_weight = read_weight(plan, layer_grad_weight);
   if (std::holds_alternative<SeparatePlan>(plan.plan)) {
     return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, input, grad_input}, weight,
                               grad_weight, grad_bias, workspace, stream);

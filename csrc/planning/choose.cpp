@@ -209,21 +209,25 @@ std::string name_of_asked(const PlanQuery& query) {
   throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
 }
 
-// The query for the part of grad_output that is needed, where that is not all.
+// The query for a view of the outputs, where there is one.
 std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<OutputView>& view) {
   if (!view) return std::nullopt;
   PlanQuery part = query;
   Operands& operands = part.operands;
-  part.whole = WholeGradOutput{query.problem, operands.first, operands.mask};
   part.problem = view->problem;
+  if (query.op == Operator::kForward) {
+    operands.result = viewed(*view, operands.result, element_size(query.dtype));
+    return part;
+  }
+  part.whole = WholeGradOutput{query.problem, operands.first, operands.mask};
   operands.first = viewed(*view, operands.first, element_size(query.dtype));
   operands.mask = viewed(*view, operands.mask, element_size(query.dtype));
   return part;
 }
 
 std::optional<OutputView> view_of(const PlanQuery& query) {
-  if (query.op == Operator::kForward || query.op == Operator::kBiasGrad) return std::nullopt;
-  return met_outputs(query.problem);
+  if (query.op == Operator::kBiasGrad) return std::nullopt;
+  return query.op == Operator::kForward ? written_outputs(query.problem) : read_outputs(query.problem);
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ std::optional<Engine> OperatorPlan::engine() const {
 }
 
 int64_t moment_parts(const OperatorPlan& plan) {
+  if (plan.view) return 0;  // its channels are not the layer's
   return std::visit([](const auto& of_engine) { return parts_of(of_engine); }, plan.plan);
 }
 
@@ -86,7 +87,12 @@ std::string to_string(const OperatorPlan& plan) {
                      std::visit([](const auto& of_engine) { return to_string(of_engine); }, plan.plan);
   if (plan.view) {
     const auto [depth, height, width] = plan.view->step;
-    text += " every=" + std::to_string(depth) + "x" + std::to_string(height) + "x" + std::to_string(width);
+    const bool channels = plan.view->width_channels;
+    if (depth * height * (channels ? 1 : width) > 1) {
+      text +=
+          " every=" + std::to_string(depth) + "x" + std::to_string(height) + "x" + std::to_string(channels ? 1 : width);
+    }
+    if (channels) text += " width_taps=channels";
   }
   return text;
 }

@@ -57,8 +57,8 @@ struct OperatorPlan {
   Cost cost;  // on the device that it was chosen for
   // Of a forward with moment_parts(): what is expected where its epilogue gathers moments and stores nothing.
   double unstored_ms = 0;
-  // Of gradients that need only these outputs' part of grad_output: all else is planned for the view's problem, but for
-  // the bias's gradient.
+  // Of operators that are computed as those of this view of the outputs: all else is planned for the view's problem,
+  // but for the bias's gradient.
   std::optional<OutputView> view{};
 
   // Of a weight gradient: it has the bias's, too.

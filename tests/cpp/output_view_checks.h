@@ -9,11 +9,11 @@
 namespace convt3d {
 
 // Along axis 0: the view's problem has the layer's terms, each output by its number in the view.
-inline void check_met_outputs(const Problem& problem) {
+inline void check_read_outputs(const Problem& problem) {
   const std::set<Term> terms = defined_terms(problem);
   std::set<int> met;
   for (const auto& [i, k, o] : terms) met.insert(o);
-  const std::optional<OutputView> view = met_outputs(problem);
+  const std::optional<OutputView> view = read_outputs(problem);
   if (!view) return;
   const auto first = static_cast<int>(view->first[0]);
   const auto step = static_cast<int>(view->step[0]);
@@ -24,7 +24,35 @@ inline void check_met_outputs(const Problem& problem) {
   const int64_t viewed_size = view->problem.output_size(0);
   expect(first + (viewed_size - 1) * step < size && first + viewed_size * step >= size,
          "a view has every so many-th output", problem);
-  expect(!met_outputs(view->problem), "a view is not viewed", problem);
+  expect(!read_outputs(view->problem), "a view is not viewed", problem);
+}
+
+// Patches of one channel: each tap of the width is a channel, at its place in memory.
+inline void check_taps_as_channels() {
+  Problem problem;
+  problem.batch = 2;
+  problem.in_channels = 5;
+  problem.out_channels = 1;
+  problem.input_size = {3, 4, 6};
+  problem.kernel_size = problem.stride = {2, 3, 4};
+  const std::optional<OutputView> view = read_outputs(problem);
+  expect(view && view->width_channels && view->problem.out_channels == 4, "taps of the width are channels", problem);
+  if (!view) return;
+  expect(view->problem.kernel_size == Int3{2, 3, 1} && view->problem.stride == Int3{2, 3, 1} &&
+             view->problem.output_size() == Int3{6, 12, 6},
+         "the view's layer has none along the width", problem);
+  const OperandTraits tensor = viewed(*view, dense_operand(1, problem.output_size(), false), 2);
+  expect(tensor.stride[1] == 1 && tensor.stride[4] == 4 && tensor.stride[3] == 24, "a channel is a tap", problem);
+  const ConstTensor weight = viewed_weight(*view, ConstTensor{nullptr, {24, 24, 12, 4, 1}});
+  expect(weight.stride[1] == 1 && weight.stride[0] == 24, "of the weight, too", problem);
+  for (const int change : {0, 1, 2, 3}) {
+    Problem other = problem;
+    if (change == 0) other.out_channels = 2;
+    if (change == 1) other.padding[2] = 1;
+    if (change == 2) other.output_padding[2] = 1;
+    if (change == 3) other.kernel_size[2] = 3;
+    expect(!read_outputs(other), "taps are channels of such layers alone", problem);
+  }
 }
 
 }  // namespace convt3d

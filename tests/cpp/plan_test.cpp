@@ -135,7 +135,7 @@ int main() {
     if (problem.output_size(0) <= 0 || problem.output_size(1) <= 0 || problem.output_size(2) <= 0) continue;
     ++problems;
     check_terms(problem);
-    check_met_outputs(problem);
+    check_read_outputs(problem);
     check_plans(problem);
     check_general_sum_shapes(problem);
     check_wgmma(problem);
@@ -151,6 +151,7 @@ int main() {
     check_depthwise_tiles(problem, draw(1, 40));
     check_depthwise_patches(problem, draw(1, 80));
   }
+  check_taps_as_channels();
   check_ordered_sum_shapes();
   check_depthwise_sum_shapes();
   check_depthwise_workspace();

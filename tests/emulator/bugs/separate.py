@@ -84,4 +84,18 @@ BUGS = [
         "const bool reads_all = BUG || !planned.view;",
         "--operator backward",
     ),
+    Bug(
+        "view: channels of the weight",
+        "core/output_view.h",
+        "weight.stride[1] = weight.stride[4];",
+        "weight.stride[1] = weight.stride[BUG ? 3 : 4];",
+        "--operator weight_grad",
+    ),
+    Bug(
+        "view: channels of grad_output",
+        "core/output_view.cpp",
+        "stride[1] = stride[4];",
+        "stride[1] = stride[BUG ? 3 : 4];",
+        "--operator input_grad",
+    ),
 ]
