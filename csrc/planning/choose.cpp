@@ -227,7 +227,15 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
 
 std::optional<OutputView> view_of(const PlanQuery& query) {
   if (query.op == Operator::kBiasGrad) return std::nullopt;
+  // One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
+  if (query.op == Operator::kBackwardAndBias && query.engine) return std::nullopt;
   return query.op == Operator::kForward ? written_outputs(query.problem) : read_outputs(query.problem);
+}
+
+// What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.
+Offer offer_beside_view(const PlanQuery& query) {
+  if (query.op != Operator::kBackwardAndBias || !query.device.has(Engine::kMma)) return std::nullopt;
+  return mma_offer(query);
 }
 
 }  // namespace
@@ -244,6 +252,10 @@ std::vector<OperatorPlan> candidates(const PlanQuery& query) {
   if (const std::optional<PlanQuery> part = viewed(query, view)) {
     std::vector<OperatorPlan> found = candidates(*part);
     for (OperatorPlan& plan : found) plan.view = view;
+    if (Offer whole = offer_beside_view(query)) {
+      const bool chosen = whole->cost.ms < found[0].cost.ms;
+      found.insert(chosen ? found.begin() : found.end(), *std::move(whole));
+    }
     return found;
   }
   std::vector<OperatorPlan> found;
@@ -270,12 +282,6 @@ std::vector<OperatorPlan> candidates(const PlanQuery& query) {
 }
 
 std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
-  const std::optional<OutputView> view = view_of(query);
-  if (const std::optional<PlanQuery> part = viewed(query, view)) {
-    std::optional<OperatorPlan> plan = choose_if_any(*part);
-    if (plan) plan->view = view;
-    return plan;
-  }
   if (query.candidate > 0) {
     std::vector<OperatorPlan> all = candidates(query);
     if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
@@ -283,6 +289,13 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
     if (all.empty()) throw_no_plan(query);
     throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
                                 " plans for this call, none with the number " + std::to_string(query.candidate));
+  }
+  const std::optional<OutputView> view = view_of(query);
+  if (const std::optional<PlanQuery> part = viewed(query, view)) {
+    std::optional<OperatorPlan> plan = choose_if_any(*part);
+    if (plan) plan->view = view;
+    Offer whole = offer_beside_view(query);
+    return whole && (!plan || whole->cost.ms < plan->cost.ms) ? std::move(whole) : plan;
   }
   std::optional<OperatorPlan> best;
   for (const auto& [engine, offer, plans] : kEngines) {
