@@ -55,7 +55,8 @@ int add_case(const char* line, const char* plans, unsigned char* known) {
 void predict(double* clocks) {
   for (const Measured& one : measured) {
     for (const convt3d::WgmmaPlan& plan : one.plans) {
-      *clocks++ = expected_clocks(one.value.problem, one.value.element().bytes, convt3d::fitted_device(), plan);
+      *clocks++ =
+          expected_clocks(wgmma_forward(one.value.problem), one.value.element().bytes, convt3d::fitted_device(), plan);
     }
   }
 }

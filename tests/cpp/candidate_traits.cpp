@@ -12,11 +12,10 @@ extern "C" int convt3d_candidate_traits(const convt3d::FlatCall* call, int bias,
   const PlanQuery query = flat_query(*call);
   std::string lines;
   if (query.op == Operator::kForward && choose(query).engine() == Engine::kWgmma) {
-    const int terms = query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
-    const WgmmaElement element{static_cast<int32_t>(element_size(query.dtype)), terms};
-    for (const WgmmaPlan& plan :
-         wgmma_candidates(wgmma_forward(query.problem), element, query.operands, query.device)) {
-      lines += to_string(plan_traits(query, OperatorPlan{plan, 0, {}}, bias != 0, relu != 0)) + "\n";
+    PlanQuery asked = query;
+    asked.engine = Engine::kWgmma;
+    for (const OperatorPlan& plan : candidates(asked)) {
+      lines += to_string(plan_traits(query, plan, bias != 0, relu != 0)) + "\n";
     }
   }
   return std::snprintf(text, static_cast<size_t>(capacity), "%s", lines.c_str());

@@ -35,8 +35,8 @@ constexpr double kPlanes16BytesPerClock = 9.94;
 constexpr double kTermsPlanesRate = 0.623;
 constexpr double kTransposedBoxClocks = 111;  // of each box
 // Of both rates, where positions of a width are folded; of input gradients on an H100.
-constexpr double kFoldedWidthRate = 0.42;
-constexpr double kFoldedWidth16Rate = 0.58;
+constexpr double kFoldedWidthRate = 0.32;
+constexpr double kFoldedWidth16Rate = 0.45;
 constexpr double kTermsBoxOverhead = 2.75;
 constexpr double kCopyBytesPerClock = 25.3;
 constexpr double kCopyTermsRate = 0.402;
