@@ -36,12 +36,13 @@ void join_width(OutputView& view) {
 
 }  // namespace
 
-std::optional<OutputView> read_outputs(const Problem& problem) {
+std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width) {
   OutputView view{problem, {}, {}, false};
   bool all = true;
   for (size_t i = 0; i < 3; ++i) {
     const int64_t taps = problem.kernel_size[i];
-    const int64_t step = taps == 1 ? problem.stride[i] : std::gcd(problem.stride[i], problem.dilation[i]);
+    const int64_t divisor = taps == 1 ? problem.stride[i] : std::gcd(problem.stride[i], problem.dilation[i]);
+    const int64_t step = i == 2 && !steps_width ? 1 : divisor;
     const int64_t size = problem.output_size(static_cast<int>(i));
     const int64_t first = floor_mod(-problem.padding[i], step);
     view.step[i] = step;
@@ -50,7 +51,7 @@ std::optional<OutputView> read_outputs(const Problem& problem) {
     all = all && step == 1;
     Problem& met = view.problem;
     met.stride[i] = problem.stride[i] / step;
-    met.dilation[i] = taps == 1 ? 1 : problem.dilation[i] / step;
+    met.dilation[i] = taps == 1 && step > 1 ? 1 : problem.dilation[i] / step;
     met.padding[i] = (problem.padding[i] + first) / step;
     met.output_padding[i] = 0;
     met.output_padding[i] = (size - 1 - first) / step + 1 - met.output_size(static_cast<int>(i));

@@ -30,8 +30,10 @@ struct OutputView {
   bool width_channels;  // the taps of the width are channels
 };
 
-// Of gradients, which read grad_output. Nothing where they need all of it, as it is.
-std::optional<OutputView> read_outputs(const Problem& problem);
+// Of gradients, which read grad_output. Nothing where they need all of it, as it is. `steps_width`: else all of the
+// width is in the view, which is faster to read where neighbours in memory are neighbours along it.
+std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width);
+inline bool steps_width(const OperandTraits& grad_output) { return grad_output.stride[4] != 1; }
 // Of a forward, which writes all outputs: only taps as channels, which all have the layer's bias.
 std::optional<OutputView> written_outputs(const Problem& problem);
 

@@ -229,7 +229,8 @@ std::optional<OutputView> view_of(const PlanQuery& query) {
   if (query.op == Operator::kBiasGrad) return std::nullopt;
   // One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
   if (query.op == Operator::kBackwardAndBias && query.engine) return std::nullopt;
-  return query.op == Operator::kForward ? written_outputs(query.problem) : read_outputs(query.problem);
+  return query.op == Operator::kForward ? written_outputs(query.problem)
+                                        : read_outputs(query.problem, steps_width(query.operands.first));
 }
 
 // What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.

@@ -13,7 +13,7 @@ inline void check_read_outputs(const Problem& problem) {
   const std::set<Term> terms = defined_terms(problem);
   std::set<int> met;
   for (const auto& [i, k, o] : terms) met.insert(o);
-  const std::optional<OutputView> view = read_outputs(problem);
+  const std::optional<OutputView> view = read_outputs(problem, true);
   if (!view) return;
   const auto first = static_cast<int>(view->first[0]);
   const auto step = static_cast<int>(view->step[0]);
@@ -24,7 +24,7 @@ inline void check_read_outputs(const Problem& problem) {
   const int64_t viewed_size = view->problem.output_size(0);
   expect(first + (viewed_size - 1) * step < size && first + viewed_size * step >= size,
          "a view has every so many-th output", problem);
-  expect(!read_outputs(view->problem), "a view is not viewed", problem);
+  expect(!read_outputs(view->problem, true), "a view is not viewed", problem);
 }
 
 // Patches of one channel: each tap of the width is a channel, at its place in memory.
@@ -35,7 +35,7 @@ inline void check_taps_as_channels() {
   problem.out_channels = 1;
   problem.input_size = {3, 4, 6};
   problem.kernel_size = problem.stride = {2, 3, 4};
-  const std::optional<OutputView> view = read_outputs(problem);
+  const std::optional<OutputView> view = read_outputs(problem, true);
   expect(view && view->width_channels && view->problem.out_channels == 4, "taps of the width are channels", problem);
   if (!view) return;
   expect(view->problem.kernel_size == Int3{2, 3, 1} && view->problem.stride == Int3{2, 3, 1} &&
@@ -51,7 +51,7 @@ inline void check_taps_as_channels() {
     if (change == 1) other.padding[2] = 1;
     if (change == 2) other.output_padding[2] = 1;
     if (change == 3) other.kernel_size[2] = 3;
-    expect(!read_outputs(other), "taps are channels of such layers alone", problem);
+    expect(!read_outputs(other, true), "taps are channels of such layers alone", problem);
   }
 }
 
