@@ -236,17 +236,22 @@ BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const Backwar
   return round;
 }
 
-void weight_grad_round(const Problem& problem, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
+void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
                        const mma::SummedGrads& grads, void* workspace, Stream stream, const mma::GradRound& of_all) {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
   if (of_mma == nullptr) {  // which has one round
-    return weight_grad(problem, plan, dtype, round.grad_output, round.relu_output, round.input, grads.weight, workspace,
+    return weight_grad(layer, plan, dtype, round.grad_output, round.relu_output, round.input, grads.weight, workspace,
                        stream);
   }
+  // Of a copy the plan may have a view of its own, along the width.
+  const Problem& problem = read_problem(plan, layer);
+  const ConstTensor grad_output = read_part(plan, round.grad_output, dtype);
+  const ConstTensor relu_output = read_part(plan, round.relu_output, dtype);
+  const mma::SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
-      mma::weight_grad<T>(problem, *of_mma, round.grad_output, round.relu_output, round.input, grads, workspace, stream,
+      mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, round.input, viewed_grads, workspace, stream,
                           of_all);
     }
   });

@@ -98,4 +98,11 @@ BUGS = [
         "stride[1] = stride[BUG ? 3 : 4];",
         "--operator input_grad",
     ),
+    Bug(
+        "view: of a copy",
+        "kernels/api.cu",
+        "const ConstTensor grad_output = read_part(plan, round.grad_output, dtype);",
+        "const ConstTensor grad_output = BUG ? round.grad_output : read_part(plan, round.grad_output, dtype);",
+        "--operator backward",
+    ),
 ]
