@@ -226,7 +226,7 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
 }
 
 std::optional<OutputView> view_of(const PlanQuery& query) {
-  if (query.op == Operator::kBiasGrad) return std::nullopt;
+  if (query.op == Operator::kBiasGrad || query.whole) return std::nullopt;  // a view is not viewed again
   // One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
   if (query.op == Operator::kBackwardAndBias && query.engine) return std::nullopt;
   return query.op == Operator::kForward ? written_outputs(query.problem)
