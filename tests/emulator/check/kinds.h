@@ -50,7 +50,6 @@ void depthwise(Drawing& d);
 void general(Drawing& d);
 void whole_strides(Drawing& d);
 
-
 bool is_affordable(const convt3d::Problem& problem);
 
 }  // namespace check
