@@ -3,16 +3,16 @@
 // Outputs that taps meet: along an axis whose stride and dilation have a common divisor g (the stride, where there is
 // one tap) taps meet every g-th output only:
 //
-//     o = i*stride - padding + k*dilation = first + g*u    with    u = i*(stride/g) - (padding + first)/g +
-//     k*(dilation/g)
+//     o = i*stride - padding + k*dilation = first + g*u
+//     with u = i*(stride/g) - (padding + first)/g + k*(dilation/g)
 //
 // So gradients are those of a layer with strides and dilations divided by g, of these outputs alone.
 //
 // Taps as channels: where there is one output channel, and a width of kernel == stride without padding, each output has
 // one input position and one tap along the width. The taps of the width are then channels of a layer without them:
 //
-//     grad_output[n, 0, d, h, w*stride + k]  ->  [n, k, d, h, w]          weight[c, 0, kd, kh, k]  ->  [c, k, kd, kh,
-//     0]
+//     grad_output[n, 0, d, h, w*stride + k]  ->  [n, k, d, h, w]
+//     weight[c, 0, kd, kh, k]                ->  [c, k, kd, kh, 0]
 #pragma once
 
 #include <cstdint>
