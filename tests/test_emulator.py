@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -133,6 +134,32 @@ def test_ways_of_a_backward(emulate: Path, type: str, tmp_path: Path) -> None:
     ways = set(re.findall(r"(?:copied=\w+ rounds=\d+|beside=)", output))
     copied = {f"copied={what} rounds={rounds}" for what in ("grad_output", "both") for rounds in (1, 2)}
     assert ways == copied | {"beside="}
+
+
+@pytest.mark.parametrize("type", ["fp32", "fp16"])
+def test_backwards_of_a_view(emulate: Path, type: str, tmp_path: Path) -> None:
+    """Taps that meet every second output, one tap at a stride, and taps that are channels: every way, as it lies."""
+    layers = (
+        "cin=32 cout=16 size=4,5,6 kernel=3,1,2 stride=2,2,1 padding=1,0,1 output_padding=1,0,0 dilation=2,1,1",
+        "cin=32 cout=16 size=3,4,5 kernel=1,1,1 stride=2,2,2 padding=0,0,0 output_padding=0,1,0 dilation=1,1,1",
+        "cin=24 cout=8 size=3,4,5 kernel=2,3,2 stride=2,4,2 padding=2,1,0 output_padding=1,0,0 dilation=2,2,4",
+        "cin=24 cout=1 size=3,2,5 kernel=4,2,8 stride=4,2,8 padding=0,0,0 output_padding=0,0,0 dilation=1,1,1",
+        "cin=32 cout=1 size=4,2,3 kernel=2,2,2 stride=2,2,4 padding=2,0,0 output_padding=1,1,0 dilation=2,2,2",
+    )
+    arranged = ("layout=NCDHW first=dense", "layout=NDHWC first=dense", "layout=NCDHW first=expanded")
+    problems = tmp_path / "problems.txt"
+    problems.write_text(
+        encoding="utf-8",
+        data="".join(
+            f"op=backward type={type} n=2 {layer} groups=1 bias=1 relu={plan % 2} {how} second=dense mask=dense "
+            f"result=dense wgmma=1 engine=auto plan={plan} seed={plan + 1}\n"
+            for layer, how, plan in itertools.product(layers, arranged, (0, 1, 3))
+        ),
+    )
+    output = run(emulate, "--verbose", "--problems", str(problems))
+    assert {"every=2x2x1", "every=2x2x2", "width_taps=channels"} <= set(
+        re.findall(r"(?:every=\w+|width_taps=\w+)", output)
+    )
 
 
 def test_random_norms(emulate: Path) -> None:
