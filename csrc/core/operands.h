@@ -44,6 +44,10 @@ inline OperandTraits dense_operand(int64_t channels, const Int3& size, bool chan
   const int64_t h = size[2] * w;
   return {{channels * positions, channels_last ? 1 : positions, size[1] * h, h, w}, 0, true};
 }
+// Whether each image follows the one before. Of a slice of channels of a larger tensor it does not.
+inline bool has_dense_images(const OperandTraits& tensor, int64_t channels, const Int3& size) {
+  return tensor.stride[0] == channels * size[0] * size[1] * size[2];
+}
 // The operands of a forward whose input and output are dense, in one format.
 inline Operands dense_operands(const Problem& problem, bool channels_last) {
   Operands operands;

@@ -104,6 +104,17 @@ Tensor read_weight(const OperatorPlan& plan, const Tensor& weight) {
   return plan.view ? viewed_weight(*plan.view, weight) : weight;
 }
 
+// What gradients of `plan` read of grad_output and of the ReLU's output, and the problem that they are of.
+struct ReadGradient {
+  const Problem& problem;
+  ConstTensor grad_output;
+  ConstTensor relu_output;
+};
+ReadGradient read_gradient(const OperatorPlan& plan, const Problem& layer, const ConstTensor& grad_output,
+                           const ConstTensor& relu_output, DataType dtype) {
+  return {read_problem(plan, layer), read_part(plan, grad_output, dtype), read_part(plan, relu_output, dtype)};
+}
+
 }  // namespace
 
 void forward(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor input,
@@ -138,28 +149,27 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
                 ConstTensor all_relu_output, ConstTensor layer_weight, MutableTensor grad_input, void* workspace,
                 Stream stream) {
   const ConstTensor weight = read_weight(plan, layer_weight);
-  const Problem& problem = read_problem(plan, layer);
-  const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
-  const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
+  const ReadGradient read = read_gradient(plan, layer, all_grad_output, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
-        return depthwise::tile_input_grad<T>(problem, *tiles, grad_output, relu_output, weight, grad_input, stream);
+        return depthwise::tile_input_grad<T>(read.problem, *tiles, read.grad_output, read.relu_output, weight,
+                                             grad_input, stream);
       }
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
-        return depthwise::patch_input_grad<T>(*patches, grad_output, weight, grad_input, stream);
+        return depthwise::patch_input_grad<T>(*patches, read.grad_output, weight, grad_input, stream);
       }
       if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
-        return wgmma::input_grad<T>(problem, *of_wgmma, grad_output, weight, grad_input, workspace, stream);
+        return wgmma::input_grad<T>(read.problem, *of_wgmma, read.grad_output, weight, grad_input, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
-        return mma::input_grad<T>(problem, *correlation, grad_output, relu_output, weight, grad_input, workspace,
-                                  stream);
+        return mma::input_grad<T>(read.problem, *correlation, read.grad_output, read.relu_output, weight, grad_input,
+                                  workspace, stream);
       }
     }
-    simt::input_grad<T>(problem, std::get<CorrelationPlan>(plan.plan), grad_output, relu_output, weight, grad_input,
-                        workspace, stream);
+    simt::input_grad<T>(read.problem, std::get<CorrelationPlan>(plan.plan), read.grad_output, read.relu_output, weight,
+                        grad_input, workspace, stream);
   });
 }
 
@@ -167,25 +177,25 @@ void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype,
                  ConstTensor all_relu_output, ConstTensor input, MutableTensor layer_grad_weight, void* workspace,
                  Stream stream) {
   const MutableTensor grad_weight = read_weight(plan, layer_grad_weight);
-  const Problem& problem = read_problem(plan, layer);
-  const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
-  const ConstTensor relu_output = read_part(plan, all_relu_output, dtype);
+  const ReadGradient read = read_gradient(plan, layer, all_grad_output, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
-        return depthwise::tile_weight_grad<T>(problem, *tiles, grad_output, relu_output, input, grad_weight, workspace,
-                                              stream);
+        return depthwise::tile_weight_grad<T>(read.problem, *tiles, read.grad_output, read.relu_output, input,
+                                              grad_weight, workspace, stream);
       }
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
-        return depthwise::patch_weight_grad<T>(problem, *patches, grad_output, input, grad_weight, workspace, stream);
+        return depthwise::patch_weight_grad<T>(read.problem, *patches, read.grad_output, input, grad_weight, workspace,
+                                               stream);
       }
       if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
-        return mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, input, {grad_weight}, workspace, stream);
+        return mma::weight_grad<T>(read.problem, *of_mma, read.grad_output, read.relu_output, input, {grad_weight},
+                                   workspace, stream);
       }
     }
-    simt::weight_grad<T>(problem, std::get<WeightGradPlan>(plan.plan), grad_output, relu_output, input, grad_weight,
-                         workspace, stream);
+    simt::weight_grad<T>(read.problem, std::get<WeightGradPlan>(plan.plan), read.grad_output, read.relu_output, input,
+                         grad_weight, workspace, stream);
   });
 }
 

@@ -243,9 +243,8 @@ Offer offer_beside_view(const PlanQuery& query) {
 
 bool has_dense_images(const PlanQuery& query) {
   const Problem& problem = query.whole ? query.whole->problem : query.problem;
-  const Int3 size = problem.output_size();
   const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
-  return tensor.stride[0] == problem.out_channels * size[0] * size[1] * size[2];
+  return has_dense_images(tensor, problem.out_channels, problem.output_size());
 }
 
 std::vector<OperatorPlan> candidates(const PlanQuery& query) {

@@ -40,8 +40,9 @@ double weight_grad_elements(const Problem& problem) {
 
 double least_cost_ms(const PlanQuery& query, Engine engine) {
   const auto& [op, layer, dtype, mode, operands, device, asked, candidate, most_copied, sums_bias, whole] = query;
-  const std::optional<OutputView> view =
-      op == Operator::kForward ? written_outputs(layer) : read_outputs(layer, steps_width(operands.first));
+  std::optional<OutputView> view;
+  if (!whole)
+    view = op == Operator::kForward ? written_outputs(layer) : read_outputs(layer, steps_width(operands.first));
   const Problem& problem = view ? view->problem : layer;
   if (engine != Engine::kWgmma && engine != Engine::kMma) return 0;
   if (is_backward(op) || op == Operator::kBiasGrad) return 0;

@@ -82,7 +82,7 @@ class Separate {
   OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels,
                      bool is_slice) const {
     const int64_t groups = query_.problem.groups;
-    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] < tensor.stride[1];
+    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
     if (!transposed || is_slice || query_.dtype == DataType::kFloat64) return {};
     OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
     copy_whole(copy, 1);
@@ -132,9 +132,8 @@ class Separate {
     const OperandCopy grad =
         copied(operands.first, operands.mask, problem.output_size(), problem.out_channels, !has_dense_images(query_));
     if (!grad.exists) return ways;
-    const Int3& size = problem.input_size;
-    const bool is_slice = operands.second.stride[0] != problem.in_channels * size[0] * size[1] * size[2];
-    const OperandCopy input = copied(operands.second, {}, size, problem.in_channels, is_slice);
+    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels,
+                                     !has_dense_images(operands.second, problem.in_channels, problem.input_size));
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
       std::optional<Way> way = copies ? way_with(*copies, first.weight_grad.sums_bias()) : std::nullopt;

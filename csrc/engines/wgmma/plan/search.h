@@ -10,8 +10,7 @@
 namespace convt3d {
 
 // The parts of each, for operands that are dense and aligned, its store without marks, and what it is expected to cost,
-// in clocks. `copies`: also
-// those that copy an input whose width is contiguous with its channels last first.
+// in clocks. `copies`: also those that copy an input whose width is contiguous with its channels last first.
 void visit_plans(const WgmmaProblem& problem, WgmmaElement element, bool channels_last, bool copies,
                  const DeviceTraits& device, const std::function<void(const WgmmaPlanParts&, double)>& visit);
 
