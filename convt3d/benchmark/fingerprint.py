@@ -45,6 +45,11 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
+    ("halo_wgmma", "backward_weight"): (
+        "convt3d_halo_weight_grad",
+        "convt3d_channels_last_copy",
+        "convt3d_ordered_sum",
+    ),
     ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_channels_last_copy", "convt3d_ordered_sum"),
     # All gradients at once: of a joint pass whose parts' engines it takes the place of.
     ("mma_together", "backward_input"): ("convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"),

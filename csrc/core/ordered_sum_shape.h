@@ -27,4 +27,14 @@ constexpr OrderedSumShape ordered_sum_shape(int32_t lanes, int64_t elements) {
   return {lanes, many ? kOrderedSumRows : 1};
 }
 
+// Threads that share the splits of one sum of a gradient, where there are many; fewer where there are many sums, too.
+constexpr int kSumLanes = 8;
+constexpr int kFewSumLanes = 4;
+
+// Of a gradient with so many sums of so many partial ones.
+constexpr OrderedSumShape gradient_sum_shape(int64_t partials, int64_t sums) {
+  return ordered_sum_shape(partials < kSumLanes ? 1 : sums >= many_elements(kFewSumLanes) ? kFewSumLanes : kSumLanes,
+                           sums);
+}
+
 }  // namespace convt3d

@@ -297,4 +297,11 @@ void add_in_order(const char* name, const OrderedSum<T, Partial>& sum, OrderedSu
                          std::to_string(shape.rows) + " rows");
 }
 
+// Of a gradient, whose plan has gradient_sum_shape().
+template <typename T, typename Partial>
+void add_gradient_in_order(const char* name, const OrderedSum<T, Partial>& sum, OrderedSumShape shape, Stream stream) {
+  add_in_order<OrderedSumKernel<1, kOrderedSumRows>, OrderedSumKernel<kFewSumLanes, kOrderedSumRows>,
+               OrderedSumKernel<kSumLanes, kOrderedSumRows>, OrderedSumKernel<kSumLanes, 1>>(name, sum, shape, stream);
+}
+
 }  // namespace convt3d

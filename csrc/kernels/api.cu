@@ -22,6 +22,7 @@
 #include "engines/mma/weight_grad/run.h"
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
+#include "engines/wgmma/weight_grad/run.h"
 #include "planning/flat_call.h"
 #include "planning/norm_way.h"
 #include "planning/plan_cache.h"
@@ -194,6 +195,11 @@ void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype,
                                    workspace, stream);
       }
     }
+    if constexpr (sizeof(T) == 2) {
+      if (const auto* of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan)) {
+        return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, grad_weight, workspace, stream);
+      }
+    }
     simt::weight_grad<T>(read.problem, std::get<WeightGradPlan>(plan.plan), read.grad_output, read.relu_output, input,
                          grad_weight, workspace, stream);
   });
@@ -247,9 +253,10 @@ BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const Backwar
 }
 
 void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
-                       const mma::SummedGrads& grads, void* workspace, Stream stream, const mma::GradRound& of_all) {
+                       const mma::SummedGrads& grads, void* workspace, Stream stream, const GradRound& of_all) {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
-  if (of_mma == nullptr) {  // which has one round
+  const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan);
+  if (of_mma == nullptr && of_wgmma == nullptr) {  // which has one round
     return weight_grad(layer, plan, dtype, round.grad_output, round.relu_output, round.input, grads.weight, workspace,
                        stream);
   }
@@ -260,6 +267,12 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
   const mma::SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
+    if constexpr (sizeof(T) == 2) {
+      if (of_wgmma != nullptr) {
+        return wgmma::weight_grad<T>(problem, *of_wgmma, grad_output, round.input, viewed_grads.weight, workspace,
+                                     stream, of_all);
+      }
+    }
     if constexpr (!std::is_same_v<T, double>) {
       mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, round.input, viewed_grads, workspace, stream,
                           of_all);

@@ -67,6 +67,9 @@ OperatorPlan operator_plan(const WgmmaPlan& plan, const DeviceTraits& device) {
           {plan.cost / device.clocks_per_ms, true},
           plan.unstored_cost / device.clocks_per_ms};
 }
+OperatorPlan operator_plan(const WgmmaWeightGradPlan& plan, const DeviceTraits&) {
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
+}
 OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}, plan.unstored_ms};
 }
@@ -94,7 +97,7 @@ WgmmaElement wgmma_element(const PlanQuery& query) {
   return {static_cast<int32_t>(element_size(query.dtype)), terms_of(query)};
 }
 
-// What the wgmma engine computes for a call, where it does.
+// What the wgmma engine computes for a call that is no weight gradient, where it does.
 std::optional<WgmmaProblem> wgmma_problem(const PlanQuery& query) {
   if (query.dtype == DataType::kFloat64) return std::nullopt;
   if (query.op == Operator::kForward) return wgmma_forward(query.problem);
@@ -107,6 +110,9 @@ bool copies_source(const PlanQuery& query) { return query.op == Operator::kForwa
 
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
+  if (query.op == Operator::kWeightGrad) {
+    return offer_of(plan_wgmma_weight_grad(query.problem, query.dtype, query.operands, query.device), query.device);
+  }
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
   Offer offer = offer_of(plan_wgmma(*problem, wgmma_element(query), query.operands, query.device, copies_source(query)),
@@ -116,6 +122,9 @@ Offer wgmma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
+  if (query.op == Operator::kWeightGrad) {
+    return all_of(wgmma_weight_grad_candidates(query.problem, query.dtype, query.operands, query.device), query.device);
+  }
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return {};
   return all_of(wgmma_candidates(*problem, wgmma_element(query), query.operands, query.device, copies_source(query)),

@@ -15,6 +15,7 @@ OfEngine engine_of(const DepthwiseForwardPlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const DepthwiseTilePlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const DepthwisePatchPlan&) { return Engine::kDepthwise; }
 OfEngine engine_of(const WgmmaPlan&) { return Engine::kWgmma; }
+OfEngine engine_of(const WgmmaWeightGradPlan&) { return Engine::kWgmma; }
 OfEngine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::BackwardPlan&) { return Engine::kMma; }

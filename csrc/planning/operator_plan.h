@@ -19,6 +19,7 @@
 #include "engines/mma/weight_grad/plan.h"
 #include "engines/simt/plan.h"
 #include "engines/wgmma/plan/plan.h"
+#include "engines/wgmma/weight_grad/plan.h"
 
 namespace convt3d {
 
@@ -49,7 +50,7 @@ struct SeparatePlan {
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
                                 DepthwisePatchPlan, WgmmaPlan, mma::CorrelationPlan, mma::WeightGradPlan,
-                                mma::BackwardPlan, SeparatePlan>;
+                                mma::BackwardPlan, WgmmaWeightGradPlan, SeparatePlan>;
 
 struct OperatorPlan {
   EnginePlan plan;

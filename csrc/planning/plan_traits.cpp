@@ -5,6 +5,7 @@
 #include "engines/mma/traits.h"
 #include "engines/simt/traits.h"
 #include "engines/wgmma/plan/traits.h"
+#include "engines/wgmma/weight_grad/traits.h"
 
 namespace convt3d {
 namespace {
@@ -29,6 +30,9 @@ struct TraitsOf {
   Traits operator()(const mma::CorrelationPlan& plan) const {
     return query.op == Operator::kForward ? mma::forward_traits(query.problem, plan, arguments)
                                           : mma::input_grad_traits(query.problem, plan, arguments);
+  }
+  Traits operator()(const WgmmaWeightGradPlan& plan) const {
+    return wgmma_weight_grad_traits(query.problem, plan, arguments);
   }
   Traits operator()(const mma::WeightGradPlan& plan) const {
     return mma::weight_grad_traits(query.problem, plan, arguments);

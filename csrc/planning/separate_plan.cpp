@@ -173,6 +173,12 @@ class Separate {
     return query;
   }
 
+  // Whether a weight gradient's plan can join what the rounds before have left.
+  static bool sums_rounds(const OperatorPlan& weight_grad) {
+    return std::holds_alternative<mma::WeightGradPlan>(weight_grad.plan) ||
+           std::holds_alternative<WgmmaWeightGradPlan>(weight_grad.plan);
+  }
+
   // None where a gradient cannot be computed round by round, or with the bias's. Throws std::invalid_argument where the
   // only engine that is asked has no plan for a gradient.
   std::optional<Way> way_with(const Copies& copies, bool sums_bias) const {
@@ -184,7 +190,7 @@ class Separate {
     Way way{
         copies, choose(gradient(Operator::kInputGrad, copies, query_.device)), *std::move(weight_grad), std::nullopt, 0,
         0};
-    if (rounds > 1 && !std::holds_alternative<mma::WeightGradPlan>(way.weight_grad.plan)) return std::nullopt;
+    if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
       if (!copy->exists) continue;

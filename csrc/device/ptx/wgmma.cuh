@@ -11,7 +11,7 @@ namespace convt3d::hopper {
 // c += a * b or, without kAdd, c = a * b, of which `a` and `b` are the bits of descriptors. A is 64 x 32 bytes, B kN x
 // 32 bytes (8 tf32 or 16 half along K); a thread owns, of each 8 columns j, elements c[4j], c[4j+1] in row 16*warp +
 // lane/4 and c[4j+2], c[4j+3] in row ... + 8, at columns 8j + 2*(lane%4) and the next. In memory K is contiguous or, of
-// B with kNMajor, which 16-bit elements may have, N.
+// 16-bit elements, N of B with kNMajor and M of A with kMMajor.
 template <typename T, int kN>
 struct Wgmma;
 
@@ -75,27 +75,27 @@ __device__ __forceinline__ void wgmma_wait() {
 #define CONVT3D_WGMMA(T, N, A, B, ADD, INSTRUCTION, TAIL)                                                         \
   template <>                                                                                                     \
   struct Wgmma<T, N> {                                                                                            \
-    template <bool kAdd = true, bool kNMajor = false>                                                             \
+    template <bool kAdd = true, bool kNMajor = false, bool kMMajor = false>                                       \
     __device__ __forceinline__ static void multiply(float (&c)[N / 2], uint64_t a, uint64_t b) {                  \
-      static_assert(!kNMajor || sizeof(T) == 2);                                                                  \
+      static_assert(!(kNMajor || kMMajor) || sizeof(T) == 2);                                                     \
       asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                    \
                    ", 0;\n"                                                                                       \
                    "wgmma.mma_async.sync.aligned.m64n" #N INSTRUCTION " {" CONVT3D_LIST_##N "}, " A ", " B        \
                                                                                             ", add, " TAIL ";\n}" \
                    : CONVT3D_FRAGMENT_##N                                                                         \
-                   : "l"(a), "l"(b), "n"(kAdd ? 1 : 0), "n"(kNMajor ? 1 : 0));                                    \
+                   : "l"(a), "l"(b), "n"(kAdd ? 1 : 0), "n"(kNMajor ? 1 : 0), "n"(kMMajor ? 1 : 0));              \
     }                                                                                                             \
   };
-#define CONVT3D_WGMMA_TYPES(N, A, B, ADD, MAJOR)                            \
-  CONVT3D_WGMMA(float, N, A, B, ADD, "k8.f32.tf32.tf32", "1, 1")            \
-  CONVT3D_WGMMA(__half, N, A, B, ADD, "k16.f32.f16.f16", "1, 1, 0, " MAJOR) \
-  CONVT3D_WGMMA(__nv_bfloat16, N, A, B, ADD, "k16.f32.bf16.bf16", "1, 1, 0, " MAJOR)
-CONVT3D_WGMMA_TYPES(64, "%32", "%33", "%34", "%35")
-CONVT3D_WGMMA_TYPES(80, "%40", "%41", "%42", "%43")
-CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66", "%67")
-CONVT3D_WGMMA_TYPES(160, "%80", "%81", "%82", "%83")
-CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98", "%99")
-CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131")
+#define CONVT3D_WGMMA_TYPES(N, A, B, ADD, N_MAJOR, M_MAJOR)                             \
+  CONVT3D_WGMMA(float, N, A, B, ADD, "k8.f32.tf32.tf32", "1, 1")                        \
+  CONVT3D_WGMMA(__half, N, A, B, ADD, "k16.f32.f16.f16", "1, 1, " M_MAJOR ", " N_MAJOR) \
+  CONVT3D_WGMMA(__nv_bfloat16, N, A, B, ADD, "k16.f32.bf16.bf16", "1, 1, " M_MAJOR ", " N_MAJOR)
+CONVT3D_WGMMA_TYPES(64, "%32", "%33", "%34", "%35", "%36")
+CONVT3D_WGMMA_TYPES(80, "%40", "%41", "%42", "%43", "%44")
+CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66", "%67", "%68")
+CONVT3D_WGMMA_TYPES(160, "%80", "%81", "%82", "%83", "%84")
+CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98", "%99", "%100")
+CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131", "%132")
 #undef CONVT3D_LIST_64
 #undef CONVT3D_FRAGMENT_64
 #undef CONVT3D_LIST_80

@@ -1,15 +1,11 @@
 // Forward on Hopper's matrix units: the boxes of its tensors, the packing of its weight, its kernel.
 #pragma once
 
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-
 #include "core/integer.h"
 #include "device/copied_source.cuh"
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
-#include "device/tensor_map.h"
+#include "engines/wgmma/encode.h"
 #include "engines/wgmma/pack_weight.cuh"
 #include "engines/wgmma/plan/boxes.h"
 #include "engines/wgmma/run.h"
@@ -22,20 +18,6 @@ void run_wgmma_packing(const PackWgmmaWeightParams<T>& params, Stream stream) {
   launch("weight packing", convt3d_pack_halo_weight<T>, ceil_div(params.packing.threads, kPackWgmmaThreads),
          kPackWgmmaThreads, stream, params, 0,
          params.plan.packs_beside ? LaunchOrder::kOverlapping : LaunchOrder::kAfter);
-}
-
-// As the tensor cores and TMA take elements; TF32 is rounded to nearest.
-template <typename T>
-constexpr BoxType wgmma_box_type(bool rounds_to_tf32) {
-  if (std::is_same_v<T, __half>) return BoxType::kFloat16;
-  if (std::is_same_v<T, __nv_bfloat16>) return BoxType::kBFloat16;
-  return rounds_to_tf32 ? BoxType::kTf32 : BoxType::kFloat32;
-}
-
-inline void encode_planned(const TensorBox& box, const char* tensor, CUtensorMap& map) {
-  if (encode(box, map)) return;
-  throw std::runtime_error(std::string("convt3d: the driver refuses to describe the ") + tensor +
-                           " to the tensor memory accelerator: " + to_string(box));
 }
 
 template <typename T>

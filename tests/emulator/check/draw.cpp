@@ -43,7 +43,10 @@ void Draw::choose_plan(Case& item) {
 Case Draw::next() {
   constexpr int kCases = 5;
   Case rarest = next_of_any_plan();
-  if (rarest.engine != Engine::kWgmma) return rarest;
+  const auto has_rarity = [](const Case& item) {
+    return item.engine == Engine::kWgmma && item.op != Operator::kWeightGrad;
+  };
+  if (!has_rarity(rarest)) return rarest;
   if (chance(random_, 25)) {
     rarest.plan = kBestPlan;
     return rarest;
@@ -51,7 +54,7 @@ Case Draw::next() {
   int rarity = rarity_;
   for (int i = 1; i < kCases; ++i) {
     const Case item = next_of_any_plan();
-    if (item.engine != Engine::kWgmma || rarity_ >= rarity) continue;
+    if (!has_rarity(item) || rarity_ >= rarity) continue;
     rarity = rarity_;
     rarest = item;
   }
@@ -79,12 +82,18 @@ Case Draw::next_of_any_plan() {
                                       : static_cast<Operator>(drawing.draw(1, 4));
     if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
     if (cores && !mma && !wanted_.op && drawing.coin(20)) item.op = Operator::kInputGrad;
-    const bool gradient_in_cores = cores && !mma && item.op == Operator::kInputGrad;
+    if (cores && !mma && !wanted_.op && drawing.coin(10)) item.op = Operator::kWeightGrad;
+    const bool wgmma_weights = cores && !mma && item.op == Operator::kWeightGrad;
+    const bool gradient_in_cores = wgmma_weights || (cores && !mma && item.op == Operator::kInputGrad);
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    if (mma && item.op == Operator::kBackward) {
+    if (wgmma_weights) {
+      wide_channels(drawing);
+      item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
+      item.layout = Layout::kNdhwc;
+    } else if (mma && item.op == Operator::kBackward) {
       whole_strides(drawing);
     } else if (mma && drawing.coin(40)) {
       kOtherKinds[drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
@@ -132,6 +141,12 @@ Case Draw::next_of_any_plan() {
       return item;
     }
     if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
+    if (wgmma_weights) {
+      if (!has_wgmma_weight_grad_plan(item)) continue;
+      item.engine = Engine::kWgmma;
+      if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
+      return item;
+    }
     if (item.op != Operator::kForward && !gradient_in_cores) return item;
     item.engine = wanted_.engine ? *wanted_.engine : cores ? Engine::kWgmma : Engine::kAuto;
     if (!wanted_.engine && !cores && drawing.coin(50)) item.engine = Engine::kSimt;

@@ -7,7 +7,7 @@ namespace {
 
 using convt3d::Problem;
 
-constexpr double kMostProducts = 4e6;  // of the reference
+constexpr double kMostProducts = 8e6;  // of the reference
 constexpr double kMostElements = 4e5;  // of the output
 
 void narrow_kernels(Drawing& d, int64_t most_size, int64_t most_kernel) {
@@ -132,6 +132,22 @@ void many_channels(Drawing& d) {
   const bool outputs = d.coin(30);
   d.channels(d.coin(70) ? 1 : 2, outputs ? d.draw(8, 40) : d.draw(60, 400), outputs ? d.draw(60, 260) : d.draw(8, 40));
   if (d.coin(50)) d.problem.input_size[2] = 8 * d.draw(1, 2);
+}
+
+// As many as fill the rows and columns of Hopper's matrix units, of both tensors.
+void wide_channels(Drawing& d) {
+  Problem& p = d.problem;
+  narrow_kernels(d, 6, 4);
+  p.batch = d.coin(30) ? d.draw(4, 17) : d.draw(1, 3);
+  if (p.batch > 3) p.input_size = {d.draw(1, 2), d.draw(1, 4), d.draw(1, 4)};
+  const bool odd = d.coin(20);
+  d.channels(d.coin(75) ? 1 : 2, odd ? d.draw(32, 90) : 8 * d.draw(4, 20), odd ? d.draw(32, 90) : 8 * d.draw(4, 20));
+  d.axes([&](std::size_t i) {
+    if (d.coin(15)) p.stride[i] = d.draw(3, 8);
+    if (d.coin(10)) p.kernel_size[i] = d.draw(5, 9);
+    p.output_padding[i] = d.coin(70) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
+  });
+  if (d.coin(30)) p.input_size[2] = d.one_of({8, 16, 17, 24});
 }
 
 void several_tiles(Drawing& d) {

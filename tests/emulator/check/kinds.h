@@ -42,6 +42,7 @@ void any(Drawing& d);
 void kernel_is_stride(Drawing& d);
 void many_images(Drawing& d);
 void long_rows(Drawing& d);
+void wide_channels(Drawing& d);
 void many_channels(Drawing& d);
 void several_tiles(Drawing& d);
 void folds(Drawing& d);

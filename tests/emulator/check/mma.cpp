@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "check/plans.h"
 #include "check/tensor.h"
 #include "core/devices.h"
 #include "engines/mma/correlation/run.h"
@@ -54,22 +55,6 @@ std::vector<convt3d::mma::BackwardPlan> backward_plans(const Case& item, const c
                                            operands, item.bias, some_device(item));
 }
 
-// Of a backward, before its tensors are there.
-convt3d::Operands planned_operands(const Case& item) {
-  const auto bytes = convt3d::element_size(item.data_type());
-  const auto operand = [&](const Size5& size, Layout layout, const Arrangement& arrangement) {
-    const Place place = place_of(size, layout, arrangement);
-    return convt3d::OperandTraits{place.stride, static_cast<int32_t>(place.first * bytes % convt3d::kAddressModulus),
-                                  true};
-  };
-  convt3d::Operands operands;
-  operands.first = operand(item.output_size(), item.layout, *item.first);
-  operands.second = operand(item.input_size(), item.layout, *item.second);
-  if (item.relu) operands.mask = operand(item.output_size(), item.layout, *item.mask);
-  operands.result = operand(item.input_size(), item.result_layout(), *item.result);
-  return operands;
-}
-
 }  // namespace
 
 convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTensor& source,
@@ -99,7 +84,7 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
 }
 
 bool may_have_mma_plan(const Case& item) {
-  if (item.op == Operator::kBackward) return !backward_plans(item, planned_operands(item)).empty();
+  if (item.op == Operator::kBackward) return !backward_plans(item, gradient_operands(item)).empty();
   if (item.op == Operator::kWeightGrad) return true;
   for (std::size_t i = 0; i < 3; ++i) {
     if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;

@@ -13,6 +13,9 @@ namespace check {
 const convt3d::DeviceTraits& device_of(const Case& item);
 // Of the engine halo_wgmma, whatever it would choose.
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
+bool has_wgmma_weight_grad_plan(const Case& item);
 bool has_depthwise_plan(const Case& item);
+// Of a weight gradient or a backward, before its tensors are there.
+convt3d::Operands gradient_operands(const Case& item);
 
 }  // namespace check

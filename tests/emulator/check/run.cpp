@@ -54,7 +54,8 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.operands = operands;
   query.device = device_of(item);
   const bool asks =
-      item.op == Operator::kForward || (item.op == Operator::kInputGrad && item.engine == Engine::kWgmma) ||
+      item.op == Operator::kForward ||
+      (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
   if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
     query.most_copied =
@@ -71,6 +72,11 @@ OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
     return all[static_cast<std::size_t>(item.plan) % all.size()];
   }
   if (item.engine != Engine::kWgmma || item.plan < 0) return choose(query);
+  if (item.op == Operator::kWeightGrad) {
+    const std::vector<OperatorPlan> all = convt3d::candidates(query);
+    if (all.empty()) throw std::invalid_argument("the wgmma engine has no plan for this problem");
+    return all[static_cast<std::size_t>(item.plan) % all.size()];
+  }
   const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
   if (item.plan >= static_cast<int>(plans.size())) {
     throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +

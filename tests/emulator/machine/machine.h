@@ -73,6 +73,7 @@ struct Product {
   int columns;
   bool add;
   bool n_major;
+  bool m_major;
   uint64_t a;
   uint64_t b;
 };

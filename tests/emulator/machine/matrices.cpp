@@ -93,14 +93,34 @@ struct Operands {
   float b[kMostK][kMostColumns];
 };
 
+// A piece of neighbours along M or N, which are contiguous, at each of `k` steps along K: `to` says where its elements
+// go. `bytes`: from the operand's first row or column.
+template <typename To>
+void read_line(const Operand& operand, MatrixElement element, int bytes, int k, To&& to) {
+  const auto row_bytes = static_cast<uint32_t>(operand.row_bytes);
+  const auto first = static_cast<uint32_t>(bytes);
+  float values[8];
+  for (int i = 0; i < k; ++i) {
+    const auto row = static_cast<uint32_t>(i);
+    const uint32_t at = operand.start + first / row_bytes * operand.leading + row / 8 * operand.stride +
+                        row % 8 * row_bytes + first % row_bytes;
+    read_piece(swizzled(at, operand.row_bytes), element, values);
+    for (int of_piece = 0; of_piece < 8; ++of_piece) to(i, of_piece) = values[of_piece];
+  }
+}
+
 void read_operands(const Product& product, int warp_in_group, Operands& operands) {
   const int element_bytes = product.element == MatrixElement::kTf32 ? 4 : 2;
   const int k = kOperandBytes / element_bytes;
   const int in_piece = kPieceBytes / element_bytes;
   float values[8];
   const Operand a(product.a);
-  if (a.row_bytes != 0) fail("the first operand of a product is swizzled");
-  for (int r = 0; r < kRows; ++r) {
+  if ((a.row_bytes != 0) != product.m_major) fail("the first operand of a product is swizzled, or not");
+  for (int r = 0; product.m_major && r < kRows; r += in_piece) {
+    read_line(a, product.element, (warp_in_group * kRows + r) * element_bytes, k,
+              [&](int i, int of_piece) -> float& { return operands.a[r + of_piece][i]; });
+  }
+  for (int r = 0; !product.m_major && r < kRows; ++r) {
     const uint32_t row = static_cast<uint32_t>(warp_in_group * kRows + r);
     for (int half = 0; half < 2; ++half) {
       const uint32_t core = a.start + static_cast<uint32_t>(half) * a.leading + row / 8 * a.stride;
@@ -112,13 +132,8 @@ void read_operands(const Product& product, int warp_in_group, Operands& operands
   const uint32_t row_bytes = static_cast<uint32_t>(b.row_bytes);
   if (product.n_major) {
     for (int n = 0; n < product.columns; n += in_piece) {
-      const uint32_t column_bytes = static_cast<uint32_t>(n * element_bytes);
-      for (int i = 0; i < k; ++i) {
-        const uint32_t row = static_cast<uint32_t>(i);
-        const uint32_t at = b.start + column_bytes / row_bytes * b.leading + row / 8 * b.stride + row % 8 * row_bytes +
-                            column_bytes % row_bytes;
-        read_piece(swizzled(at, b.row_bytes), product.element, operands.b[i] + n);
-      }
+      read_line(b, product.element, n * element_bytes, k,
+                [&](int i, int of_piece) -> float& { return operands.b[i][n + of_piece]; });
     }
     return;
   }

@@ -36,9 +36,6 @@ constexpr int kGradShareBytes = 48 * kGradWarps;  // the shares of all multiplyi
 constexpr int kGradBarrierBytes = 144;            // the barriers of all stages
 constexpr int kBiasFragmentBytes = 4;             // an entry of the list of fragments whose rows the bias has
 constexpr int kGradEightBytes = 16;               // an entry of the table of eights
-// Threads that share the splits of one sum, where there are many; fewer where there are many sums, too.
-constexpr int kSumLanes = 8;
-constexpr int kFewSumLanes = 4;
 
 // Fragments whose rows a loading warp sums at once for the bias's gradient, and float32 that they take.
 constexpr int kBiasRows = 4;
@@ -169,11 +166,7 @@ struct WeightGradPlan {
   int64_t gradient_elements() const {
     return groups * taps[0].taps * taps[1].taps * width_taps() * row_channels * n_pitch();
   }
-  OrderedSumShape sum_shape() const {
-    const int64_t sums = gradient_elements();
-    const bool many = sums >= many_elements(kFewSumLanes);
-    return ordered_sum_shape(partials() < kSumLanes ? 1 : many ? kFewSumLanes : kSumLanes, sums);
-  }
+  OrderedSumShape sum_shape() const { return gradient_sum_shape(partials(), gradient_elements()); }
   // Partial gradients of the bias: [split][part of the taps][output channel], float32.
   bool has_bias() const { return bias != BiasSums::kNone; }
   int64_t bias_partials() const { return splits * part_count(); }

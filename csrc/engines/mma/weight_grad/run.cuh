@@ -113,9 +113,7 @@ void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* wo
     sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_partials(),
                    plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
   }
-  add_in_order<OrderedSumKernel<1, kOrderedSumRows>, OrderedSumKernel<kFewSumLanes, kOrderedSumRows>,
-               OrderedSumKernel<kSumLanes, kOrderedSumRows>, OrderedSumKernel<kSumLanes, 1>>(
-      "weight gradient sum", sums, plan.sum_shape(), stream);
+  add_gradient_in_order("weight gradient sum", sums, plan.sum_shape(), stream);
 }
 
 template <typename T>

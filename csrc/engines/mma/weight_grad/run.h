@@ -3,17 +3,11 @@
 #pragma once
 
 #include "core/call.h"
+#include "core/gradient_round.h"
 #include "core/problem.h"
 #include "engines/mma/weight_grad/plan.h"
 
 namespace convt3d::mma {
-
-// Of a gradient that several calls sum, some images each: whether sums of a call before are joined, and whether all of
-// them are added up in the end.
-struct GradRound {
-  bool joins = false;
-  bool adds = true;
-};
 
 // Gradients that are sums over all images: the bias's, in order of its channels, where the plan has it.
 struct SummedGrads {

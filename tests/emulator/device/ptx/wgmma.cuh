@@ -23,9 +23,9 @@ struct Wgmma {
                                                       : std::is_same_v<T, __half> ? emulator::MatrixElement::kFloat16
                                                                                   : emulator::MatrixElement::kBFloat16;
 
-  template <bool kAdd = true, bool kNMajor = false>
+  template <bool kAdd = true, bool kNMajor = false, bool kMMajor = false>
   static void multiply(float (&c)[kN / 2], uint64_t a, uint64_t b) {
-    emulator::multiply(c, {kElement, kN, kAdd, kNMajor, a, b});
+    emulator::multiply(c, {kElement, kN, kAdd, kNMajor, kMMajor, a, b});
   }
 };
 

@@ -1,0 +1,8 @@
+#include "engines/wgmma/weight_grad/run.cuh"
+
+namespace convt3d::wgmma {
+
+template void weight_grad<__nv_bfloat16>(const Problem&, const WgmmaWeightGradPlan&, ConstTensor, ConstTensor,
+                                         MutableTensor, void*, Stream, const GradRound&);
+
+}  // namespace convt3d::wgmma

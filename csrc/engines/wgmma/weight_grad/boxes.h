@@ -1,0 +1,17 @@
+// The boxes of the input and of grad_output that TMA brings for a weight gradient.
+#pragma once
+
+#include "core/operands.h"
+#include "core/problem.h"
+#include "device/tensor_box.h"
+#include "engines/wgmma/weight_grad/plan.h"
+
+namespace convt3d {
+
+// Whether TMA can describe boxes of both operands, whose channels then are neighbours.
+bool can_box(const Problem& problem, const Operands& operands);
+// Without address and type. `stride`: of the tensor, in elements.
+TensorBox input_box(const Problem& problem, const WgmmaWeightGradPlan& plan, const std::array<int64_t, 5>& stride);
+TensorBox grad_box(const Problem& problem, const WgmmaWeightGradPlan& plan, const std::array<int64_t, 5>& stride);
+
+}  // namespace convt3d

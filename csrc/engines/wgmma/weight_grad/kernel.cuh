@@ -1,0 +1,315 @@
+// Weight gradient on Hopper's matrix units. A block has one tile of the gradient, some taps of 64 or 128 input channels
+// and 64 or more output channels, and a share of the boxes of positions. Its warps have roles, linked by barriers:
+//   warpgroups 0, 1   multiply each box as it lies in shared memory, and store the tile
+//   warpgroup 2       has boxes copied by one of its threads, ahead of the products
+//
+//   A (64 input channels x 16 positions)   rows of the input's tile
+//   B (16 positions x N)                   rows of the tile of grad_output, shifted by the offset of the tap
+#pragma once
+
+#include "device/hopper.cuh"
+#include "device/overlap.cuh"
+#include "engines/wgmma/weight_grad/params.h"
+
+namespace convt3d {
+
+constexpr int kWgmmaGradWarps = 8;       // that multiply
+constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together
+// Registers of a thread that multiplies, of one that does not.
+constexpr int kWgmmaGradRegisters = 208;
+constexpr int kWgmmaGradCopyRegisters = 88;
+
+struct WgmmaGradBarriers {
+  uint64_t full[kWgmmaGradMostStages];
+  uint64_t empty[kWgmmaGradMostStages];
+};
+// Of a step of K, in the tile of grad_output, in units of 16 bytes: its first eight rows, and from these to the others.
+struct WgmmaGradShared {
+  WgmmaGradBarriers* barriers;
+  uint32_t* steps;
+  unsigned char* stages;
+
+  __device__ __forceinline__ WgmmaGradShared() {
+    unsigned char* const memory = dynamic_shared_memory_of_boxes();
+    barriers = reinterpret_cast<WgmmaGradBarriers*>(memory);
+    steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 2);
+    stages = memory + kWgmmaGradBarrierBytes;
+  }
+};
+static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 2);
+static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 2);
+
+// A block's boxes, and its way through the stages.
+struct WgmmaGradBoxes {
+  int32_t box;
+  int32_t end;
+  int32_t stages;
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ WgmmaGradBoxes(const WgmmaWeightGradPlan& plan, int32_t split) : stages(plan.stages) {
+    const auto boxes = static_cast<int32_t>(plan.split_boxes);
+    box = split * boxes;
+    end = min(box + boxes, static_cast<int32_t>(plan.box_count()));
+  }
+  __device__ __forceinline__ bool ended() const { return box >= end; }
+  __device__ __forceinline__ void advance() {
+    ++box;
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// By one thread.
+__device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
+                                                const WgmmaGradWork& work) {
+  const WgmmaWeightGradPlan& plan = params.plan;
+  const auto bytes =
+      static_cast<uint32_t>(plan.images * kWgmmaGradRowBytes *
+                            (plan.input.panels * plan.input.extent[0] * plan.input.extent[1] * plan.input.extent[2] +
+                             plan.grad.panels * plan.grad.extent[0] * plan.grad.extent[1] * plan.grad.extent[2]));
+  const int32_t in_channel = work.group * plan.in_channels + work.m_chunk * plan.input.panels * kWgmmaGradPanelChannels;
+  const int32_t out_channel =
+      work.group * plan.out_channels + work.n_chunk * plan.grad.panels * kWgmmaGradPanelChannels;
+  int32_t origin[3];
+#pragma unroll
+  for (int i = 0; i < 3; ++i) origin[i] = plan.taps[i].origin(work.part[i]);
+  for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended(); boxes.advance()) {
+    int32_t rest = boxes.box;
+    int32_t at[3];
+#pragma unroll
+    for (int i = 2; i >= 0; --i) at[i] = params.by_boxes[i].take(rest) * plan.box[i];
+    const int32_t image = rest * plan.images;
+    hopper::barrier_wait(&shared.barriers->empty[boxes.stage], boxes.parity ^ 1);
+    uint64_t* const full = &shared.barriers->full[boxes.stage];
+    hopper::barrier_arrive_expect(full, bytes);
+    unsigned char* to = shared.stages + boxes.stage * plan.stage_bytes();
+    for (int panel = 0; panel < plan.input.panels; ++panel, to += plan.input.panel_bytes) {
+      hopper::copy_box_to_shared(to, &params.input,
+                                 {in_channel + panel * kWgmmaGradPanelChannels, image, at[2], at[1], at[0]}, full);
+    }
+#pragma unroll
+    for (int i = 0; i < 3; ++i) at[i] = at[i] * plan.taps[i].step + origin[i];
+    for (int panel = 0; panel < plan.grad.panels; ++panel, to += plan.grad.panel_bytes) {
+      hopper::copy_box_to_shared(to, &params.grad,
+                                 {out_channel + panel * kWgmmaGradPanelChannels, image, at[2], at[1], at[0]}, full);
+    }
+  }
+}
+
+// What a number of the columns of sets stands for.
+struct WgmmaGradColumns {
+  int32_t depth;   // tap of the part
+  int32_t height;  // tap of the part
+  int32_t panel;   // of grad_output's channels, where taps along the width are in N
+
+  __device__ __forceinline__ WgmmaGradColumns(const WgmmaWeightGradPlan& plan, int32_t number) {
+    panel = number % plan.outer_panels();
+    number /= plan.outer_panels();
+    height = number % plan.taps[1].most;
+    depth = number / plan.taps[1].most;
+  }
+};
+
+// The sums of one warpgroup. `first`: its first columns of sets; kPanels, kSets: of the plan's instruction.
+template <int kPanels, int kSets>
+class WgmmaGradSums {
+ public:
+  static constexpr int kColumns = kPanels * kWgmmaGradPanelChannels;
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) c_[set][i] = 0;
+    }
+  }
+
+  // `a`, `b`: descriptors of a box; `shift`: of each set's operand, in units of 16 bytes. `release` is called when all
+  // products before those of the box are done. The last ones of the box may not be done at the end.
+  template <typename T, typename Release>
+  __device__ __forceinline__ void multiply(int steps, const uint32_t* table, hopper::MatrixDescriptor a,
+                                           hopper::MatrixDescriptor b, const uint32_t (&shift)[kSets],
+                                           Release&& release) {
+    constexpr uint32_t kStep = kWgmmaGradStep * kWgmmaGradRowBytes / 16;
+    const auto multiply_step = [&](hopper::MatrixDescriptor rows, uint32_t entry) {
+      const hopper::MatrixDescriptor columns{b.begin + (entry & 0xFFFF), b.form + (entry >> 16)};
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        hopper::Wgmma<T, kColumns>::template multiply<true, true, true>(c_[set], rows.bits(),
+                                                                        (columns + shift[set]).bits());
+      }
+    };
+    const auto end_group = [&] {
+      hopper::wgmma_commit();
+      hopper::wgmma_wait<1>();
+      release();
+    };
+    uint32_t address = hopper::shared_address(table);
+    uint4 next = hopper::load_shared<uint4>(address);
+#pragma unroll 1
+    for (int group = 0; group < steps / kWgmmaGradGroupSteps; ++group) {
+      const uint4 entries = next;
+      address += sizeof(uint4);
+      next = hopper::load_shared<uint4>(address);  // before the products, which take longer; past the end, too
+      hopper::wgmma_fence();
+      multiply_step(a, entries.x);
+      multiply_step(a + kStep, entries.y);
+      multiply_step(a + 2 * kStep, entries.z);
+      multiply_step(a + 3 * kStep, entries.w);
+      a = a + 4 * kStep;
+      end_group();
+    }
+    table += steps / kWgmmaGradGroupSteps * kWgmmaGradGroupSteps;
+#pragma unroll 1
+    for (int step = 0; step < steps % kWgmmaGradGroupSteps; ++step, a = a + kStep) {
+      hopper::wgmma_fence();
+      multiply_step(a, table[step]);
+      end_group();
+    }
+  }
+
+  // Once all products are done.
+  __device__ __forceinline__ void fence() {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) hopper::fence_register(c_[set][i]);
+    }
+  }
+
+  // To the partial gradient, or added to what is there. `in_channel`: of the warpgroup's first row.
+  __device__ __forceinline__ void store(const WgmmaWeightGradParams& params, const WgmmaGradWork& work, int32_t first,
+                                        int32_t in_channel, bool joins) const {
+    const WgmmaWeightGradPlan& plan = params.plan;
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int32_t row = in_channel + 16 * warp + lane / 4;
+    const int32_t pitch = plan.n_pitch();
+    float* const partial = params.partial + work.split * plan.gradient_elements();
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+      if (first + set >= plan.columns_of_sets()) return;
+      const WgmmaGradColumns columns(plan, first + set);
+      if (columns.depth >= plan.taps[0].count(work.part[0])) return;
+      if (columns.height >= plan.taps[1].count(work.part[1])) continue;
+      const int32_t tap_d = plan.taps[0].first(work.part[0]) + columns.depth * plan.taps[0].residues;
+      const int32_t tap_h = plan.taps[1].first(work.part[1]) + columns.height * plan.taps[1].residues;
+#pragma unroll
+      for (int panel = 0; panel < kPanels; ++panel) {
+        const int32_t width = plan.taps_in_n() ? panel : 0;
+        if (width >= plan.taps[2].count(work.part[2])) break;
+        const int32_t tap_w = plan.taps[2].first(work.part[2]) + width * plan.taps[2].residues;
+        const int32_t channels = plan.taps_in_n() ? columns.panel : panel;
+        const int32_t out_channel =
+            (work.n_chunk * plan.grad.panels + channels) * kWgmmaGradPanelChannels + 2 * (lane % 4);
+        const int64_t tap = (int64_t{work.group} * plan.taps[0].taps + tap_d) * plan.taps[1].taps + tap_h;
+        float* const to = partial + (tap * plan.taps[2].taps + tap_w) * plan.in_channels * pitch + out_channel;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (row + 8 * half >= plan.in_channels) continue;
+          float* const line = to + int64_t{row + 8 * half} * pitch;
+#pragma unroll
+          for (int i = 0; i < kWgmmaGradPanelChannels / 8; ++i) {
+            if (out_channel + 8 * i >= plan.out_channels) continue;
+            const int at = 4 * (panel * kWgmmaGradPanelChannels / 8 + i) + 2 * half;
+            auto* const pair = reinterpret_cast<float2*>(line + 8 * i);
+            float2 sum{c_[set][at], c_[set][at + 1]};
+            if (joins) {
+              const float2 before = *pair;
+              sum.x += before.x;
+              sum.y += before.y;
+            }
+            *pair = sum;
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  float c_[kSets][kColumns / 2];
+};
+
+template <typename T, int kPanels, int kSets>
+__device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
+                                                    const WgmmaGradWork& work) {
+  const WgmmaWeightGradPlan& plan = params.plan;
+  const int warpgroup = hopper::warp_index() / 4;
+  const int32_t m_panel = plan.shares_columns() ? 0 : warpgroup;
+  const int32_t first = plan.shares_columns() ? warpgroup * kSets : 0;
+  uint32_t shift[kSets];
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+    const WgmmaGradColumns columns(plan, min(first + set, plan.columns_of_sets() - 1));
+    shift[set] = static_cast<uint32_t>(plan.shift_of(columns.depth, columns.height, columns.panel)) / 16;
+  }
+  const uint32_t stages = hopper::shared_address(shared.stages);
+  const hopper::MatrixDescriptor a_base = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes) +
+                                          static_cast<uint32_t>(m_panel * plan.input.panel_bytes / 16);
+  hopper::MatrixDescriptor b_base =
+      hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes, static_cast<uint32_t>(plan.panel_shift())) +
+      static_cast<uint32_t>(plan.input.panels * plan.input.panel_bytes / 16);
+  b_base.form -= 8 * kWgmmaGradRowBytes / 16;  // the table of steps has it
+  const int32_t in_channel = (work.m_chunk * plan.input.panels + m_panel) * kWgmmaGradPanelChannels;
+  const auto stage_step = static_cast<uint32_t>(plan.stage_bytes() / 16);
+  WgmmaGradSums<kPanels, kSets> sums;
+  sums.clear();
+  bool joins = params.joins;
+  int32_t summed = 0;
+  int32_t held = -1;  // stage whose products may not be done
+  const auto release = [&] {
+    if (held >= 0 && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->empty[held]);
+    held = -1;
+  };
+  for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended();) {
+    hopper::barrier_wait(&shared.barriers->full[boxes.stage], boxes.parity);
+    const uint32_t at = static_cast<uint32_t>(boxes.stage) * stage_step;
+    sums.template multiply<T>(plan.steps, shared.steps, a_base + at, b_base + at, shift, release);
+    held = boxes.stage;
+    boxes.advance();
+    if (++summed < plan.segment_boxes && !boxes.ended()) continue;
+    hopper::wgmma_wait<0>();
+    sums.fence();
+    release();
+    sums.store(params, work, first, in_channel, joins);
+    joins = true;
+    summed = 0;
+    if (!boxes.ended()) sums.clear();
+  }
+}
+
+template <typename T, int kPanels, int kSets>
+__global__ void __launch_bounds__(kWgmmaGradThreads, 1)
+    convt3d_halo_weight_grad(const __grid_constant__ WgmmaWeightGradParams params) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
+  begin_dependents();
+  const WgmmaWeightGradPlan& plan = params.plan;
+  const WgmmaGradShared shared;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kWgmmaGradMostStages; ++i) {
+      hopper::barrier_init(&shared.barriers->full[i], 1);
+      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
+    }
+    hopper::barrier_init_fence();
+  }
+  for (int step = static_cast<int>(threadIdx.x); step < plan.steps; step += kWgmmaGradThreads) {
+    const int32_t row = plan.grad_row(step * kWgmmaGradStep);
+    const int32_t further = plan.grad_row(step * kWgmmaGradStep + kWgmmaGradStep / 2);
+    constexpr int kUnits = kWgmmaGradRowBytes / 16;
+    shared.steps[step] = static_cast<uint32_t>(row * kUnits | (further - row) * kUnits << 16);
+  }
+  __syncthreads();
+  const WgmmaGradWork work(params);
+  if (hopper::warp_index() >= kWgmmaGradWarps) {
+    hopper::give_registers<kWgmmaGradCopyRegisters>();
+    if (threadIdx.x == 32 * kWgmmaGradWarps) load_grad_boxes(params, shared, work);
+  } else {
+    hopper::take_registers<kWgmmaGradRegisters>();
+    multiply_grad_boxes<T, kPanels, kSets>(params, shared, work);
+  }
+#endif
+}
+
+}  // namespace convt3d

@@ -1,0 +1,229 @@
+#include "engines/wgmma/weight_grad/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+
+#include "core/integer.h"
+#include "device/swizzle.h"
+#include "engines/wgmma/weight_grad/boxes.h"
+#include "engines/wgmma/weight_grad/cost.h"
+
+namespace convt3d {
+namespace {
+
+constexpr int32_t kMostExtent = 256;  // of a box, in elements of the tensor
+constexpr int32_t kMostTmaStep = 8;   // from an element of a box to the next
+constexpr int32_t kMostPartTaps = 4;  // along an axis
+constexpr int32_t kLeastPositions = 32;
+constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
+// A sum in a matrix unit is cut with each product that joins it: after so many positions it joins the one in memory.
+constexpr int64_t kSegmentPositions = 8192;
+constexpr std::size_t kMostCandidates = 24;
+
+// Extents worth trying on an axis, the largest first.
+std::vector<int32_t> extents(int64_t size, int32_t most) {
+  std::vector<int32_t> found;
+  const auto add = [&](int64_t extent) {
+    if (extent <= most && std::find(found.begin(), found.end(), extent) == found.end()) {
+      found.push_back(static_cast<int32_t>(extent));
+    }
+  };
+  for (const int64_t count : {1, 2, 3, 4}) add(ceil_div(size, count));
+  add(round_up(size, 8));
+  for (const int64_t power : {32, 16, 8, 4, 2, 1}) {
+    if (power <= round_up(size, 8)) add(power);
+  }
+  return found;
+}
+
+// The taps of an axis in parts of one residue.
+WgmmaGradTaps taps_of(const Problem& problem, std::size_t axis, int32_t most) {
+  WgmmaGradTaps taps{};
+  taps.taps = static_cast<int32_t>(problem.kernel_size[axis]);
+  taps.step = static_cast<int32_t>(problem.stride[axis]);
+  taps.padding = static_cast<int32_t>(problem.padding[axis]);
+  taps.dilation = static_cast<int32_t>(problem.dilation[axis]);
+  const int32_t common = std::gcd(taps.step, taps.dilation);
+  taps.residues = std::min(taps.step / common, taps.taps);
+  taps.shift = taps.dilation / common;
+  taps.most = most;
+  const int64_t longest = ceil_div(taps.taps, taps.residues);
+  taps.parts = static_cast<int32_t>(taps.residues * ceil_div(longest, most));
+  return taps;
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, const DeviceTraits& device) : problem_(problem), device_(device) {}
+
+  std::vector<WgmmaWeightGradPlan> operator()() {
+    WgmmaWeightGradPlan plan{};
+    plan.batch = problem_.batch;
+    plan.groups = static_cast<int32_t>(problem_.groups);
+    plan.in_channels = static_cast<int32_t>(problem_.in_channels_per_group());
+    plan.out_channels = static_cast<int32_t>(problem_.out_channels_per_group());
+    for (const WgmmaGradInstruction instruction : kWgmmaGradInstructions) {
+      plan.instruction = instruction;
+      visit_taps(plan, 0);
+    }
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const WgmmaWeightGradPlan& a, const WgmmaWeightGradPlan& b) { return a.cost_ms < b.cost_ms; });
+    if (found_.size() > kMostCandidates) found_.resize(kMostCandidates);
+    return std::move(found_);
+  }
+
+ private:
+  void visit_taps(WgmmaWeightGradPlan& plan, std::size_t axis) {
+    if (axis == 3) return visit_panels(plan);
+    const WgmmaGradTaps all = taps_of(problem_, axis, 1);
+    const int64_t longest = ceil_div(all.taps, all.residues);
+    for (int32_t most = 1; most <= std::min<int64_t>(longest, kMostPartTaps); ++most) {
+      // Of as many parts, the fewest taps.
+      if (most > 1 && ceil_div(longest, most) == ceil_div(longest, most - 1)) continue;
+      plan.taps[axis] = taps_of(problem_, axis, most);
+      visit_taps(plan, axis + 1);
+    }
+  }
+
+  void visit_panels(WgmmaWeightGradPlan& plan) {
+    const auto chunks = [](int32_t channels, int32_t panels) {
+      return static_cast<int32_t>(ceil_div(channels, int64_t{panels} * kWgmmaGradPanelChannels));
+    };
+    for (plan.input.panels = 1; plan.input.panels <= 2; ++plan.input.panels) {
+      if (plan.input.panels > 1 && plan.in_channels <= kWgmmaGradPanelChannels) continue;
+      for (plan.grad.panels = 1; plan.grad.panels <= 4; ++plan.grad.panels) {
+        if (plan.grad.panels > 1 && plan.out_channels <= (plan.grad.panels - 1) * kWgmmaGradPanelChannels) continue;
+        if ((plan.taps_in_n() ? plan.taps[2].most : plan.grad.panels) != plan.instruction.panels) continue;
+        const int64_t columns = plan.columns_of_sets();
+        if (ceil_div(columns, plan.shares_columns() ? 2 : 1) != plan.instruction.sets) continue;
+        plan.m_chunks = chunks(plan.in_channels, plan.input.panels);
+        plan.n_chunks = chunks(plan.out_channels, plan.grad.panels);
+        best_.reset();
+        visit_boxes(plan);
+        if (best_) found_.push_back(*best_);
+      }
+    }
+  }
+
+  void visit_boxes(WgmmaWeightGradPlan& plan) {
+    const auto most = [&](std::size_t axis) {
+      return std::min(kMostExtent / plan.taps[axis].step - plan.taps[axis].reach(),
+                      kWgmmaGradMostSteps * kWgmmaGradStep);
+    };
+    const Int3& size = problem_.input_size;
+    for (const int32_t images : {1, 2, 4, 8, 16}) {
+      if (images > 1 && images >= 2 * plan.batch) continue;
+      plan.images = images;
+      for (const int32_t width : extents(size[2], most(2))) {
+        for (const int32_t height : extents(size[1], most(1))) {
+          for (const int32_t depth : extents(size[0], most(0))) {
+            plan.box[0] = depth;
+            plan.box[1] = height;
+            plan.box[2] = width;
+            with_box(plan);
+          }
+        }
+      }
+    }
+  }
+
+  void with_box(WgmmaWeightGradPlan& plan) {
+    const int64_t positions = int64_t{plan.images} * plan.box[0] * plan.box[1] * plan.box[2];
+    if (positions % kWgmmaGradStep != 0 || positions < kLeastPositions) return;
+    if (positions > int64_t{kWgmmaGradMostSteps} * kWgmmaGradStep) return;
+    // Rows that are neighbours in both tiles.
+    int64_t run = int64_t{plan.images} * plan.box[2];
+    if (plan.taps[2].reach() == 0) {
+      run *= plan.box[1];
+      if (plan.taps[1].reach() == 0) run *= plan.box[0];
+    }
+    if (run % 8 != 0) return;
+    plan.steps = static_cast<int32_t>(positions / kWgmmaGradStep);
+    int64_t halo = plan.images;
+    for (std::size_t i = 0; i < 3; ++i) {
+      plan.input.extent[i] = plan.box[i];
+      plan.grad.extent[i] = plan.box[i] + plan.taps[i].reach();
+      halo *= plan.grad.extent[i];
+      plan.boxes[i + 1] = ceil_div(problem_.input_size[i], plan.box[i]);
+    }
+    plan.boxes[0] = ceil_div(plan.batch, plan.images);
+    plan.input.panel_bytes = static_cast<int32_t>(round_up(positions * kWgmmaGradRowBytes, kSwizzleBytes));
+    plan.grad.panel_bytes = static_cast<int32_t>(round_up(halo * kWgmmaGradRowBytes, kSwizzleBytes));
+    const int64_t room = (device_.shared_bytes - kWgmmaGradBarrierBytes) / plan.stage_bytes();
+    if (room < 2) return;
+    plan.stages = static_cast<int32_t>(std::min<int64_t>(room, kWgmmaGradMostStages));
+    split(plan);
+  }
+
+  void split(WgmmaWeightGradPlan& plan) {
+    const int64_t boxes = plan.box_count();
+    const int64_t most = std::max<int64_t>(1, kMostWorkspaceBytes / (4 * plan.gradient_elements()));
+    plan.segment_boxes =
+        static_cast<int32_t>(std::max<int64_t>(1, kSegmentPositions / (int64_t{plan.steps} * kWgmmaGradStep)));
+    int64_t before = 0;
+    for (const int64_t waves : {1, 2, 3}) {
+      const int64_t wanted =
+          std::clamp<int64_t>(waves * device_.multiprocessors / plan.tiles(), 1, std::min(most, boxes));
+      if (wanted == before) continue;
+      before = wanted;
+      plan.split_boxes = ceil_div(boxes, wanted);
+      plan.splits = ceil_div(boxes, plan.split_boxes);
+      set_cost(plan, device_);
+      if (!best_ || plan.cost_ms < best_->cost_ms) best_ = plan;
+    }
+  }
+
+  const Problem& problem_;
+  const DeviceTraits& device_;
+  std::vector<WgmmaWeightGradPlan> found_;
+  std::optional<WgmmaWeightGradPlan> best_;  // of the boxes
+};
+
+bool is_for_engine(const Problem& problem, DataType dtype, const Operands& operands) {
+  if (element_size(dtype) != 2 || operands.mask.present) return false;
+  // Fewer channels leave most of an operand's columns without a use.
+  if (problem.in_channels_per_group() < 32 || problem.out_channels_per_group() < 32) return false;
+  constexpr int64_t kMostCoordinates = int64_t{1} << 30;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (problem.stride[i] > kMostTmaStep) return false;
+    if (problem.output_size(static_cast<int>(i)) + problem.dilation[i] * problem.kernel_size[i] > kMostCoordinates)
+      return false;
+  }
+  return can_box(problem, operands);
+}
+
+}  // namespace
+
+std::vector<WgmmaWeightGradPlan> wgmma_weight_grad_candidates(const Problem& problem, DataType dtype,
+                                                              const Operands& operands, const DeviceTraits& device) {
+  if (!is_for_engine(problem, dtype, operands)) return {};
+  return Search(problem, device)();
+}
+
+std::optional<WgmmaWeightGradPlan> plan_wgmma_weight_grad(const Problem& problem, DataType dtype,
+                                                          const Operands& operands, const DeviceTraits& device) {
+  const std::vector<WgmmaWeightGradPlan> all = wgmma_weight_grad_candidates(problem, dtype, operands, device);
+  return all.empty() ? std::nullopt : std::optional(all[0]);
+}
+
+std::string to_string(const WgmmaWeightGradPlan& plan) {
+  std::ostringstream out;
+  const auto three = [&](const char* name, auto&& value) {
+    out << ' ' << name << "=(" << value(0) << ", " << value(1) << ", " << value(2) << ')';
+  };
+  out << "weight_grad n=" << plan.instruction.columns() << " sets=" << plan.instruction.sets
+      << " n_of=" << (plan.taps_in_n() ? "taps" : "channels") << " panels=" << plan.input.panels << '+'
+      << plan.grad.panels << " images=" << plan.images;
+  three("box", [&](std::size_t i) { return plan.box[i]; });
+  three("halo", [&](std::size_t i) { return plan.grad.extent[i]; });
+  three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
+  three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
+  out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages
+      << " shared_bytes=" << plan.shared_bytes();
+  return out.str();
+}
+
+}  // namespace convt3d

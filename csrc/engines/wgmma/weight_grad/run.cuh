@@ -1,0 +1,68 @@
+// Weight gradient on Hopper's matrix units: the boxes of its tensors, its kernel, the sum of what its blocks leave.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "core/integer.h"
+#include "device/launch.cuh"
+#include "device/ordered_sum.cuh"
+#include "engines/wgmma/encode.h"
+#include "engines/wgmma/weight_grad/boxes.h"
+#include "engines/wgmma/weight_grad/kernel.cuh"
+#include "engines/wgmma/weight_grad/run.h"
+
+namespace convt3d::wgmma {
+
+// The kernel of one of kWgmmaGradInstructions, if it is this one or a later one in the list.
+template <typename T, int kIndex = 0>
+auto weight_grad_kernel(const WgmmaWeightGradPlan& plan) -> void (*)(WgmmaWeightGradParams) {
+  constexpr int kCount = sizeof(kWgmmaGradInstructions) / sizeof(kWgmmaGradInstructions[0]);
+  if constexpr (kIndex < kCount) {
+    constexpr WgmmaGradInstruction kIs = kWgmmaGradInstructions[kIndex];
+    if (plan.instruction == kIs) return convt3d_halo_weight_grad<T, kIs.panels, kIs.sets>;
+    return weight_grad_kernel<T, kIndex + 1>(plan);
+  } else {
+    throw std::logic_error("convt3d: no kernel for the plan " + to_string(plan));
+  }
+}
+
+template <typename T>
+void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstTensor grad_output, ConstTensor input,
+                 MutableTensor grad_weight, void* workspace, Stream stream, const GradRound& round) {
+  WgmmaWeightGradParams params{};
+  params.plan = plan;
+  TensorBox box = input_box(problem, plan, input.stride);
+  box.data = input.data;
+  box.type = wgmma_box_type<T>(false);
+  encode_planned(box, "input", params.input);
+  box = grad_box(problem, plan, grad_output.stride);
+  box.data = grad_output.data;
+  box.type = wgmma_box_type<T>(false);
+  encode_planned(box, "gradient of the output", params.grad);
+  params.by_tiles = make_divisor(plan.tiles());
+  for (int i = 0; i < 3; ++i) {
+    params.by_parts[i] = make_divisor(plan.taps[i].parts);
+    params.by_boxes[i] = make_divisor(plan.boxes[i + 1]);
+  }
+  params.by_m_chunks = make_divisor(plan.m_chunks);
+  params.by_n_chunks = make_divisor(plan.n_chunks);
+  params.joins = round.joins;
+  params.partial = static_cast<float*>(workspace);
+  launch("weight gradient", weight_grad_kernel<T>(plan), plan.blocks(), kWgmmaGradThreads, stream, params,
+         plan.shared_bytes());
+  if (!round.adds) return;
+  const auto& stride = grad_weight.stride;
+  OrderedSum<T, float> sums{};
+  sums.partial = params.partial;
+  sums.splits = plan.splits;
+  sums.elements = plan.gradient_elements();
+  sums.axis[0] = {plan.n_pitch(), plan.out_channels, stride[1]};
+  sums.axis[1] = {plan.in_channels, plan.in_channels, stride[0]};
+  for (int i = 0; i < 3; ++i) sums.axis[4 - i] = {plan.taps[i].taps, plan.taps[i].taps, stride[2 + i]};
+  sums.axis[5] = {plan.groups, plan.groups, plan.in_channels * stride[0]};
+  sums.destination = static_cast<T*>(grad_weight.data);
+  add_gradient_in_order("weight gradient sum", sums, plan.sum_shape(), stream);
+}
+
+}  // namespace convt3d::wgmma
