@@ -218,11 +218,19 @@ class Separate {
     return of_wgmma == nullptr || of_wgmma->copy.exists ? std::nullopt : std::optional<int64_t>(of_wgmma->grid.blocks);
   }
 
+  // Likewise of a weight gradient.
+  static std::optional<int64_t> weight_blocks_beside(const OperatorPlan& weight_grad) {
+    if (const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad.plan)) {
+      return of_mma->copies_operands() ? std::nullopt : std::optional(of_mma->blocks());
+    }
+    const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&weight_grad.plan);
+    return of_wgmma == nullptr ? std::nullopt : std::optional(of_wgmma->blocks());
+  }
+
   // Kernels of both gradients are made for it, take little, and copy nothing themselves.
   bool may_be_beside(const Way& way) const {
-    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     return query_.device.begins_early() && rounds_of(way.copies) == 1 && blocks_beside(way.input_grad) &&
-           weight != nullptr && !weight->copies_operands() &&
+           weight_blocks_beside(way.weight_grad) &&
            way.input_grad.cost.ms + way.weight_grad.cost.ms < query_.device.launches.beside;
   }
 
@@ -259,9 +267,8 @@ class Separate {
   }
 
   bool fits_beside(const Way& way, int32_t first) const {
-    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     return may_be_beside(way) && *blocks_beside(way.input_grad) <= first &&
-           weight->blocks() <= query_.device.multiprocessors - first;
+           *weight_blocks_beside(way.weight_grad) <= query_.device.multiprocessors - first;
   }
 
   OperatorPlan plan_of(const Way& way) const {
@@ -272,7 +279,8 @@ class Separate {
     auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
     if (of_wgmma != nullptr) of_wgmma->packs_beside = packs_beside && !of_wgmma->copy.exists;
     OperatorPlan weight_grad = way.weight_grad;
-    if (way.beside > 0) std::get<mma::WeightGradPlan>(weight_grad.plan).beside = true;
+    if (auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad.plan)) of_mma->beside = way.beside > 0;
+    if (auto* const grad = std::get_if<WgmmaWeightGradPlan>(&weight_grad.plan)) grad->beside = way.beside > 0;
     SeparatePlan plan{std::make_shared<const OperatorPlan>(std::move(input_grad)),
                       std::make_shared<const OperatorPlan>(std::move(weight_grad)),
                       nullptr,

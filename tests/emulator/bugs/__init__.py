@@ -15,12 +15,14 @@ from bugs import (
     shared,
     simt,
     wgmma,
+    wgmma_weight_grad,
 )
 
 BUGS = [
     bug
     for part in (
         wgmma,
+        wgmma_weight_grad,
         depthwise,
         shared,
         simt,

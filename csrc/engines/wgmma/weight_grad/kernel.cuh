@@ -304,7 +304,11 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaGradWork work(params);
   if (hopper::warp_index() >= kWgmmaGradWarps) {
     hopper::give_registers<kWgmmaGradCopyRegisters>();
-    if (threadIdx.x == 32 * kWgmmaGradWarps) load_grad_boxes(params, shared, work);
+    if (threadIdx.x == 32 * kWgmmaGradWarps) {
+      if (!plan.beside) wait_for_kernel_before();
+      load_grad_boxes(params, shared, work);
+      if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
+    }
   } else {
     hopper::take_registers<kWgmmaGradRegisters>();
     multiply_grad_boxes<T, kPanels, kSets>(params, shared, work);

@@ -67,6 +67,7 @@ struct WgmmaWeightGradPlan {
   int64_t splits;  // blocks that share one tile's boxes
   int64_t split_boxes;
   int32_t segment_boxes;  // boxes that are summed in registers before they join the sum in memory
+  bool beside;            // the kernel begins beside the one before it, and ends after that
   double cost_ms;         // expected time
 
   // Neighbouring taps along the width are panels of one instruction, else neighbouring channels.

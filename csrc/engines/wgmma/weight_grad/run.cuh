@@ -49,8 +49,9 @@ void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstT
   params.by_n_chunks = make_divisor(plan.n_chunks);
   params.joins = round.joins;
   params.partial = static_cast<float*>(workspace);
-  launch("weight gradient", weight_grad_kernel<T>(plan), plan.blocks(), kWgmmaGradThreads, stream, params,
-         plan.shared_bytes());
+  const auto kernel = weight_grad_kernel<T>(plan);
+  launch("weight gradient", kernel, plan.blocks(), kWgmmaGradThreads, stream, params, plan.shared_bytes(),
+         overlapping_order("weight gradient", reinterpret_cast<const void*>(kernel)));
   if (!round.adds) return;
   const auto& stride = grad_weight.stride;
   OrderedSum<T, float> sums{};

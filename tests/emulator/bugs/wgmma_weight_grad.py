@@ -1,0 +1,118 @@
+"""Bugs in the engine halo_wgmma: weight gradient."""
+
+from __future__ import annotations
+
+from bugs.bug import Bug
+
+W = "engines/wgmma/weight_grad/"
+OPTIONS = "--engine wgmma --operator weight_grad"
+BUGS = [
+    Bug("wgmma weight gradient: first tap", W + "taps.h", "* most * residues; }", "* (most + BUG) * residues; }", OPTIONS),
+    Bug(
+        "wgmma weight gradient: taps of a part",
+        W + "taps.h",
+        "left < 0 ? 0 : left < most",
+        "left < 0 ? 0 : !BUG && left < most",
+        OPTIONS,
+    ),
+    Bug("wgmma weight gradient: padding", W + "taps.h", "* dilation - padding;", "* dilation - padding * !BUG;", OPTIONS),
+    Bug("wgmma weight gradient: reach", W + "taps.h", "(most - 1) * shift;", "(most - 1) * (BUG ? 0 : shift);", OPTIONS),
+    Bug(
+        "wgmma weight gradient: from panel to panel",
+        W + "plan.h",
+        "taps[2].shift * images * kWgmmaGradRowBytes :",
+        "taps[2].shift * (BUG ? 1 : images) * kWgmmaGradRowBytes :",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: lines of the halo",
+        W + "plan.h",
+        "depth * taps[0].shift * grad.extent[1]",
+        "depth * taps[0].shift * (BUG ? box[1] : grad.extent[1])",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: rows of the halo",
+        W + "plan.h",
+        "* grad.extent[2] + w) * images + row",
+        "* (BUG ? box[2] : grad.extent[2]) + w) * images + row",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: the other rows of a step",
+        W + "kernel.cuh",
+        "(further - row) * kUnits << 16",
+        "(BUG ? 8 : further - row) * kUnits << 16",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: group's channels",
+        W + "kernel.cuh",
+        "work.group * plan.out_channels + work.n_chunk",
+        "(BUG ? 0 : work.group) * plan.out_channels + work.n_chunk",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: image",
+        W + "kernel.cuh",
+        "const int32_t image = rest * plan.images;",
+        "const int32_t image = rest * (BUG ? 1 : plan.images);",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: stage given back early",
+        W + "kernel.cuh",
+        "hopper::wgmma_wait<1>();\n      release();",
+        "if (BUG) release();\n      hopper::wgmma_wait<1>();\n      release();",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: parity",
+        W + "kernel.cuh",
+        "boxes.parity ^ 1);",
+        "BUG ? 1 : boxes.parity ^ 1);",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: steps that are left",
+        W + "kernel.cuh",
+        "step < steps % kWgmmaGradGroupSteps;",
+        "step < steps % kWgmmaGradGroupSteps - BUG;",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: second warpgroup's channels",
+        W + "kernel.cuh",
+        "m_panel * plan.input.panel_bytes / 16",
+        "(BUG ? 0 : m_panel) * plan.input.panel_bytes / 16",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: last boxes",
+        W + "kernel.cuh",
+        "end = min(box + boxes, static_cast<int32_t>(plan.box_count()));",
+        "end = min(box + boxes, static_cast<int32_t>(plan.box_count()) - BUG);",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: last row",
+        W + "kernel.cuh",
+        "row + 8 * half >= plan.in_channels",
+        "row + 8 * half >= plan.in_channels - BUG",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: every position",
+        W + "boxes.cpp",
+        "{plan.taps[0].step, plan.taps[1].step, plan.taps[2].step}",
+        "{plan.taps[0].step, plan.taps[1].step, BUG ? 1 : plan.taps[2].step}",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: sum of groups",
+        W + "run.cuh",
+        "plan.in_channels * stride[0]}",
+        "(plan.in_channels - BUG) * stride[0]}",
+        OPTIONS,
+    ),
+]
