@@ -1,5 +1,7 @@
-// One of several calls that sum a gradient.
+// Gradients that are sums over all images, and the calls that sum them.
 #pragma once
+
+#include "core/call.h"
 
 namespace convt3d {
 
@@ -8,6 +10,12 @@ namespace convt3d {
 struct GradRound {
   bool joins = false;
   bool adds = true;
+};
+
+// The bias's, in order of its channels, where the plan has it.
+struct SummedGrads {
+  MutableTensor weight;
+  void* bias = nullptr;
 };
 
 }  // namespace convt3d

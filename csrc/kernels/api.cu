@@ -197,7 +197,8 @@ void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype,
     }
     if constexpr (sizeof(T) == 2) {
       if (const auto* of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan)) {
-        return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, grad_weight, workspace, stream);
+        return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, {grad_weight}, workspace,
+                                     stream);
       }
     }
     simt::weight_grad<T>(read.problem, std::get<WeightGradPlan>(plan.plan), read.grad_output, read.relu_output, input,
@@ -253,7 +254,7 @@ BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const Backwar
 }
 
 void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
-                       const mma::SummedGrads& grads, void* workspace, Stream stream, const GradRound& of_all) {
+                       const SummedGrads& grads, void* workspace, Stream stream, const GradRound& of_all) {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
   const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan);
   if (of_mma == nullptr && of_wgmma == nullptr) {  // which has one round
@@ -264,13 +265,13 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, round.grad_output, dtype);
   const ConstTensor relu_output = read_part(plan, round.relu_output, dtype);
-  const mma::SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
+  const SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (sizeof(T) == 2) {
       if (of_wgmma != nullptr) {
-        return wgmma::weight_grad<T>(problem, *of_wgmma, grad_output, round.input, viewed_grads.weight, workspace,
-                                     stream, of_all);
+        return wgmma::weight_grad<T>(problem, *of_wgmma, grad_output, round.input, viewed_grads, workspace, stream,
+                                     of_all);
       }
     }
     if constexpr (!std::is_same_v<T, double>) {

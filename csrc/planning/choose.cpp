@@ -111,7 +111,8 @@ bool copies_source(const PlanQuery& query) { return query.op == Operator::kForwa
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
   if (query.op == Operator::kWeightGrad) {
-    return offer_of(plan_wgmma_weight_grad(query.problem, query.dtype, query.operands, query.device), query.device);
+    return offer_of(plan_wgmma_weight_grad(query.problem, query.dtype, query.operands, query.device, query.sums_bias),
+                    query.device);
   }
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return std::nullopt;
@@ -309,7 +310,7 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
   std::optional<OperatorPlan> best;
   for (const auto& [engine, offer, plans] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
-    if (query.sums_bias && engine != Engine::kMma) continue;
+    if (query.sums_bias && engine != Engine::kMma && engine != Engine::kWgmma) continue;
     if (best && cannot_win(query, *best, engine)) continue;
     Offer offered = offer(query);
     if (!offered) continue;

@@ -56,7 +56,8 @@ int64_t SeparatePlan::workspace_bytes() const {
 
 bool OperatorPlan::sums_bias() const {
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan);
-  return of_mma != nullptr && of_mma->has_bias();
+  const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan);
+  return (of_mma != nullptr && of_mma->has_bias()) || (of_wgmma != nullptr && of_wgmma->has_bias());
 }
 
 std::optional<Engine> OperatorPlan::engine() const {

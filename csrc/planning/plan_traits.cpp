@@ -43,13 +43,19 @@ struct TraitsOf {
   Traits operator()(const SeparatePlan& plan) const {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
     traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in_rows" : "no"});
-    if (plan.sums_bias()) {
-      const auto& weight = std::get<mma::WeightGradPlan>(plan.weight_grad->plan);
-      traits.push_back({"bias_rows", to_string(weight.layouts.grad)});
-      traits.push_back({"bias_pairs", yes_no(weight.pairs.exist)});
-      traits.push_back({"bias_groups", one_or_many(weight.warps_groups)});
-      traits.push_back({"bias_parts", one_or_many(weight.part_count())});
-      traits.push_back({"bias_n_chunks", one_or_many(weight.n_chunks)});
+    const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.weight_grad->plan);
+    if (plan.sums_bias() && of_mma != nullptr) {
+      traits.push_back({"bias_rows", to_string(of_mma->layouts.grad)});
+      traits.push_back({"bias_pairs", yes_no(of_mma->pairs.exist)});
+      traits.push_back({"bias_groups", one_or_many(of_mma->warps_groups)});
+      traits.push_back({"bias_parts", one_or_many(of_mma->part_count())});
+      traits.push_back({"bias_n_chunks", one_or_many(of_mma->n_chunks)});
+    }
+    const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.weight_grad->plan);
+    if (plan.sums_bias() && of_wgmma != nullptr) {
+      traits.push_back({"bias_panels", one_or_many(of_wgmma->grad.panels)});
+      traits.push_back({"bias_parts", one_or_many(of_wgmma->parts())});
+      traits.push_back({"bias_m_chunks", one_or_many(of_wgmma->m_chunks)});
     }
     traits.push_back({"copied", plan.input_copy.exists ? "both" : plan.grad_copy.exists ? "grad_output" : "none"});
     traits.push_back({"beside", yes_no(plan.beside > 0)});

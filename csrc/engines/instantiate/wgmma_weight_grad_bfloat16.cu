@@ -3,6 +3,6 @@
 namespace convt3d::wgmma {
 
 template void weight_grad<__nv_bfloat16>(const Problem&, const WgmmaWeightGradPlan&, ConstTensor, ConstTensor,
-                                         MutableTensor, void*, Stream, const GradRound&);
+                                         const SummedGrads&, void*, Stream, const GradRound&);
 
 }  // namespace convt3d::wgmma

@@ -2,7 +2,7 @@
 
 namespace convt3d::wgmma {
 
-template void weight_grad<__half>(const Problem&, const WgmmaWeightGradPlan&, ConstTensor, ConstTensor, MutableTensor,
-                                  void*, Stream, const GradRound&);
+template void weight_grad<__half>(const Problem&, const WgmmaWeightGradPlan&, ConstTensor, ConstTensor,
+                                  const SummedGrads&, void*, Stream, const GradRound&);
 
 }  // namespace convt3d::wgmma

@@ -89,10 +89,11 @@ Case Draw::next_of_any_plan() {
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    if (wgmma_weights) {
+    const bool wide = wgmma_weights || (item.op == Operator::kBackward && !mma && drawing.coin(40));
+    if (wide) {
       wide_channels(drawing);
-      item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
-      item.layout = Layout::kNdhwc;
+      if (!wanted_.type) item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
+      if (wgmma_weights || drawing.coin(50)) item.layout = Layout::kNdhwc;
     } else if (mma && item.op == Operator::kBackward) {
       whole_strides(drawing);
     } else if (mma && drawing.coin(40)) {

@@ -1,10 +1,13 @@
 #include "check/plans.h"
 
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include "check/tensor.h"
 #include "core/devices.h"
 #include "engines/wgmma/plan/problem.h"
+#include "planning/choose.h"
 #include "planning/operator_plan.h"
 
 namespace check {
@@ -20,6 +23,46 @@ convt3d::OperandTraits operand(const Case& item, const Size5& size, Layout layou
   const Place place = place_of(size, layout, arrangement);
   const auto bytes = convt3d::element_size(item.data_type());
   return {place.stride, static_cast<int32_t>(place.first * bytes % convt3d::kAddressModulus), true};
+}
+
+convt3d::Engine engine_of(Engine engine) {
+  switch (engine) {
+    case Engine::kDepthwise:
+      return convt3d::Engine::kDepthwise;
+    case Engine::kWgmma:
+      return convt3d::Engine::kWgmma;
+    case Engine::kMma:
+      return convt3d::Engine::kMma;
+    default:
+      return convt3d::Engine::kSimt;
+  }
+}
+
+// Of a copy with its channels last.
+int64_t image_bytes(const Case& item, const Size5& size) {
+  const auto channels = (size[1] * convt3d::element_size(item.data_type()) + 15) / 16 * 16;
+  return channels * size[2] * size[3] * size[4];
+}
+
+convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
+  convt3d::PlanQuery query{};
+  query.op = item.op == Operator::kBackward && item.bias ? convt3d::Operator::kBackwardAndBias
+                                                         : static_cast<convt3d::Operator>(item.op);
+  query.problem = item.problem;
+  query.dtype = item.data_type();
+  query.mode = item.float32_mode();
+  query.operands = operands;
+  query.device = device_of(item);
+  const bool asks =
+      item.op == Operator::kForward ||
+      (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
+      (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
+  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
+    query.most_copied =
+        2 * (image_bytes(item, item.output_size()) + image_bytes(item, item.input_size()));  // some rounds
+  }
+  if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
+  return query;
 }
 
 }  // namespace
@@ -48,6 +91,27 @@ std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   operands.first = operand(item, item.first_size(), item.layout, *item.first);
   operands.result = operand(item, forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
   return wgmma_candidates(problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
+}
+
+convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
+  const convt3d::PlanQuery query = query_of(item, operands);
+  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.plan >= 0) {
+    const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
+    return all[static_cast<std::size_t>(item.plan) % all.size()];
+  }
+  if (item.engine != Engine::kWgmma || item.plan < 0) return choose(query);
+  if (item.op == Operator::kWeightGrad) {
+    const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
+    if (all.empty()) throw std::invalid_argument("the wgmma engine has no plan for this problem");
+    return all[static_cast<std::size_t>(item.plan) % all.size()];
+  }
+  const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
+  if (item.plan >= static_cast<int>(plans.size())) {
+    throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
+                                " plans for this problem");
+  }
+  const convt3d::WgmmaPlan& plan = plans[static_cast<std::size_t>(item.plan)];
+  return {plan, plan.workspace_bytes(), {}};
 }
 
 bool has_wgmma_weight_grad_plan(const Case& item) {

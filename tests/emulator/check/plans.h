@@ -5,7 +5,9 @@
 
 #include "check/case.h"
 #include "core/device_traits.h"
+#include "core/operands.h"
 #include "engines/wgmma/plan/plan.h"
+#include "planning/operator_plan.h"
 
 namespace check {
 
@@ -13,6 +15,8 @@ namespace check {
 const convt3d::DeviceTraits& device_of(const Case& item);
 // Of the engine halo_wgmma, whatever it would choose.
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
+// The plan that a case asks for.
+convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands);
 bool has_wgmma_weight_grad_plan(const Case& item);
 bool has_depthwise_plan(const Case& item);
 // Of a weight gradient or a backward, before its tensors are there.

@@ -12,6 +12,7 @@
 #include "check/plans.h"
 #include "check/reference.h"
 #include "check/tensor.h"
+#include "check/wgmma.h"
 #include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
@@ -24,67 +25,6 @@ using convt3d::OperatorPlan;
 using convt3d::Problem;
 
 constexpr std::size_t kWorkspaceAlignment = 256;
-
-convt3d::Engine engine_of(Engine engine) {
-  switch (engine) {
-    case Engine::kDepthwise:
-      return convt3d::Engine::kDepthwise;
-    case Engine::kWgmma:
-      return convt3d::Engine::kWgmma;
-    case Engine::kMma:
-      return convt3d::Engine::kMma;
-    default:
-      return convt3d::Engine::kSimt;
-  }
-}
-
-// Of a copy with its channels last.
-int64_t image_bytes(const Case& item, const Size5& size) {
-  const auto channels = (size[1] * convt3d::element_size(item.data_type()) + 15) / 16 * 16;
-  return channels * size[2] * size[3] * size[4];
-}
-
-convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
-  convt3d::PlanQuery query{};
-  query.op = item.op == Operator::kBackward && item.bias ? convt3d::Operator::kBackwardAndBias
-                                                         : static_cast<convt3d::Operator>(item.op);
-  query.problem = item.problem;
-  query.dtype = item.data_type();
-  query.mode = item.float32_mode();
-  query.operands = operands;
-  query.device = device_of(item);
-  const bool asks =
-      item.op == Operator::kForward ||
-      (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
-      (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
-  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
-    query.most_copied =
-        2 * (image_bytes(item, item.output_size()) + image_bytes(item, item.input_size()));  // some rounds
-  }
-  if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
-  return query;
-}
-
-OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
-  const convt3d::PlanQuery query = query_of(item, operands);
-  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.plan >= 0) {
-    const std::vector<OperatorPlan> all = convt3d::candidates(query);
-    return all[static_cast<std::size_t>(item.plan) % all.size()];
-  }
-  if (item.engine != Engine::kWgmma || item.plan < 0) return choose(query);
-  if (item.op == Operator::kWeightGrad) {
-    const std::vector<OperatorPlan> all = convt3d::candidates(query);
-    if (all.empty()) throw std::invalid_argument("the wgmma engine has no plan for this problem");
-    return all[static_cast<std::size_t>(item.plan) % all.size()];
-  }
-  const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
-  if (item.plan >= static_cast<int>(plans.size())) {
-    throw std::invalid_argument("the tensor-core engine has " + std::to_string(plans.size()) +
-                                " plans for this problem");
-  }
-  const convt3d::WgmmaPlan& plan = plans[static_cast<std::size_t>(item.plan)];
-  return {plan, plan.workspace_bytes(), {}};
-}
 
 bool on_tensor_cores(const OperatorPlan& plan) {
   return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
@@ -309,6 +249,7 @@ class Run {
       });
       return;
     }
+    if (item_.engine == Engine::kWgmma && item_.bias && weight_grad_with_bias(grad, input, result)) return;
     const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), result.target());
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
@@ -319,6 +260,22 @@ class Run {
       expected_ = cores ? expected_weight_grad(item_, in_cores(gy), in_cores(input.values()))
                         : expected_weight_grad(item_, gy, input.values());
     });
+  }
+
+  // Where Hopper's matrix units have both.
+  bool weight_grad_with_bias(const Tensor& grad, const Tensor& input, const Tensor& result) {
+    const auto plan = plan_with_bias(item_, {operand_traits(grad.source()), operand_traits(input.source()), {}, {}});
+    if (!plan) return false;
+    outcome_.plan = to_string(*plan);
+    const Tensor grad_bias = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
+    const auto space = workspace(plan->workspace_bytes());
+    finish(result, *space, false, [&] {
+      wgmma_weight_grad(item_, *plan, grad.source(), input.source(), {result.target(), grad_bias.data()},
+                        space->begin());
+      expected_ = expected_weight_grad(item_, grad.values(), input.values());
+    });
+    check_further(grad_bias, *space, false, [&] { expected_ = expected_bias_grad(item_, grad.values()); });
+    return true;
   }
 
   void bias_grad() {

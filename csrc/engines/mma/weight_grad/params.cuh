@@ -1,8 +1,8 @@
 // The parameters of the weight gradient's kernels.
 #pragma once
 
+#include "core/bias_taps.h"
 #include "engines/mma/tile/loader.cuh"
-#include "engines/mma/weight_grad/bias_taps.h"
 #include "engines/mma/weight_grad/plan.h"
 
 namespace convt3d::mma {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bias_taps.h"
 #include "core/device_traits.h"
 #include "core/integer.h"
 #include "core/operands.h"
@@ -21,7 +22,6 @@
 #include "engines/mma/tile/tap_parts.h"
 #include "engines/mma/tile/tile.h"
 #include "engines/mma/tile/width_pairs.h"
-#include "engines/mma/weight_grad/bias_taps.h"
 
 namespace convt3d::mma {
 

@@ -9,12 +9,6 @@
 
 namespace convt3d::mma {
 
-// Gradients that are sums over all images: the bias's, in order of its channels, where the plan has it.
-struct SummedGrads {
-  MutableTensor weight;
-  void* bias = nullptr;
-};
-
 template <typename T>
 void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
                  ConstTensor input, const SummedGrads& grads, void* workspace, Stream stream,

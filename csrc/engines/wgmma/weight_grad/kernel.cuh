@@ -7,59 +7,18 @@
 //   B (16 positions x N)                   rows of the tile of grad_output, shifted by the offset of the tap
 #pragma once
 
+#include <type_traits>
+
 #include "device/hopper.cuh"
 #include "device/overlap.cuh"
-#include "engines/wgmma/weight_grad/params.h"
+#include "engines/wgmma/weight_grad/bias.cuh"
+#include "engines/wgmma/weight_grad/shared.cuh"
 
 namespace convt3d {
 
-constexpr int kWgmmaGradWarps = 8;       // that multiply
-constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together
 // Registers of a thread that multiplies, of one that does not.
 constexpr int kWgmmaGradRegisters = 208;
 constexpr int kWgmmaGradCopyRegisters = 88;
-
-struct WgmmaGradBarriers {
-  uint64_t full[kWgmmaGradMostStages];
-  uint64_t empty[kWgmmaGradMostStages];
-};
-// Of a step of K, in the tile of grad_output, in units of 16 bytes: its first eight rows, and from these to the others.
-struct WgmmaGradShared {
-  WgmmaGradBarriers* barriers;
-  uint32_t* steps;
-  unsigned char* stages;
-
-  __device__ __forceinline__ WgmmaGradShared() {
-    unsigned char* const memory = dynamic_shared_memory_of_boxes();
-    barriers = reinterpret_cast<WgmmaGradBarriers*>(memory);
-    steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 2);
-    stages = memory + kWgmmaGradBarrierBytes;
-  }
-};
-static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 2);
-static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 2);
-
-// A block's boxes, and its way through the stages.
-struct WgmmaGradBoxes {
-  int32_t box;
-  int32_t end;
-  int32_t stages;
-  int32_t stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ WgmmaGradBoxes(const WgmmaWeightGradPlan& plan, int32_t split) : stages(plan.stages) {
-    const auto boxes = static_cast<int32_t>(plan.split_boxes);
-    box = split * boxes;
-    end = min(box + boxes, static_cast<int32_t>(plan.box_count()));
-  }
-  __device__ __forceinline__ bool ended() const { return box >= end; }
-  __device__ __forceinline__ void advance() {
-    ++box;
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
 
 // By one thread.
 __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
@@ -98,21 +57,29 @@ __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& par
   }
 }
 
-// What a number of the columns of sets stands for.
+// The taps of a block's part, and what a number of its columns of sets stands for.
 struct WgmmaGradColumns {
-  int32_t depth;   // tap of the part
-  int32_t height;  // tap of the part
-  int32_t panel;   // of grad_output's channels, where taps along the width are in N
+  int32_t taps[3];  // of the part
+  int32_t count;    // columns of sets
 
-  __device__ __forceinline__ WgmmaGradColumns(const WgmmaWeightGradPlan& plan, int32_t number) {
-    panel = number % plan.outer_panels();
-    number /= plan.outer_panels();
-    height = number % plan.taps[1].most;
-    depth = number / plan.taps[1].most;
+  __device__ __forceinline__ WgmmaGradColumns(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work) {
+#pragma unroll
+    for (int i = 0; i < 3; ++i) taps[i] = plan.taps[i].count(work.part[i]);
+    count = plan.columns_of_sets(taps[0], taps[1]);
+  }
+
+  struct Column {
+    int32_t depth;   // tap of the part
+    int32_t height;  // tap of the part
+    int32_t panel;   // of grad_output's channels, where taps along the width are in N
+  };
+  __device__ __forceinline__ Column at(const WgmmaWeightGradPlan& plan, int32_t number) const {
+    const int32_t tap = number / plan.outer_panels();
+    return {tap / taps[1], tap % taps[1], number % plan.outer_panels()};
   }
 };
 
-// The sums of one warpgroup. `first`: its first columns of sets; kPanels, kSets: of the plan's instruction.
+// The sums of one warpgroup. kPanels, kSets: of the plan's instruction.
 template <int kPanels, int kSets>
 class WgmmaGradSums {
  public:
@@ -126,9 +93,10 @@ class WgmmaGradSums {
     }
   }
 
-  // `a`, `b`: descriptors of a box; `shift`: of each set's operand, in units of 16 bytes. `release` is called when all
-  // products before those of the box are done. The last ones of the box may not be done at the end.
-  template <typename T, typename Release>
+  // Of the first kActive sets. `a`, `b`: descriptors of a box; `shift`: of each set's operand, in units of 16 bytes.
+  // `release` is called when all products before those of the box are done. The last ones of the box may not be done at
+  // the end.
+  template <typename T, int kActive, typename Release>
   __device__ __forceinline__ void multiply(int steps, const uint32_t* table, hopper::MatrixDescriptor a,
                                            hopper::MatrixDescriptor b, const uint32_t (&shift)[kSets],
                                            Release&& release) {
@@ -136,7 +104,7 @@ class WgmmaGradSums {
     const auto multiply_step = [&](hopper::MatrixDescriptor rows, uint32_t entry) {
       const hopper::MatrixDescriptor columns{b.begin + (entry & 0xFFFF), b.form + (entry >> 16)};
 #pragma unroll
-      for (int set = 0; set < kSets; ++set) {
+      for (int set = 0; set < kActive; ++set) {
         hopper::Wgmma<T, kColumns>::template multiply<true, true, true>(c_[set], rows.bits(),
                                                                         (columns + shift[set]).bits());
       }
@@ -179,8 +147,10 @@ class WgmmaGradSums {
     }
   }
 
-  // To the partial gradient, or added to what is there. `in_channel`: of the warpgroup's first row.
-  __device__ __forceinline__ void store(const WgmmaWeightGradParams& params, const WgmmaGradWork& work, int32_t first,
+  // `active` sets, of columns `first` and the next, to the partial gradient or, `joins`, added to what is there.
+  // `in_channel`: of the warpgroup's first row.
+  __device__ __forceinline__ void store(const WgmmaWeightGradParams& params, const WgmmaGradWork& work,
+                                        const WgmmaGradColumns& columns, int32_t first, int32_t active,
                                         int32_t in_channel, bool joins) const {
     const WgmmaWeightGradPlan& plan = params.plan;
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -190,18 +160,16 @@ class WgmmaGradSums {
     float* const partial = params.partial + work.split * plan.gradient_elements();
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
-      if (first + set >= plan.columns_of_sets()) return;
-      const WgmmaGradColumns columns(plan, first + set);
-      if (columns.depth >= plan.taps[0].count(work.part[0])) return;
-      if (columns.height >= plan.taps[1].count(work.part[1])) continue;
-      const int32_t tap_d = plan.taps[0].first(work.part[0]) + columns.depth * plan.taps[0].residues;
-      const int32_t tap_h = plan.taps[1].first(work.part[1]) + columns.height * plan.taps[1].residues;
+      if (set >= active) return;
+      const WgmmaGradColumns::Column column = columns.at(plan, first + set);
+      const int32_t tap_d = plan.taps[0].first(work.part[0]) + column.depth * plan.taps[0].residues;
+      const int32_t tap_h = plan.taps[1].first(work.part[1]) + column.height * plan.taps[1].residues;
 #pragma unroll
       for (int panel = 0; panel < kPanels; ++panel) {
         const int32_t width = plan.taps_in_n() ? panel : 0;
-        if (width >= plan.taps[2].count(work.part[2])) break;
+        if (width >= columns.taps[2]) break;
         const int32_t tap_w = plan.taps[2].first(work.part[2]) + width * plan.taps[2].residues;
-        const int32_t channels = plan.taps_in_n() ? columns.panel : panel;
+        const int32_t channels = plan.taps_in_n() ? column.panel : panel;
         const int32_t out_channel =
             (work.n_chunk * plan.grad.panels + channels) * kWgmmaGradPanelChannels + 2 * (lane % 4);
         const int64_t tap = (int64_t{work.group} * plan.taps[0].taps + tap_d) * plan.taps[1].taps + tap_h;
@@ -236,14 +204,18 @@ template <typename T, int kPanels, int kSets>
 __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
                                                     const WgmmaGradWork& work) {
   const WgmmaWeightGradPlan& plan = params.plan;
-  const int warpgroup = hopper::warp_index() / 4;
-  const int32_t m_panel = plan.shares_columns() ? 0 : warpgroup;
-  const int32_t first = plan.shares_columns() ? warpgroup * kSets : 0;
+  const bool second = hopper::warp_index() >= 4;
+  const int32_t m_panel = second && !plan.shares_columns() ? 1 : 0;
+  const WgmmaGradColumns columns(plan, work);
+  // The first warpgroup has one more of an odd number.
+  const int32_t half = (columns.count + 1) / 2;
+  const int32_t first = second && plan.shares_columns() ? half : 0;
+  const int32_t active = !plan.shares_columns() ? columns.count : second ? columns.count - half : half;
   uint32_t shift[kSets];
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
-    const WgmmaGradColumns columns(plan, min(first + set, plan.columns_of_sets() - 1));
-    shift[set] = static_cast<uint32_t>(plan.shift_of(columns.depth, columns.height, columns.panel)) / 16;
+    const WgmmaGradColumns::Column column = columns.at(plan, min(first + set, columns.count - 1));
+    shift[set] = static_cast<uint32_t>(plan.shift_of(column.depth, column.height, column.panel)) / 16;
   }
   const uint32_t stages = hopper::shared_address(shared.stages);
   const hopper::MatrixDescriptor a_base = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes) +
@@ -266,14 +238,27 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
   for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended();) {
     hopper::barrier_wait(&shared.barriers->full[boxes.stage], boxes.parity);
     const uint32_t at = static_cast<uint32_t>(boxes.stage) * stage_step;
-    sums.template multiply<T>(plan.steps, shared.steps, a_base + at, b_base + at, shift, release);
+    const auto multiply = [&](auto sets) {
+      sums.template multiply<T, decltype(sets)::value>(plan.steps, shared.steps, a_base + at, b_base + at, shift,
+                                                       release);
+    };
+    if (active == kSets || active > 2) {
+      multiply(std::integral_constant<int, kSets>());
+    } else if (kSets > 2 && active == 2) {
+      multiply(std::integral_constant<int, (kSets > 2 ? 2 : 1)>());
+    } else if (kSets > 1 && active == 1) {
+      multiply(std::integral_constant<int, 1>());
+    } else {
+      __syncwarp();  // all lanes have waited for the box
+      release();
+    }
     held = boxes.stage;
     boxes.advance();
     if (++summed < plan.segment_boxes && !boxes.ended()) continue;
     hopper::wgmma_wait<0>();
     sums.fence();
     release();
-    sums.store(params, work, first, in_channel, joins);
+    sums.store(params, work, columns, first, active, in_channel, joins);
     joins = true;
     summed = 0;
     if (!boxes.ended()) sums.clear();
@@ -287,10 +272,12 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   begin_dependents();
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
+  const WgmmaGradWork work(params);
+  const bool sums_bias = has_bias_rows(params, work);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kWgmmaGradMostStages; ++i) {
       hopper::barrier_init(&shared.barriers->full[i], 1);
-      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
+      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps + (sums_bias ? kWgmmaGradBiasWarps : 0));
     }
     hopper::barrier_init_fence();
   }
@@ -301,13 +288,17 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     shared.steps[step] = static_cast<uint32_t>(row * kUnits | (further - row) * kUnits << 16);
   }
   __syncthreads();
-  const WgmmaGradWork work(params);
-  if (hopper::warp_index() >= kWgmmaGradWarps) {
+  const int warp = hopper::warp_index();
+  if (warp >= kWgmmaGradWarps) {
     hopper::give_registers<kWgmmaGradCopyRegisters>();
     if (threadIdx.x == 32 * kWgmmaGradWarps) {
       if (!plan.beside) wait_for_kernel_before();
       load_grad_boxes(params, shared, work);
       if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
+    } else if (warp > kWgmmaGradWarps && params.bias != nullptr && work.m_chunk == 0) {
+      WgmmaGradBias<T> bias(params, shared, work, warp - kWgmmaGradWarps - 1);
+      if (sums_bias) bias.add_boxes();
+      bias.store();
     }
   } else {
     hopper::take_registers<kWgmmaGradRegisters>();

@@ -19,6 +19,7 @@ struct WgmmaWeightGradParams {
   Divisor by_boxes[3];
   bool joins;  // the partial gradients of a call before
   float* partial;
+  float* bias;  // partial gradients; null: not wanted
 };
 
 // One block's tile, and its share of the boxes. Blocks at work at the same time share boxes.

@@ -50,17 +50,20 @@ WgmmaGradTaps taps_of(const Problem& problem, std::size_t axis, int32_t most) {
   taps.shift = taps.dilation / common;
   taps.most = most;
   const int64_t longest = ceil_div(taps.taps, taps.residues);
-  taps.parts = static_cast<int32_t>(taps.residues * ceil_div(longest, most));
+  const auto whole = static_cast<int32_t>(ceil_div(longest, most)) - 1;  // parts of every residue before its last
+  taps.parts = taps.residues * whole + std::min(taps.residues, taps.taps - whole * most * taps.residues);
   return taps;
 }
 
 class Search {
  public:
-  Search(const Problem& problem, const DeviceTraits& device) : problem_(problem), device_(device) {}
+  Search(const Problem& problem, const DeviceTraits& device, const BiasTaps& bias)
+      : problem_(problem), device_(device), bias_(bias) {}
 
   std::vector<WgmmaWeightGradPlan> operator()() {
     WgmmaWeightGradPlan plan{};
     plan.batch = problem_.batch;
+    plan.bias = bias_;
     plan.groups = static_cast<int32_t>(problem_.groups);
     plan.in_channels = static_cast<int32_t>(problem_.in_channels_per_group());
     plan.out_channels = static_cast<int32_t>(problem_.out_channels_per_group());
@@ -96,7 +99,7 @@ class Search {
       for (plan.grad.panels = 1; plan.grad.panels <= 4; ++plan.grad.panels) {
         if (plan.grad.panels > 1 && plan.out_channels <= (plan.grad.panels - 1) * kWgmmaGradPanelChannels) continue;
         if ((plan.taps_in_n() ? plan.taps[2].most : plan.grad.panels) != plan.instruction.panels) continue;
-        const int64_t columns = plan.columns_of_sets();
+        const int64_t columns = plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most);
         if (ceil_div(columns, plan.shares_columns() ? 2 : 1) != plan.instruction.sets) continue;
         plan.m_chunks = chunks(plan.in_channels, plan.input.panels);
         plan.n_chunks = chunks(plan.out_channels, plan.grad.panels);
@@ -177,6 +180,7 @@ class Search {
 
   const Problem& problem_;
   const DeviceTraits& device_;
+  BiasTaps bias_;
   std::vector<WgmmaWeightGradPlan> found_;
   std::optional<WgmmaWeightGradPlan> best_;  // of the boxes
 };
@@ -197,14 +201,19 @@ bool is_for_engine(const Problem& problem, DataType dtype, const Operands& opera
 }  // namespace
 
 std::vector<WgmmaWeightGradPlan> wgmma_weight_grad_candidates(const Problem& problem, DataType dtype,
-                                                              const Operands& operands, const DeviceTraits& device) {
+                                                              const Operands& operands, const DeviceTraits& device,
+                                                              bool sums_bias) {
   if (!is_for_engine(problem, dtype, operands)) return {};
-  return Search(problem, device)();
+  const std::optional<BiasTaps> bias = sums_bias ? bias_taps(problem) : BiasTaps{};
+  if (!bias) return {};
+  return Search(problem, device, *bias)();
 }
 
 std::optional<WgmmaWeightGradPlan> plan_wgmma_weight_grad(const Problem& problem, DataType dtype,
-                                                          const Operands& operands, const DeviceTraits& device) {
-  const std::vector<WgmmaWeightGradPlan> all = wgmma_weight_grad_candidates(problem, dtype, operands, device);
+                                                          const Operands& operands, const DeviceTraits& device,
+                                                          bool sums_bias) {
+  const std::vector<WgmmaWeightGradPlan> all =
+      wgmma_weight_grad_candidates(problem, dtype, operands, device, sums_bias);
   return all.empty() ? std::nullopt : std::optional(all[0]);
 }
 
@@ -221,8 +230,8 @@ std::string to_string(const WgmmaWeightGradPlan& plan) {
   three("tap_parts", [&](std::size_t i) { return plan.taps[i].parts; });
   three("part_taps", [&](std::size_t i) { return plan.taps[i].most; });
   out << " tiles=" << plan.tiles() << " splits=" << plan.splits << " split_boxes=" << plan.split_boxes
-      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages
-      << " shared_bytes=" << plan.shared_bytes();
+      << " segment_boxes=" << plan.segment_boxes << " stages=" << plan.stages << " shared_bytes=" << plan.shared_bytes()
+      << (plan.has_bias() ? " bias" : "");
   return out.str();
 }
 

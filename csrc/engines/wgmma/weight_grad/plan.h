@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "core/bias_taps.h"
 #include "core/device_traits.h"
 #include "core/host_device.h"
+#include "core/integer.h"
 #include "core/operands.h"
 #include "core/ordered_sum_shape.h"
 #include "core/problem.h"
@@ -26,6 +28,8 @@ constexpr int kWgmmaGradRowBytes = 128;
 constexpr int kWgmmaGradStep = 16;       // positions of a step of K, two groups of eight rows
 constexpr int kWgmmaGradMostSteps = 32;  // of a box
 constexpr int kWgmmaGradMostStages = 6;
+constexpr int kWgmmaGradMostPanels = 4;  // of grad_output
+constexpr int kWgmmaGradBiasWarps = 3;   // of the third warpgroup, that sum for the bias's gradient where it is wanted
 constexpr int kWgmmaGradBarrierBytes = 1024;  // barriers and the table of steps
 
 // The instructions that there are kernels for.
@@ -67,14 +71,18 @@ struct WgmmaWeightGradPlan {
   int64_t splits;  // blocks that share one tile's boxes
   int64_t split_boxes;
   int32_t segment_boxes;  // boxes that are summed in registers before they join the sum in memory
+  BiasTaps bias;          // whose rows of grad_output are summed, too; of a plan without the bias's gradient none
   bool beside;            // the kernel begins beside the one before it, and ends after that
   double cost_ms;         // expected time
 
   // Neighbouring taps along the width are panels of one instruction, else neighbouring channels.
   CONVT3D_HOST_DEVICE bool taps_in_n() const { return taps[2].most > 1; }
   // What an instruction's operand is for, beside its panels: (tap along depth, tap along height, panel of channels).
+  // How many there are in a part with so many taps along depth and height:
   CONVT3D_HOST_DEVICE int32_t outer_panels() const { return taps_in_n() ? grad.panels : 1; }
-  CONVT3D_HOST_DEVICE int32_t columns_of_sets() const { return taps[0].most * taps[1].most * outer_panels(); }
+  CONVT3D_HOST_DEVICE int32_t columns_of_sets(int32_t depths, int32_t heights) const {
+    return depths * heights * outer_panels();
+  }
   // Warpgroups differ in their input channels, or in their columns.
   CONVT3D_HOST_DEVICE bool shares_columns() const { return input.panels == 1; }
   CONVT3D_HOST_DEVICE int32_t panel_shift() const {  // bytes from a panel of an instruction to the next
@@ -107,15 +115,25 @@ struct WgmmaWeightGradPlan {
   CONVT3D_HOST_DEVICE int64_t gradient_elements() const {
     return int64_t{groups} * taps[0].taps * taps[1].taps * taps[2].taps * in_channels * n_pitch();
   }
-  int64_t workspace_bytes() const { return 4 * splits * gradient_elements(); }
+  // Partial gradients of the bias: [split][part of the taps][warp][output channel], float32.
+  CONVT3D_HOST_DEVICE bool has_bias() const { return bias[0] != 0; }
+  int64_t bias_partials() const { return splits * parts() * kWgmmaGradBiasWarps; }
+  int64_t bias_offset() const { return workspace_part(4 * splits * gradient_elements()); }
+  int64_t workspace_bytes() const {
+    const int64_t bias_bytes = 4 * bias_partials() * groups * out_channels;
+    return has_bias() ? bias_offset() + bias_bytes : 4 * splits * gradient_elements();
+  }
   OrderedSumShape sum_shape() const { return gradient_sum_shape(splits, gradient_elements()); }
 };
 
-// All plans that are worth a look, the cheapest first; none where the problem is not for this engine.
+// All plans that are worth a look, the cheapest first; none where the problem is not for this engine. `sums_bias`: the
+// bias's gradient is wanted, too; none where rows do not have it.
 std::vector<WgmmaWeightGradPlan> wgmma_weight_grad_candidates(const Problem& problem, DataType dtype,
-                                                              const Operands& operands, const DeviceTraits& device);
+                                                              const Operands& operands, const DeviceTraits& device,
+                                                              bool sums_bias = false);
 std::optional<WgmmaWeightGradPlan> plan_wgmma_weight_grad(const Problem& problem, DataType dtype,
-                                                          const Operands& operands, const DeviceTraits& device);
+                                                          const Operands& operands, const DeviceTraits& device,
+                                                          bool sums_bias = false);
 std::string to_string(const WgmmaWeightGradPlan& plan);
 
 }  // namespace convt3d

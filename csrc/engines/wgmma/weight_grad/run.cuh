@@ -29,7 +29,7 @@ auto weight_grad_kernel(const WgmmaWeightGradPlan& plan) -> void (*)(WgmmaWeight
 
 template <typename T>
 void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstTensor grad_output, ConstTensor input,
-                 MutableTensor grad_weight, void* workspace, Stream stream, const GradRound& round) {
+                 const SummedGrads& grads, void* workspace, Stream stream, const GradRound& round) {
   WgmmaWeightGradParams params{};
   params.plan = plan;
   TensorBox box = input_box(problem, plan, input.stride);
@@ -49,11 +49,14 @@ void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstT
   params.by_n_chunks = make_divisor(plan.n_chunks);
   params.joins = round.joins;
   params.partial = static_cast<float*>(workspace);
+  if (plan.has_bias()) {
+    params.bias = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + plan.bias_offset());
+  }
   const auto kernel = weight_grad_kernel<T>(plan);
   launch("weight gradient", kernel, plan.blocks(), kWgmmaGradThreads, stream, params, plan.shared_bytes(),
          overlapping_order("weight gradient", reinterpret_cast<const void*>(kernel)));
   if (!round.adds) return;
-  const auto& stride = grad_weight.stride;
+  const auto& stride = grads.weight.stride;
   OrderedSum<T, float> sums{};
   sums.partial = params.partial;
   sums.splits = plan.splits;
@@ -62,7 +65,11 @@ void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstT
   sums.axis[1] = {plan.in_channels, plan.in_channels, stride[0]};
   for (int i = 0; i < 3; ++i) sums.axis[4 - i] = {plan.taps[i].taps, plan.taps[i].taps, stride[2 + i]};
   sums.axis[5] = {plan.groups, plan.groups, plan.in_channels * stride[0]};
-  sums.destination = static_cast<T*>(grad_weight.data);
+  sums.destination = static_cast<T*>(grads.weight.data);
+  if (plan.has_bias()) {
+    sums.beside = {params.bias, plan.bias_partials(), int64_t{plan.groups} * plan.out_channels,
+                   static_cast<T*>(grads.bias)};
+  }
   add_gradient_in_order("weight gradient sum", sums, plan.sum_shape(), stream);
 }
 

@@ -12,6 +12,6 @@ namespace convt3d::wgmma {
 // Of 16-bit elements.
 template <typename T>
 void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstTensor grad_output, ConstTensor input,
-                 MutableTensor grad_weight, void* workspace, Stream stream, const GradRound& round = {});
+                 const SummedGrads& grads, void* workspace, Stream stream, const GradRound& round = {});
 
 }  // namespace convt3d::wgmma

@@ -9,8 +9,8 @@ namespace convt3d {
 
 // Tap k meets input position i at i*step - padding + k*dilation of grad_output. Taps whose offsets have the same
 // remainder by `step` are of one residue: they read the same positions of every `step`-th, each a constant number of
-// these further. A part has up to `most` neighbours of one residue, and parts of neighbouring residues follow each
-// other.
+// these further. A part has up to `most` neighbours of one residue. Parts of neighbouring residues follow each
+// other; residues that have a tap less are the last ones.
 struct WgmmaGradTaps {
   int32_t taps;  // of all parts
   int32_t step;  // the problem's stride
@@ -22,10 +22,9 @@ struct WgmmaGradTaps {
   int32_t parts;
 
   CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % residues + part / residues * most * residues; }
-  // Parts of a residue that has fewer taps may have none.
   CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
     const int32_t left = (taps - first(part) + residues - 1) / residues;
-    return left < 0 ? 0 : left < most ? left : most;
+    return left < most ? left : most;
   }
   // Where the first tap of a part reads for input position 0.
   CONVT3D_HOST_DEVICE int32_t origin(int32_t part) const { return first(part) * dilation - padding; }

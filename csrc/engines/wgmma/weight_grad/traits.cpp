@@ -23,7 +23,8 @@ Traits wgmma_weight_grad_traits(const Problem& problem, const WgmmaWeightGradPla
   traits.push_back({"sets", std::to_string(plan.instruction.sets)});
   traits.push_back({"n_of", plan.taps_in_n() ? "taps" : "channels"});
   traits.push_back({"shares_columns", yes_no(plan.shares_columns())});
-  traits.push_back({"empty_set", yes_no(plan.shares_columns() && plan.columns_of_sets() % 2 != 0)});
+  traits.push_back({"empty_set", yes_no(plan.shares_columns() &&
+                                        plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most) % 2 != 0)});
   traits.push_back({"grad_panels", std::to_string(plan.grad.panels)});
   traits.push_back({"m_chunks", one_or_many(plan.m_chunks)});
   traits.push_back({"n_chunks", one_or_many(plan.n_chunks)});

@@ -7,7 +7,7 @@
 
 #include "core/problem.h"
 
-namespace convt3d::mma {
+namespace convt3d {
 
 // Bit k of an axis: tap k is of those that reach each position of the output once, taken together: of each residue of
 // the output by the stride one tap, which reaches all of them.
@@ -16,8 +16,9 @@ namespace convt3d::mma {
 //                                         tap 1     x     x     x        bits 1 and 2: tap 0 reaches the same as tap 2,
 //                                         tap 2        x     x     x     but for the last one
 using BiasTaps = std::array<uint32_t, 3>;
+constexpr int64_t kMostBiasTaps = 32;  // along an axis
 
 // None where no taps do, such as those of a kernel of 1 at stride 2: some positions are nobody's.
 std::optional<BiasTaps> bias_taps(const Problem& problem);
 
-}  // namespace convt3d::mma
+}  // namespace convt3d

@@ -1,10 +1,8 @@
-#include "engines/mma/weight_grad/bias_taps.h"
+#include "core/bias_taps.h"
 
 #include <cstddef>
 
-#include "engines/mma/tile/tile.h"
-
-namespace convt3d::mma {
+namespace convt3d {
 namespace {
 
 // A tap that reaches all outputs of an axis whose remainder by the stride is `residue`, each from one input position;
@@ -25,7 +23,7 @@ int64_t tap_of(const Problem& problem, std::size_t axis, int64_t residue) {
 std::optional<BiasTaps> bias_taps(const Problem& problem) {
   BiasTaps taps{};
   for (std::size_t i = 0; i < 3; ++i) {
-    if (problem.kernel_size[i] > kMostAxisTaps) return std::nullopt;
+    if (problem.kernel_size[i] > kMostBiasTaps) return std::nullopt;
     const int64_t outputs = problem.output_size(static_cast<int>(i));
     for (int64_t residue = 0; residue < problem.stride[i] && residue < outputs; ++residue) {
       const int64_t tap = tap_of(problem, i, residue);
@@ -36,4 +34,4 @@ std::optional<BiasTaps> bias_taps(const Problem& problem) {
   return taps;
 }
 
-}  // namespace convt3d::mma
+}  // namespace convt3d

@@ -1,0 +1,54 @@
+// A block's shared memory, and its way through the boxes.
+#pragma once
+
+#include "device/hopper.cuh"
+#include "engines/wgmma/weight_grad/params.h"
+
+namespace convt3d {
+
+constexpr int kWgmmaGradWarps = 8;  // that multiply
+
+struct WgmmaGradBarriers {
+  uint64_t full[kWgmmaGradMostStages];
+  uint64_t empty[kWgmmaGradMostStages];
+};
+// Of a step of K, in the tile of grad_output, in units of 16 bytes: its first eight rows, and from these to the others.
+struct WgmmaGradShared {
+  WgmmaGradBarriers* barriers;
+  uint32_t* steps;
+  unsigned char* stages;
+
+  __device__ __forceinline__ WgmmaGradShared() {
+    unsigned char* const memory = dynamic_shared_memory_of_boxes();
+    barriers = reinterpret_cast<WgmmaGradBarriers*>(memory);
+    steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 2);
+    stages = memory + kWgmmaGradBarrierBytes;
+  }
+};
+static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 2);
+constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together, and whose entries are read together
+static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 2);
+
+// A block's boxes, and its way through the stages.
+struct WgmmaGradBoxes {
+  int32_t box;
+  int32_t end;
+  int32_t stages;
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ WgmmaGradBoxes(const WgmmaWeightGradPlan& plan, int32_t split) : stages(plan.stages) {
+    const auto boxes = static_cast<int32_t>(plan.split_boxes);
+    box = split * boxes;
+    end = min(box + boxes, static_cast<int32_t>(plan.box_count()));
+  }
+  __device__ __forceinline__ bool ended() const { return box >= end; }
+  __device__ __forceinline__ void advance() {
+    ++box;
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+}  // namespace convt3d
