@@ -48,6 +48,7 @@ CHOICE = [
         ("mma_plan_test", PLANS),
         ("mma_weight_grad_plan_test", PLANS),
         ("mma_backward_plan_test", PLANS),
+        ("wgmma_weight_grad_plan_test", PLANS),
         ("kernel_memo_test", []),
     ],
 )

@@ -17,8 +17,8 @@
 namespace convt3d {
 
 // Registers of a thread that multiplies, of one that does not.
-constexpr int kWgmmaGradRegisters = 208;
-constexpr int kWgmmaGradCopyRegisters = 88;
+constexpr int kWgmmaGradRegisters = 200;
+constexpr int kWgmmaGradOtherRegisters = 104;
 
 // By one thread.
 __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   __syncthreads();
   const int warp = hopper::warp_index();
   if (warp >= kWgmmaGradWarps) {
-    hopper::give_registers<kWgmmaGradCopyRegisters>();
+    hopper::give_registers<kWgmmaGradOtherRegisters>();
     if (threadIdx.x == 32 * kWgmmaGradWarps) {
       if (!plan.beside) wait_for_kernel_before();
       load_grad_boxes(params, shared, work);
