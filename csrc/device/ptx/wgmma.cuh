@@ -23,6 +23,8 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 // The registers of N columns, and the elements of c that they hold; each list begins with the one before.
+#define CONVT3D_LIST_8 "%0, %1, %2, %3"
+#define CONVT3D_FRAGMENT_8 "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
 #define CONVT3D_LIST_64                                                    \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -90,12 +92,15 @@ __device__ __forceinline__ void wgmma_wait() {
   CONVT3D_WGMMA(float, N, A, B, ADD, "k8.f32.tf32.tf32", "1, 1")                        \
   CONVT3D_WGMMA(__half, N, A, B, ADD, "k16.f32.f16.f16", "1, 1, " M_MAJOR ", " N_MAJOR) \
   CONVT3D_WGMMA(__nv_bfloat16, N, A, B, ADD, "k16.f32.bf16.bf16", "1, 1, " M_MAJOR ", " N_MAJOR)
+CONVT3D_WGMMA_TYPES(8, "%4", "%5", "%6", "%7", "%8")
 CONVT3D_WGMMA_TYPES(64, "%32", "%33", "%34", "%35", "%36")
 CONVT3D_WGMMA_TYPES(80, "%40", "%41", "%42", "%43", "%44")
 CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66", "%67", "%68")
 CONVT3D_WGMMA_TYPES(160, "%80", "%81", "%82", "%83", "%84")
 CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98", "%99", "%100")
 CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131", "%132")
+#undef CONVT3D_LIST_8
+#undef CONVT3D_FRAGMENT_8
 #undef CONVT3D_LIST_64
 #undef CONVT3D_FRAGMENT_64
 #undef CONVT3D_LIST_80

@@ -10,15 +10,15 @@
 #include <type_traits>
 
 #include "device/hopper.cuh"
+#include "device/numeric.cuh"
 #include "device/overlap.cuh"
-#include "engines/wgmma/weight_grad/bias.cuh"
 #include "engines/wgmma/weight_grad/shared.cuh"
 
 namespace convt3d {
 
 // Registers of a thread that multiplies, of one that does not.
-constexpr int kWgmmaGradRegisters = 200;
-constexpr int kWgmmaGradOtherRegisters = 104;
+constexpr int kWgmmaGradRegisters = 208;
+constexpr int kWgmmaGradOtherRegisters = 88;
 
 // By one thread.
 __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
@@ -79,6 +79,27 @@ struct WgmmaGradColumns {
   }
 };
 
+// The bias's tap of a part along an axis; negative: none. All taps of a part are of one residue, so that there is no
+// second one.
+__device__ __forceinline__ int32_t bias_tap(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work, int axis) {
+  const WgmmaGradTaps& taps = plan.taps[axis];
+  for (int32_t tap = 0; tap < taps.count(work.part[axis]); ++tap) {
+    const int32_t of_kernel = taps.first(work.part[axis]) + tap * taps.residues;
+    if ((plan.bias[static_cast<size_t>(axis)] >> of_kernel & 1) != 0) return tap;
+  }
+  return -1;
+}
+
+// The operands of a warpgroup in a stage, and how far each is from there, in units of 16 bytes.
+template <int kSets>
+struct WgmmaGradOperands {
+  hopper::MatrixDescriptor a;     // the input's rows
+  hopper::MatrixDescriptor b;     // grad_output's rows, to which each step adds its own
+  uint32_t shift[kSets];          // of a set's tap and panel
+  uint32_t bias;                  // of the bias's tap and the warpgroup's panel
+  hopper::MatrixDescriptor ones;  // columns of ones
+};
+
 // The sums of one warpgroup. kPanels, kSets: of the plan's instruction.
 template <int kPanels, int kSets>
 class WgmmaGradSums {
@@ -91,22 +112,28 @@ class WgmmaGradSums {
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) c_[set][i] = 0;
     }
+#pragma unroll
+    for (float& sum : bias_) sum = 0;
   }
 
-  // Of the first kActive sets. `a`, `b`: descriptors of a box; `shift`: of each set's operand, in units of 16 bytes.
-  // `release` is called when all products before those of the box are done. The last ones of the box may not be done at
-  // the end.
-  template <typename T, int kActive, typename Release>
-  __device__ __forceinline__ void multiply(int steps, const uint32_t* table, hopper::MatrixDescriptor a,
-                                           hopper::MatrixDescriptor b, const uint32_t (&shift)[kSets],
-                                           Release&& release) {
+  // Of the first kActive sets and, kBias, of the bias's rows: these are A there, and B is ones. `at`: the stage, in
+  // units of 16 bytes. `release` is called when all products before those of the box are done. The last ones of the box
+  // may not be done at the end.
+  template <typename T, int kActive, bool kBias, typename Release>
+  __device__ __forceinline__ void multiply(int steps, const uint32_t* table, const WgmmaGradOperands<kSets>& of,
+                                           uint32_t at, Release&& release) {
     constexpr uint32_t kStep = kWgmmaGradStep * kWgmmaGradRowBytes / 16;
+    hopper::MatrixDescriptor a = of.a + at;
+    const hopper::MatrixDescriptor b = of.b + at;
     const auto multiply_step = [&](hopper::MatrixDescriptor rows, uint32_t entry) {
       const hopper::MatrixDescriptor columns{b.begin + (entry & 0xFFFF), b.form + (entry >> 16)};
 #pragma unroll
       for (int set = 0; set < kActive; ++set) {
         hopper::Wgmma<T, kColumns>::template multiply<true, true, true>(c_[set], rows.bits(),
-                                                                        (columns + shift[set]).bits());
+                                                                        (columns + of.shift[set]).bits());
+      }
+      if constexpr (kBias) {
+        hopper::Wgmma<T, 8>::template multiply<true, false, true>(bias_, (columns + of.bias).bits(), of.ones.bits());
       }
     };
     const auto end_group = [&] {
@@ -145,6 +172,8 @@ class WgmmaGradSums {
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) hopper::fence_register(c_[set][i]);
     }
+#pragma unroll
+    for (float& sum : bias_) hopper::fence_register(sum);
   }
 
   // `active` sets, of columns `first` and the next, to the partial gradient or, `joins`, added to what is there.
@@ -160,7 +189,7 @@ class WgmmaGradSums {
     float* const partial = params.partial + work.split * plan.gradient_elements();
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
-      if (set >= active) return;
+      if (set >= active) break;
       const WgmmaGradColumns::Column column = columns.at(plan, first + set);
       const int32_t tap_d = plan.taps[0].first(work.part[0]) + column.depth * plan.taps[0].residues;
       const int32_t tap_h = plan.taps[1].first(work.part[1]) + column.height * plan.taps[1].residues;
@@ -196,8 +225,29 @@ class WgmmaGradSums {
     }
   }
 
+  // The sums of the bias's rows, zeros of a part without the bias's tap. `panel`: the warpgroup's.
+  __device__ __forceinline__ void store_bias(const WgmmaWeightGradParams& params, const WgmmaGradWork& work,
+                                             int32_t panel, bool joins) const {
+    const WgmmaWeightGradPlan& plan = params.plan;
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane % 4 != 0) return;  // all columns are the same
+    const int64_t part =
+        (int64_t{work.part[0]} * plan.taps[1].parts + work.part[1]) * plan.taps[2].parts + work.part[2];
+    const int64_t parts = int64_t{plan.taps[0].parts} * plan.taps[1].parts * plan.taps[2].parts;
+    float* const to = params.bias + ((work.split * parts + part) * plan.groups + work.group) * plan.out_channels;
+    const int32_t channel = (work.n_chunk * plan.grad.panels + panel) * kWgmmaGradPanelChannels + 16 * warp + lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (channel + 8 * half >= plan.out_channels) continue;
+      float& sum = to[channel + 8 * half];
+      sum = joins ? sum + bias_[2 * half] : bias_[2 * half];
+    }
+  }
+
  private:
   float c_[kSets][kColumns / 2];
+  float bias_[4];
 };
 
 template <typename T, int kPanels, int kSets>
@@ -211,19 +261,27 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
   const int32_t half = (columns.count + 1) / 2;
   const int32_t first = second && plan.shares_columns() ? half : 0;
   const int32_t active = !plan.shares_columns() ? columns.count : second ? columns.count - half : half;
-  uint32_t shift[kSets];
+  const uint32_t stages = hopper::shared_address(shared.stages);
+  WgmmaGradOperands<kSets> operands;
+  operands.a = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes) +
+               static_cast<uint32_t>(m_panel * plan.input.panel_bytes / 16);
+  operands.b = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes, static_cast<uint32_t>(plan.panel_shift())) +
+               static_cast<uint32_t>(plan.input.panels * plan.input.panel_bytes / 16);
+  operands.b.form -= 8 * kWgmmaGradRowBytes / 16;  // the table of steps has it
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     const WgmmaGradColumns::Column column = columns.at(plan, min(first + set, columns.count - 1));
-    shift[set] = static_cast<uint32_t>(plan.shift_of(column.depth, column.height, column.panel)) / 16;
+    operands.shift[set] = static_cast<uint32_t>(plan.shift_of(column.depth, column.height, column.panel)) / 16;
   }
-  const uint32_t stages = hopper::shared_address(shared.stages);
-  const hopper::MatrixDescriptor a_base = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes) +
-                                          static_cast<uint32_t>(m_panel * plan.input.panel_bytes / 16);
-  hopper::MatrixDescriptor b_base =
-      hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes, static_cast<uint32_t>(plan.panel_shift())) +
-      static_cast<uint32_t>(plan.input.panels * plan.input.panel_bytes / 16);
-  b_base.form -= 8 * kWgmmaGradRowBytes / 16;  // the table of steps has it
+  // Blocks beside each other along the input channels have the same rows of the bias's: the first one has their sums.
+  const int32_t warpgroup = second ? 1 : 0;
+  const bool has_bias = params.bias != nullptr && work.m_chunk == 0 && warpgroup < plan.grad.panels;
+  const int32_t tap[3] = {bias_tap(plan, work, 0), bias_tap(plan, work, 1), bias_tap(plan, work, 2)};
+  const bool sums_bias = has_bias && tap[0] >= 0 && tap[1] >= 0 && tap[2] >= 0;
+  operands.bias = static_cast<uint32_t>(plan.shift_of(tap[0], tap[1], warpgroup) +
+                                        tap[2] * plan.taps[2].shift * plan.images * kWgmmaGradRowBytes) /
+                  16;
+  operands.ones = hopper::swizzled_descriptor(hopper::shared_address(shared.ones), kWgmmaGradOnesBytes / 8);
   const int32_t in_channel = (work.m_chunk * plan.input.panels + m_panel) * kWgmmaGradPanelChannels;
   const auto stage_step = static_cast<uint32_t>(plan.stage_bytes() / 16);
   WgmmaGradSums<kPanels, kSets> sums;
@@ -237,20 +295,28 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
   };
   for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended();) {
     hopper::barrier_wait(&shared.barriers->full[boxes.stage], boxes.parity);
-    const uint32_t at = static_cast<uint32_t>(boxes.stage) * stage_step;
-    const auto multiply = [&](auto sets) {
-      sums.template multiply<T, decltype(sets)::value>(plan.steps, shared.steps, a_base + at, b_base + at, shift,
-                                                       release);
+    const auto multiply = [&](auto sets, auto bias) {
+      sums.template multiply<T, decltype(sets)::value, decltype(bias)::value>(
+          plan.steps, shared.steps, operands, static_cast<uint32_t>(boxes.stage) * stage_step, release);
     };
-    if (active == kSets || active > 2) {
-      multiply(std::integral_constant<int, kSets>());
-    } else if (kSets > 2 && active == 2) {
-      multiply(std::integral_constant<int, (kSets > 2 ? 2 : 1)>());
-    } else if (kSets > 1 && active == 1) {
-      multiply(std::integral_constant<int, 1>());
+    const auto multiply_sets = [&](auto bias) {
+      if (active == kSets || active > 2) {
+        multiply(std::integral_constant<int, kSets>(), bias);
+      } else if (kSets > 2 && active == 2) {
+        multiply(std::integral_constant<int, kSets == 4 ? 2 : 0>(), bias);
+      } else if (kSets > 1 && active == 1) {
+        multiply(std::integral_constant<int, kSets == 1 ? 0 : 1>(), bias);
+      } else if constexpr (decltype(bias)::value) {
+        multiply(std::integral_constant<int, 0>(), bias);
+      } else {
+        __syncwarp();  // all lanes have waited for the box
+        release();
+      }
+    };
+    if (sums_bias) {
+      multiply_sets(std::true_type());
     } else {
-      __syncwarp();  // all lanes have waited for the box
-      release();
+      multiply_sets(std::false_type());
     }
     held = boxes.stage;
     boxes.advance();
@@ -259,6 +325,7 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
     sums.fence();
     release();
     sums.store(params, work, columns, first, active, in_channel, joins);
+    if (has_bias) sums.store_bias(params, work, warpgroup, joins);
     joins = true;
     summed = 0;
     if (!boxes.ended()) sums.clear();
@@ -273,11 +340,10 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
   const WgmmaGradWork work(params);
-  const bool sums_bias = has_bias_rows(params, work);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kWgmmaGradMostStages; ++i) {
       hopper::barrier_init(&shared.barriers->full[i], 1);
-      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps + (sums_bias ? kWgmmaGradBiasWarps : 0));
+      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
     }
     hopper::barrier_init_fence();
   }
@@ -287,6 +353,10 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     constexpr int kUnits = kWgmmaGradRowBytes / 16;
     shared.steps[step] = static_cast<uint32_t>(row * kUnits | (further - row) * kUnits << 16);
   }
+  if (params.bias != nullptr && threadIdx.x < kWgmmaGradOnesBytes / sizeof(T)) {
+    reinterpret_cast<T*>(shared.ones)[threadIdx.x] = from_accumulator<T>(1.0f);
+    hopper::fence_async_proxy();
+  }
   __syncthreads();
   const int warp = hopper::warp_index();
   if (warp >= kWgmmaGradWarps) {
@@ -295,10 +365,6 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
       if (!plan.beside) wait_for_kernel_before();
       load_grad_boxes(params, shared, work);
       if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
-    } else if (warp > kWgmmaGradWarps && params.bias != nullptr && work.m_chunk == 0) {
-      WgmmaGradBias<T> bias(params, shared, work, warp - kWgmmaGradWarps - 1);
-      if (sums_bias) bias.add_boxes();
-      bias.store();
     }
   } else {
     hopper::take_registers<kWgmmaGradRegisters>();

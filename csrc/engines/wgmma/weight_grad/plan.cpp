@@ -96,7 +96,8 @@ class Search {
     };
     for (plan.input.panels = 1; plan.input.panels <= 2; ++plan.input.panels) {
       if (plan.input.panels > 1 && plan.in_channels <= kWgmmaGradPanelChannels) continue;
-      for (plan.grad.panels = 1; plan.grad.panels <= 4; ++plan.grad.panels) {
+      const int32_t most = plan.has_bias() ? kWgmmaGradMostBiasPanels : kWgmmaGradMostPanels;
+      for (plan.grad.panels = 1; plan.grad.panels <= most; ++plan.grad.panels) {
         if (plan.grad.panels > 1 && plan.out_channels <= (plan.grad.panels - 1) * kWgmmaGradPanelChannels) continue;
         if ((plan.taps_in_n() ? plan.taps[2].most : plan.grad.panels) != plan.instruction.panels) continue;
         const int64_t columns = plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most);

@@ -28,8 +28,8 @@ constexpr int kWgmmaGradRowBytes = 128;
 constexpr int kWgmmaGradStep = 16;       // positions of a step of K, two groups of eight rows
 constexpr int kWgmmaGradMostSteps = 32;  // of a box
 constexpr int kWgmmaGradMostStages = 6;
-constexpr int kWgmmaGradMostPanels = 4;  // of grad_output
-constexpr int kWgmmaGradBiasWarps = 3;   // of the third warpgroup, that sum for the bias's gradient where it is wanted
+constexpr int kWgmmaGradMostPanels = 4;       // of grad_output
+constexpr int kWgmmaGradMostBiasPanels = 2;   // ... where the bias's gradient is wanted: one for each warpgroup
 constexpr int kWgmmaGradBarrierBytes = 1024;  // barriers and the table of steps
 
 // The instructions that there are kernels for.
@@ -115,9 +115,9 @@ struct WgmmaWeightGradPlan {
   CONVT3D_HOST_DEVICE int64_t gradient_elements() const {
     return int64_t{groups} * taps[0].taps * taps[1].taps * taps[2].taps * in_channels * n_pitch();
   }
-  // Partial gradients of the bias: [split][part of the taps][warp][output channel], float32.
+  // Partial gradients of the bias: [split][part of the taps][output channel], float32.
   CONVT3D_HOST_DEVICE bool has_bias() const { return bias[0] != 0; }
-  int64_t bias_partials() const { return splits * parts() * kWgmmaGradBiasWarps; }
+  int64_t bias_partials() const { return splits * parts(); }
   int64_t bias_offset() const { return workspace_part(4 * splits * gradient_elements()); }
   int64_t workspace_bytes() const {
     const int64_t bias_bytes = 4 * bias_partials() * groups * out_channels;

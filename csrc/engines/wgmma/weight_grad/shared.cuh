@@ -12,22 +12,25 @@ struct WgmmaGradBarriers {
   uint64_t full[kWgmmaGradMostStages];
   uint64_t empty[kWgmmaGradMostStages];
 };
-// Of a step of K, in the tile of grad_output, in units of 16 bytes: its first eight rows, and from these to the others.
 struct WgmmaGradShared {
   WgmmaGradBarriers* barriers;
-  uint32_t* steps;
-  unsigned char* stages;
+  uint32_t* steps;        // of K: where the first eight rows begin in the tile of grad_output, how far the others are
+  unsigned char* ones;    // an operand of 16 positions and 8 columns
+  unsigned char* stages;  // the input's tile, then that of grad_output
 
   __device__ __forceinline__ WgmmaGradShared() {
     unsigned char* const memory = dynamic_shared_memory_of_boxes();
     barriers = reinterpret_cast<WgmmaGradBarriers*>(memory);
-    steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 2);
+    steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 4);
+    ones = memory + kWgmmaGradBarrierBytes / 2;
     stages = memory + kWgmmaGradBarrierBytes;
   }
 };
-static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 2);
+constexpr int kWgmmaGradOnesBytes = 256;
 constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together, and whose entries are read together
-static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 2);
+static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 4);
+static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 4);
+static_assert(kWgmmaGradOnesBytes <= kWgmmaGradBarrierBytes / 2);
 
 // A block's boxes, and its way through the stages.
 struct WgmmaGradBoxes {
