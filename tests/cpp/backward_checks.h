@@ -68,6 +68,20 @@ inline PlanQuery some_separate_backward(const Int3& size) {
 
 inline const SeparatePlan* separate_of(const OperatorPlan& plan) { return std::get_if<SeparatePlan>(&plan.plan); }
 
+// What ways know of a weight gradient by either engine.
+struct WeightTraits {
+  bool beside;
+  bool copies_grad;
+  int64_t blocks;
+};
+inline WeightTraits weight_traits(const SeparatePlan& way) {
+  if (const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&way.weight_grad->plan)) {
+    return {of_mma->beside, of_mma->grad_copy.exists, of_mma->blocks()};
+  }
+  const auto& of_wgmma = std::get<WgmmaWeightGradPlan>(way.weight_grad->plan);
+  return {of_wgmma.beside, false, of_wgmma.blocks()};
+}
+
 inline void test_ways_of_separate_gradients() {
   const PlanQuery query = some_separate_backward({16, 17, 31});
   const std::vector<OperatorPlan> all = candidates(query);
@@ -75,6 +89,7 @@ inline void test_ways_of_separate_gradients() {
   std::set<bool> sums_bias;
   bool beside = false;
   bool beside_wgmma = false;
+  std::set<Engine> weights_by;  // of those beside the input gradient
   for (const OperatorPlan& plan : all) {
     const SeparatePlan* const way = separate_of(plan);
     if (way == nullptr) continue;
@@ -83,16 +98,17 @@ inline void test_ways_of_separate_gradients() {
     copied.insert(way->input_copy.exists ? "both" : way->grad_copy.exists ? "grad_output" : "none");
     const auto* const of_mma = std::get_if<mma::CorrelationPlan>(&way->input_grad->plan);
     const auto* const of_wgmma = std::get_if<WgmmaPlan>(&way->input_grad->plan);
-    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way->weight_grad->plan);
-    expect((of_mma != nullptr || of_wgmma != nullptr) && weight != nullptr && weight->beside == (way->beside > 0),
+    const WeightTraits weight = weight_traits(*way);
+    expect((of_mma != nullptr || of_wgmma != nullptr) && weight.beside == (way->beside > 0),
            "the weight gradient knows whether it is beside the other");
     const bool copies = of_mma != nullptr ? of_mma->copy.exists : of_wgmma->copy.exists;
-    expect(!way->grad_copy.exists || (!copies && !weight->grad_copy.exists), "nobody copies twice");
+    expect(!way->grad_copy.exists || (!copies && !weight.copies_grad), "nobody copies twice");
     if (way->beside > 0) {
       beside = true;
       beside_wgmma = beside_wgmma || of_wgmma != nullptr;
+      weights_by.insert(*way->weight_grad->engine());
       const int64_t blocks = of_mma != nullptr ? of_mma->blocks() : of_wgmma->grid.blocks;
-      expect(!copies && blocks <= way->beside && weight->blocks() <= query.device.multiprocessors - way->beside,
+      expect(!copies && blocks <= way->beside && weight.blocks <= query.device.multiprocessors - way->beside,
              "each block has a multiprocessor");
       expect(way->weight_grad_offset() >= way->input_grad_offset() + way->input_grad->workspace_bytes,
              "... and each gradient memory of its own");
@@ -108,6 +124,7 @@ inline void test_ways_of_separate_gradients() {
   expect(
       copied == std::set<std::string>{"none", "grad_output", "both"} && beside && beside_wgmma && sums_bias.size() == 2,
       "all ways are there");
+  expect(weights_by.count(Engine::kWgmma) == 1, "weight gradients by wgmma are beside, too");
   expect(to_string(choose(query)) == to_string(all[0]), "the first is the choice");
 
   PlanQuery slice = query;
@@ -126,7 +143,9 @@ inline void test_ways_of_separate_gradients() {
   for (const OperatorPlan& plan : candidates(masked)) {
     const SeparatePlan* const way = separate_of(plan);
     if (way == nullptr) continue;
-    const bool masks = std::get<mma::WeightGradPlan>(way->weight_grad->plan).layouts.masked;
+    const auto* const weight = std::get_if<mma::WeightGradPlan>(&way->weight_grad->plan);
+    const bool masks = weight != nullptr && weight->layouts.masked;  // boxes have no place for a mask
+    expect(weight != nullptr || way->grad_copy.exists, "boxes are of copies where there is a mask");
     expect(way->grad_copy.masked == way->grad_copy.exists && !(masks && way->grad_copy.exists),
            "a copy has the mask's zeros");
   }

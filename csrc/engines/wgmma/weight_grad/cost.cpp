@@ -24,7 +24,7 @@ constexpr double kRowClocks = 2.92 + 128 * 0.00204;
 // Assumed, as for the weight gradients of mma.
 constexpr double kL2Share = 0.9;      // of the rate of L2
 constexpr double kStoreShare = 0.44;  // of the rate of L2, of partial gradients that are stored
-constexpr double kSumShare = 0.2;     // ... that are added
+constexpr double kSumShare = 0.2;     // of the rate of L2, of partial gradients that are added
 
 double at_once(std::initializer_list<double> clocks) {
   double slowest = 0;

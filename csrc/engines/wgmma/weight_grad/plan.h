@@ -29,7 +29,7 @@ constexpr int kWgmmaGradStep = 16;       // positions of a step of K, two groups
 constexpr int kWgmmaGradMostSteps = 32;  // of a box
 constexpr int kWgmmaGradMostStages = 6;
 constexpr int kWgmmaGradMostPanels = 4;       // of grad_output
-constexpr int kWgmmaGradMostBiasPanels = 2;   // ... where the bias's gradient is wanted: one for each warpgroup
+constexpr int kWgmmaGradMostBiasPanels = 2;   // where the bias's gradient is wanted: one for each warpgroup
 constexpr int kWgmmaGradBarrierBytes = 1024;  // barriers and the table of steps
 
 // The instructions that there are kernels for.
