@@ -148,6 +148,16 @@ void check_refused() {
   Problem far = problem;
   far.stride = {9, 1, 1};
   expect(!has_plan(far, DataType::kFloat16, operands), "steps past TMA's have none", far);
+  Problem grouped = problem;
+  grouped.groups = 2;
+  grouped.in_channels = 80;
+  grouped.out_channels = 2 * 36;
+  operands.first = dense_operand(grouped.out_channels, grouped.output_size(), true);
+  operands.second = dense_operand(grouped.in_channels, grouped.input_size, true);
+  expect(!has_plan(grouped, DataType::kFloat16, operands), "groups that begin within a piece have none", grouped);
+  grouped.out_channels = 2 * 40;
+  operands.first = dense_operand(grouped.out_channels, grouped.output_size(), true);
+  expect(has_plan(grouped, DataType::kFloat16, operands), "groups of whole pieces have one", grouped);
 }
 
 }  // namespace

@@ -246,10 +246,16 @@ void copy_to_shared(void* destination, const void* source, uint32_t bytes, const
   arrivals.push_back(copy);
 }
 
+// Seen on an H100: a box that begins elsewhere is an illegal instruction.
+void check_origin(const TensorMap& map, const int32_t (&origin)[5]) {
+  if (origin[0] * map.element_bytes % kPieceBytes != 0) fail("a box begins at element %d of its rows", origin[0]);
+}
+
 void copy_box_to_shared(void* destination, const void* map, const int32_t (&origin)[5], const uint64_t* barrier) {
   Arrival copy{};
   copy.is_box = true;
   copy.map = tensor_map(map);
+  check_origin(copy.map, origin);
   copy.origin = to_array(origin);
   copy.destination = shared_address(destination);
   copy.barrier = shared_address(barrier);
@@ -264,6 +270,7 @@ void copy_box_to_shared(void* destination, const void* map, const int32_t (&orig
 void copy_box_to_global(const void* map, const void* source, const int32_t (&origin)[5]) {
   Departure copy{};
   copy.map = tensor_map(map);
+  check_origin(copy.map, origin);
   copy.origin = to_array(origin);
   copy.source = shared_address(source);
   shared(copy.source, static_cast<int>(copy.map.box_bytes()), 128, "a box that is stored");

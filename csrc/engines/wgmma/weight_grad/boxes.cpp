@@ -29,7 +29,10 @@ bool can_box(int64_t channels, int64_t batch, const Int3& size, const OperandTra
 }  // namespace
 
 bool can_box(const Problem& problem, const Operands& operands) {
-  return can_box(problem.out_channels, problem.batch, problem.output_size(), operands.first) &&
+  // A box begins at whole pieces of 16 bytes.
+  const bool begins = problem.groups == 1 || (problem.in_channels_per_group() * kElementBytes % 16 == 0 &&
+                                              problem.out_channels_per_group() * kElementBytes % 16 == 0);
+  return begins && can_box(problem.out_channels, problem.batch, problem.output_size(), operands.first) &&
          can_box(problem.in_channels, problem.batch, problem.input_size, operands.second);
 }
 
