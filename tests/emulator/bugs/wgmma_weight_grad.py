@@ -7,16 +7,26 @@ from bugs.bug import Bug
 W = "engines/wgmma/weight_grad/"
 OPTIONS = "--engine wgmma --operator weight_grad"
 BUGS = [
-    Bug("wgmma weight gradient: first tap", W + "taps.h", "* most * residues; }", "* (most + BUG) * residues; }", OPTIONS),
+    Bug(
+        "wgmma weight gradient: first tap",
+        W + "taps.h",
+        "* most * residues; }",
+        "* (most + BUG) * residues; }",
+        OPTIONS,
+    ),
     Bug(
         "wgmma weight gradient: taps of a part",
         W + "taps.h",
-        "left < 0 ? 0 : left < most",
-        "left < 0 ? 0 : !BUG && left < most",
+        "return left < most ? left : most;",
+        "return !BUG && left < most ? left : most;",
         OPTIONS,
     ),
-    Bug("wgmma weight gradient: padding", W + "taps.h", "* dilation - padding;", "* dilation - padding * !BUG;", OPTIONS),
-    Bug("wgmma weight gradient: reach", W + "taps.h", "(most - 1) * shift;", "(most - 1) * (BUG ? 0 : shift);", OPTIONS),
+    Bug(
+        "wgmma weight gradient: padding", W + "taps.h", "* dilation - padding;", "* dilation - padding * !BUG;", OPTIONS
+    ),
+    Bug(
+        "wgmma weight gradient: reach", W + "taps.h", "(most - 1) * shift;", "(most - 1) * (BUG ? 0 : shift);", OPTIONS
+    ),
     Bug(
         "wgmma weight gradient: from panel to panel",
         W + "plan.h",
@@ -89,7 +99,7 @@ BUGS = [
     ),
     Bug(
         "wgmma weight gradient: last boxes",
-        W + "kernel.cuh",
+        W + "shared.cuh",
         "end = min(box + boxes, static_cast<int32_t>(plan.box_count()));",
         "end = min(box + boxes, static_cast<int32_t>(plan.box_count()) - BUG);",
         OPTIONS,
@@ -113,6 +123,41 @@ BUGS = [
         W + "run.cuh",
         "plan.in_channels * stride[0]}",
         "(plan.in_channels - BUG) * stride[0]}",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: second warpgroup's columns",
+        W + "kernel.cuh",
+        "plan.shares_columns() ? half : 0;",
+        "plan.shares_columns() && !BUG ? half : 0;",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: bias: tap",
+        W + "kernel.cuh",
+        "tap[2] * plan.taps[2].shift",
+        "(BUG ? 0 : tap[2]) * plan.taps[2].shift",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: bias: parts without its tap",
+        W + "kernel.cuh",
+        "has_bias && tap[0] >= 0 &&",
+        "has_bias && (BUG || tap[0] >= 0) &&",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: bias: panel",
+        W + "kernel.cuh",
+        "plan.shift_of(tap[0], tap[1], warpgroup)",
+        "plan.shift_of(tap[0], tap[1], BUG ? 0 : warpgroup)",
+        OPTIONS,
+    ),
+    Bug(
+        "wgmma weight gradient: groups within a piece",
+        W + "boxes.cpp",
+        "problem.in_channels_per_group() * kElementBytes % 16 == 0",
+        "(BUG || problem.in_channels_per_group() * kElementBytes % 16 == 0)",
         OPTIONS,
     ),
 ]

@@ -148,6 +148,16 @@ void wide_channels(Drawing& d) {
     p.output_padding[i] = d.coin(70) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
   });
   if (d.coin(30)) p.input_size[2] = d.one_of({8, 16, 17, 24});
+  if (!d.coin(40)) return;
+  // As layers that double each axis have them.
+  const int64_t kernel = d.one_of({2, 3, 3, 4});
+  d.axes([&](std::size_t i) {
+    p.kernel_size[i] = kernel;
+    p.stride[i] = 2;
+    p.padding[i] = kernel == 2 ? 0 : 1;
+    p.output_padding[i] = kernel == 3 ? 1 : 0;
+    p.dilation[i] = 1;
+  });
 }
 
 void several_tiles(Drawing& d) {

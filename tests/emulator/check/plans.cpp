@@ -52,7 +52,8 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.dtype = item.data_type();
   query.mode = item.float32_mode();
   query.operands = operands;
-  query.device = device_of(item);
+  query.device =
+      item.op == Operator::kWeightGrad && item.engine == Engine::kWgmma ? weight_grad_device(item) : device_of(item);
   const bool asks =
       item.op == Operator::kForward ||
       (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
@@ -79,6 +80,16 @@ convt3d::Operands gradient_operands(const Case& item) {
 const convt3d::DeviceTraits& device_of(const Case& item) {
   const bool hopper = item.wgmma || item.engine == Engine::kWgmma;
   return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
+}
+
+convt3d::DeviceTraits weight_grad_device(const Case& item) {
+  Random random(item.seed);
+  constexpr int32_t kMultiprocessors[] = {1, 6, 132};
+  constexpr int32_t kSharedKilobytes[] = {24, 60, 227};
+  convt3d::DeviceTraits device = device_of(item);
+  device.multiprocessors = kMultiprocessors[between(random, 0, 2)];
+  device.shared_bytes = kSharedKilobytes[between(random, 0, 2)] * 1024;
+  return device;
 }
 
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
@@ -115,7 +126,8 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
 }
 
 bool has_wgmma_weight_grad_plan(const Case& item) {
-  return plan_wgmma_weight_grad(item.problem, item.data_type(), gradient_operands(item), device_of(item)).has_value();
+  return plan_wgmma_weight_grad(item.problem, item.data_type(), gradient_operands(item), weight_grad_device(item))
+      .has_value();
 }
 
 bool has_depthwise_plan(const Case& item) {

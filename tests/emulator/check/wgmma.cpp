@@ -12,7 +12,7 @@ namespace check {
 
 std::optional<convt3d::WgmmaWeightGradPlan> plan_with_bias(const Case& item, const convt3d::Operands& operands) {
   const std::vector<convt3d::WgmmaWeightGradPlan> plans =
-      wgmma_weight_grad_candidates(item.problem, item.data_type(), operands, device_of(item), true);
+      wgmma_weight_grad_candidates(item.problem, item.data_type(), operands, weight_grad_device(item), true);
   if (plans.empty()) return std::nullopt;
   return plans[item.plan < 0 ? 0 : static_cast<std::size_t>(item.plan) % plans.size()];
 }
