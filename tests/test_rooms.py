@@ -12,7 +12,10 @@ CSRC = Path(__file__).resolve().parent.parent / "csrc"
 # A file includes files of its own room and of the rooms above it.
 ROOMS = ["core", "device", "epilogue", "norm", "engines", "planning", "kernels", "ops", "bindings.cpp"]
 # The same within an engine that has rooms of its own; files beside them know all of them.
-ROOMS_OF_ENGINES = {"mma": ["tile", "correlation", "weight_grad", "backward"], "wgmma": ["plan", "load", "store", "weight_grad"]}
+ROOMS_OF_ENGINES = {
+    "mma": ["tile", "correlation", "weight_grad", "backward"],
+    "wgmma": ["plan", "load", "store", "weight_grad"],
+}
 SUFFIXES = {".h", ".cuh", ".cpp", ".cu"}
 FILES = sorted(path for path in CSRC.rglob("*") if path.suffix in SUFFIXES)
 # Engines that kernels are written for; `instantiate` compiles them, a file each for an engine, an operator and a type.

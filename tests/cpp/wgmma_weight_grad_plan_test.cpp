@@ -75,8 +75,8 @@ int check_problem(const Problem& problem, const DeviceTraits& device, bool sums_
     for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
     check_rows(problem, plan);
     expect(plan.shared_bytes() <= device.shared_bytes && plan.stages >= 2, "boxes fit shared memory", problem);
-    for (TensorBox box : {input_box(problem, plan, operands.second.stride),
-                          grad_box(problem, plan, operands.first.stride)}) {
+    for (TensorBox box :
+         {input_box(problem, plan, operands.second.stride), grad_box(problem, plan, operands.first.stride)}) {
       box.data = nullptr;
       expect(describable(box), "TMA can describe boxes", problem);
     }
@@ -86,8 +86,9 @@ int check_problem(const Problem& problem, const DeviceTraits& device, bool sums_
     expect(int64_t{plan.m_chunks} * plan.input.panels * kWgmmaGradPanelChannels >= plan.in_channels &&
                int64_t{plan.n_chunks} * plan.grad.panels * kWgmmaGradPanelChannels >= plan.out_channels,
            "all channels are in chunks", problem);
-    expect(plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
-           "each split has boxes, and all boxes are in splits", problem);
+    expect(
+        plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
+        "each split has boxes, and all boxes are in splits", problem);
     expect(plan.has_bias() == sums_bias, "the bias's gradient is in rows where it is wanted", problem);
     expect(plan.workspace_bytes() >= plan.bias_offset() * (sums_bias ? 1 : 0) +
                                          (sums_bias ? 4 * plan.bias_partials() * problem.out_channels : 0),
