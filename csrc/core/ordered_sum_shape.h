@@ -33,7 +33,9 @@ constexpr int kFewSumLanes = 4;
 
 // Of a gradient with so many sums of so many partial ones.
 constexpr OrderedSumShape gradient_sum_shape(int64_t partials, int64_t sums) {
-  return ordered_sum_shape(partials < kSumLanes ? 1 : sums >= many_elements(kFewSumLanes) ? kFewSumLanes : kSumLanes,
+  return ordered_sum_shape(partials < kSumLanes                  ? 1
+                           : sums >= many_elements(kFewSumLanes) ? kFewSumLanes
+                                                                 : kSumLanes,
                            sums);
 }
 

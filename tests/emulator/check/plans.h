@@ -13,8 +13,8 @@ namespace check {
 
 // That plans are for, however many multiprocessors then run them; those are the grid's alone.
 const convt3d::DeviceTraits& device_of(const Case& item);
-// The same for weight gradients on Hopper's matrix units, with few multiprocessors or little shared memory in some cases:
-// blocks then have more boxes than stages.
+// The same for weight gradients on Hopper's matrix units, with few multiprocessors or little shared memory in some
+// cases: blocks then have more boxes than stages.
 convt3d::DeviceTraits weight_grad_device(const Case& item);
 // Of the engine halo_wgmma, whatever it would choose.
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
