@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -93,8 +94,10 @@ def _engines(capability: tuple[int, int], operator: str) -> set[str]:
     found = set()
     for channels, out_channels, groups in ((64, 32, 1), (32, 32, 32), (32, 16, 8), (256, 16, 2), (3, 2, 1)):
         for kernel, stride in ((2, 2), (3, 1), (4, 2), (5, 3)):
-            for dtype in (torch.float32, torch.float16):
-                input = torch.empty(2, channels, 8, 12, 16, device="meta", dtype=dtype)
+            for dtype, layout in product(
+                (torch.float32, torch.float16), (torch.contiguous_format, torch.channels_last_3d)
+            ):
+                input = torch.empty(2, channels, 8, 12, 16, device="meta", dtype=dtype, memory_format=layout)
                 weight = torch.empty(channels, out_channels // groups, *[kernel] * 3, device="meta", dtype=dtype)
                 found.add(
                     convt3d.explain(
