@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md and docs/performance-layers.md from the committed records of the benchmarks.
+"""Writes the tables of docs/performance.md, -layers.md and -networks.md from the committed records of the benchmarks.
 
 python scripts/performance_tables.py           # after a new record
 python scripts/performance_tables.py --check   # exit code 1 where the page says something else
@@ -30,6 +30,7 @@ PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+
 H100_RECORDS = ("h100.json", "h100_gradients.json")
 H100_NETWORK_RECORDS = ("end_to_end_h100.json",)
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
+NETWORKS_PAGE = Path("docs/performance-networks.md")
 PASSES = {
     "forward": "forward",
     "backward_input": "input gradient",
@@ -174,8 +175,8 @@ def host(root: Path) -> str:
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
     PAGE: {"means": means, "host": host, "networks_h100": networks_of_h100},
+    NETWORKS_PAGE: {"networks": networks},
     LAYERS_PAGE: {
-        "networks": networks,
         "h100": means_of_h100,
         "layers": layers,
         "portable": means_of_portable_build,
