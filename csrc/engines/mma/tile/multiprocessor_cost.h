@@ -2,7 +2,6 @@
 // shares of a device's rates (core/device_traits.h) that they reach, fitted to times measured on an H200.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
 
 #include "core/multiprocessor.h"
@@ -14,21 +13,11 @@ constexpr double kAlongside = 0.08;      // of what is not slowest, that adds to
 constexpr double kRoundedWord = 0.8;     // instructions that round a word to TF32; neighbours wait for nothing
 constexpr double kProductShare = 0.835;  // of the rate of products, that is reached
 constexpr double kL2Share = 0.7;         // of the rate of L2, that loading warps reach
-constexpr double kSumShare = 0.2;        // of the rate of L2, that adding the splits of a weight gradient reaches
-constexpr double kStoreShare = 0.44;     // of the rate of L2, that storing the splits of a weight gradient reaches
 
 // A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.
 constexpr double kStagedByte = 0.05;
 
 // The slowest of what happens at the same time, which the others disturb.
-inline double at_once(std::initializer_list<double> clocks) {
-  double slowest = 0;
-  double sum = 0;
-  for (const double one : clocks) {
-    slowest = std::max(slowest, one);
-    sum += one;
-  }
-  return slowest + kAlongside * (sum - slowest);
-}
+inline double at_once(std::initializer_list<double> clocks) { return convt3d::at_once(clocks, kAlongside); }
 
 }  // namespace convt3d::mma

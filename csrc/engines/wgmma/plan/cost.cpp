@@ -193,6 +193,8 @@ double store_clocks(int element_bytes, const WgmmaPlanParts& plan, double produc
 
 }  // namespace
 
+double tma_row_clocks(int row_bytes) { return kTmaRowClocks + row_bytes * kTmaByteClocks; }
+
 double expected_clocks(const WgmmaProblem& problem, int element_bytes, const DeviceTraits& device,
                        const WgmmaPlanParts& plan, bool stores) {
   const WgmmaPipelines& pipelines = plan.pipelines;

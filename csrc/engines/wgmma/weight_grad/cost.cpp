@@ -3,14 +3,16 @@
 #include "engines/wgmma/weight_grad/cost.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "core/integer.h"
+#include "core/multiprocessor.h"
+#include "engines/wgmma/plan/cost.h"
 
 namespace convt3d {
 namespace {
 
-// Fitted to 87 plans of 18 layers in float16 on an H100, right to 9 % (root mean square).
+// Fitted to 87 plans of 18 layers in float16 on an H100, when parts of the taps all cost the same and memory was a part
+// of each box: right to 9 % then (root mean square).
 constexpr double kColumnClocks = 0.5;      // of an instruction of 64 rows and 16 positions, a column: the units' peak
 constexpr double kProductOverhead = 1.15;  // of the units' peak
 constexpr double kInstructionClocks = 8;   // of an instruction beside its columns
@@ -19,22 +21,7 @@ constexpr double kStartClocks = 4000;      // until the first box begins to arri
 constexpr double kBoxClocks = 60;          // until both warpgroups have gone on
 constexpr double kAlongside = 0.05;        // of what is not slowest, that adds to what is
 constexpr double kUnevenEnd = 0.5;         // of the longest block, while the last blocks of others have ended; assumed
-// What TMA takes for a row of a box, as for the other kernels of this engine.
-constexpr double kRowClocks = 2.92 + 128 * 0.00204;
-// Assumed, as for the weight gradients of mma.
-constexpr double kL2Share = 0.9;      // of the rate of L2
-constexpr double kStoreShare = 0.44;  // of the rate of L2, of partial gradients that are stored
-constexpr double kSumShare = 0.2;     // of the rate of L2, of partial gradients that are added
-
-double at_once(std::initializer_list<double> clocks) {
-  double slowest = 0;
-  double sum = 0;
-  for (const double one : clocks) {
-    slowest = std::max(slowest, one);
-    sum += one;
-  }
-  return slowest + kAlongside * (sum - slowest);
-}
+constexpr double kL2Share = 0.9;           // of the rate of L2; assumed
 
 // Sets of accumulators that are at work: the most of any block, and on average.
 struct Sets {
@@ -64,7 +51,8 @@ void set_cost(WgmmaWeightGradPlan& plan, const DeviceTraits& device) {
   const double columns = plan.instruction.columns();
   const double copied_rows = rows(plan.input) + rows(plan.grad);
   const double l2 = copied_rows * kWgmmaGradRowBytes / (kL2Share * device.rates.l2_bytes);
-  const double loading = std::max(copied_rows * kRowClocks, l2);
+  const double tma = copied_rows * tma_row_clocks(kWgmmaGradRowBytes);
+  const double loading = std::max(tma, l2);
 
   // Each tensor comes from memory once at least.
   double elements = static_cast<double>(plan.batch) * plan.groups * plan.in_channels;
@@ -72,7 +60,7 @@ void set_cost(WgmmaWeightGradPlan& plan, const DeviceTraits& device) {
   for (std::size_t i = 0; i < 3; ++i) {
     const double positions = static_cast<double>(plan.boxes[i + 1]) * plan.box[i];
     elements *= positions;
-    grad_elements *= positions * std::min(plan.taps[i].residues, plan.taps[i].taps);
+    grad_elements *= positions * plan.taps[i].residues;
   }
   const auto multiprocessors = static_cast<double>(device.multiprocessors);
   const auto blocks = static_cast<double>(plan.blocks());
@@ -87,9 +75,9 @@ void set_cost(WgmmaWeightGradPlan& plan, const DeviceTraits& device) {
     const double shared = instructions * operand_bytes / device.rates.shared_bytes;
     const double computing = std::max(products, shared);
     // A stage is empty from the end of its products until its next box is there.
-    const double box = std::max(at_once({computing, copied_rows * kRowClocks, l2}),
-                                (computing + loading + kArrivalClocks) / plan.stages) +
-                       kBoxClocks;
+    const double box =
+        std::max(at_once({computing, tma, l2}, kAlongside), (computing + loading + kArrivalClocks) / plan.stages) +
+        kBoxClocks;
     const double sums = 2.0 * kWgmmaGradPanelChannels * columns * sets;
     const double storing = (2 * segments - 1) * sums * 4 / (kStoreShare * device.rates.l2_bytes);
     const double first = device.memory.latency_clocks + kStartClocks + loading;
@@ -105,8 +93,7 @@ void set_cost(WgmmaWeightGradPlan& plan, const DeviceTraits& device) {
   const double summing_ms = static_cast<double>(plan.workspace_bytes()) /
                             (kSumShare * device.rates.l2_bytes * multiprocessors * device.clocks_per_ms);
   const double computing_ms = computing / device.clocks_per_ms;
-  plan.cost_ms = std::max(computing_ms, memory_ms) + kAlongside * std::min(computing_ms, memory_ms) + summing_ms +
-                 device.launches.summed;
+  plan.cost_ms = at_once({computing_ms, memory_ms}, kAlongside) + summing_ms + device.launches.summed;
 }
 
 }  // namespace convt3d

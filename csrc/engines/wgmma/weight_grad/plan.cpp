@@ -1,7 +1,6 @@
 #include "engines/wgmma/weight_grad/plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <sstream>
 
