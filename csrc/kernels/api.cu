@@ -194,8 +194,6 @@ void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype,
         return mma::weight_grad<T>(read.problem, *of_mma, read.grad_output, read.relu_output, input, {grad_weight},
                                    workspace, stream);
       }
-    }
-    if constexpr (sizeof(T) == 2) {
       if (const auto* of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan)) {
         return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, {grad_weight}, workspace,
                                      stream);
@@ -268,13 +266,11 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
   const SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (!std::is_same_v<T, double>) {
       if (of_wgmma != nullptr) {
         return wgmma::weight_grad<T>(problem, *of_wgmma, grad_output, round.input, viewed_grads, workspace, stream,
                                      of_all);
       }
-    }
-    if constexpr (!std::is_same_v<T, double>) {
       mma::weight_grad<T>(problem, *of_mma, grad_output, relu_output, round.input, viewed_grads, workspace, stream,
                           of_all);
     }

@@ -111,7 +111,8 @@ bool copies_source(const PlanQuery& query) { return query.op == Operator::kForwa
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
   if (query.op == Operator::kWeightGrad) {
-    return offer_of(plan_wgmma_weight_grad(query.problem, query.dtype, query.operands, query.device, query.sums_bias),
+    return offer_of(plan_wgmma_weight_grad(query.problem, query.dtype, terms_of(query), query.operands, query.device,
+                                           query.sums_bias),
                     query.device);
   }
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
@@ -124,7 +125,9 @@ Offer wgmma_offer(const PlanQuery& query) {
 
 std::vector<OperatorPlan> wgmma_plans(const PlanQuery& query) {
   if (query.op == Operator::kWeightGrad) {
-    return all_of(wgmma_weight_grad_candidates(query.problem, query.dtype, query.operands, query.device), query.device);
+    return all_of(
+        wgmma_weight_grad_candidates(query.problem, query.dtype, terms_of(query), query.operands, query.device),
+        query.device);
   }
   const std::optional<WgmmaProblem> problem = wgmma_problem(query);
   if (!problem) return {};

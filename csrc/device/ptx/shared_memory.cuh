@@ -47,6 +47,10 @@ __device__ __forceinline__ Piece load_shared(uint32_t address) {
   return value;
 }
 
+__device__ __forceinline__ void store_shared(uint32_t address, uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
 // 16 bytes, or nothing; without a branch.
 __device__ __forceinline__ void store_shared(uint32_t address, const uint4& value, bool exists) {
   asm volatile(

@@ -1,4 +1,4 @@
-// The 64 x N matrix product of one warpgroup, both operands in shared memory.
+// The 64 x N matrix product of one warpgroup: B in shared memory, A there or, of TF32, in registers.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,6 +15,11 @@ namespace convt3d::hopper {
 template <typename T, int kN>
 struct Wgmma;
 
+// ... of TF32 with A in registers, which stay as they are until the product is done: a[0] and a[1] in rows
+// 16*warp + lane/4 and ... + 8, at K lane%4, a[2] and a[3] in the same rows at K lane%4 + 4.
+template <int kN>
+struct WgmmaOfRegisters;
+
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>
@@ -25,27 +30,32 @@ __device__ __forceinline__ void wgmma_wait() {
 // The registers of N columns, and the elements of c that they hold; each list begins with the one before.
 #define CONVT3D_LIST_8 "%0, %1, %2, %3"
 #define CONVT3D_FRAGMENT_8 "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-#define CONVT3D_LIST_64                                                    \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define CONVT3D_FRAGMENT_64                                                                                   \
-  "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), \
-      "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]),  \
-      "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), \
-      "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
+#define CONVT3D_LIST_32 CONVT3D_LIST_8 ", %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define CONVT3D_FRAGMENT_32                                                                                \
+  CONVT3D_FRAGMENT_8, "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), \
+      "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
+#define CONVT3D_LIST_64 \
+  CONVT3D_LIST_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define CONVT3D_FRAGMENT_64                                                                                       \
+  CONVT3D_FRAGMENT_32, "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), \
+      "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]),     \
+      "+f"(c[31])
 #define CONVT3D_LIST_80 \
   CONVT3D_LIST_64       \
   ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define CONVT3D_FRAGMENT_80                                                                                       \
   CONVT3D_FRAGMENT_64, "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), \
       "+f"(c[39])
-#define CONVT3D_LIST_128                                                               \
-  CONVT3D_LIST_80                                                                      \
-  ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
+#define CONVT3D_LIST_96 CONVT3D_LIST_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define CONVT3D_FRAGMENT_96                                                                                       \
+  CONVT3D_FRAGMENT_80, "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), \
+      "+f"(c[47])
+#define CONVT3D_LIST_128                       \
+  CONVT3D_LIST_96                              \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, " \
   "%56, %57, %58, %59, %60, %61, %62, %63"
 #define CONVT3D_FRAGMENT_128                                                                                      \
-  CONVT3D_FRAGMENT_80, "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), \
-      "+f"(c[47]), "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]),     \
+  CONVT3D_FRAGMENT_96, "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), \
       "+f"(c[55]), "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),     \
       "+f"(c[63])
 #define CONVT3D_LIST_160 \
@@ -99,12 +109,36 @@ CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66", "%67", "%68")
 CONVT3D_WGMMA_TYPES(160, "%80", "%81", "%82", "%83", "%84")
 CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98", "%99", "%100")
 CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131", "%132")
+
+#define CONVT3D_WGMMA_OF_REGISTERS(N, A, B, ADD)                                                                  \
+  template <>                                                                                                     \
+  struct WgmmaOfRegisters<N> {                                                                                    \
+    __device__ __forceinline__ static void multiply(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b) {      \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                                    \
+                   ", 0;\n"                                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" CONVT3D_LIST_##N "}, {" A "}, " B  \
+                                                                                                ", add, 1, 1;\n}" \
+                   : CONVT3D_FRAGMENT_##N                                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));                                 \
+    }                                                                                                             \
+  };
+CONVT3D_WGMMA_OF_REGISTERS(32, "%16, %17, %18, %19", "%20", "%21")
+CONVT3D_WGMMA_OF_REGISTERS(64, "%32, %33, %34, %35", "%36", "%37")
+CONVT3D_WGMMA_OF_REGISTERS(96, "%48, %49, %50, %51", "%52", "%53")
+CONVT3D_WGMMA_OF_REGISTERS(128, "%64, %65, %66, %67", "%68", "%69")
+CONVT3D_WGMMA_OF_REGISTERS(160, "%80, %81, %82, %83", "%84", "%85")
+CONVT3D_WGMMA_OF_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
+#undef CONVT3D_WGMMA_OF_REGISTERS
 #undef CONVT3D_LIST_8
 #undef CONVT3D_FRAGMENT_8
+#undef CONVT3D_LIST_32
+#undef CONVT3D_FRAGMENT_32
 #undef CONVT3D_LIST_64
 #undef CONVT3D_FRAGMENT_64
 #undef CONVT3D_LIST_80
 #undef CONVT3D_FRAGMENT_80
+#undef CONVT3D_LIST_96
+#undef CONVT3D_FRAGMENT_96
 #undef CONVT3D_LIST_128
 #undef CONVT3D_FRAGMENT_128
 #undef CONVT3D_LIST_160

@@ -186,6 +186,8 @@ convt3d::DataType Case::data_type() const {
   }
 }
 
+int Case::terms() const { return type == Type::kFloat32 ? 2 : 1; }
+
 convt3d::Float32Mode Case::float32_mode() const {
   return type == Type::kTf32 ? convt3d::Float32Mode::kTf32 : convt3d::Float32Mode::kIeee;
 }

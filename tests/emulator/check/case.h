@@ -46,6 +46,7 @@ struct Case {
   Layout result_layout() const;
   convt3d::DataType data_type() const;
   convt3d::Float32Mode float32_mode() const;
+  int terms() const;  // of an element on the tensor cores
 };
 
 std::string to_string(const Case& item);

@@ -92,7 +92,7 @@ Case Draw::next_of_any_plan() {
     const bool wide = wgmma_weights || (item.op == Operator::kBackward && !mma && drawing.coin(40));
     if (wide) {
       wide_channels(drawing);
-      if (!wanted_.type) item.type = drawing.coin(50) ? Type::kFloat16 : Type::kBFloat16;
+      if (!wanted_.type) item.type = static_cast<Type>(drawing.draw(1, 4));  // all but float64
       if (wgmma_weights || drawing.coin(50)) item.layout = Layout::kNdhwc;
     } else if (mma && item.op == Operator::kBackward) {
       whole_strides(drawing);

@@ -51,8 +51,8 @@ int64_t most_copied(const Case& item) {
 }
 
 std::vector<convt3d::mma::BackwardPlan> backward_plans(const Case& item, const convt3d::Operands& operands) {
-  return convt3d::mma::backward_candidates(item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1,
-                                           operands, item.bias, some_device(item));
+  return convt3d::mma::backward_candidates(item.problem, item.data_type(), item.terms(), operands, item.bias,
+                                           some_device(item));
 }
 
 }  // namespace
@@ -68,9 +68,8 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
   device.multiprocessors = kMultiprocessors[between(random, 0, 3)];
   const bool forward = item.op == Operator::kForward;
   std::vector<CorrelationPlan> plans = correlation_candidates(
-      item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(),
-      item.type == Type::kFloat32 ? 2 : 1, {operand_traits(source), operand_traits(mask), operand_traits(destination)},
-      device, most_copied(item));
+      item.problem, forward ? Correlation::kForward : Correlation::kInputGrad, item.data_type(), item.terms(),
+      {operand_traits(source), operand_traits(mask), operand_traits(destination)}, device, most_copied(item));
   if (plans.empty()) throw std::invalid_argument("the engine on mma.sync has no plan for this problem");
   const auto best =
       *std::min_element(plans.begin(), plans.end(),
@@ -117,8 +116,8 @@ convt3d::mma::WeightGradPlan mma_weight_grad_plan(const Case& item, const convt3
   const convt3d::DeviceTraits device = some_device(item);
   const convt3d::Operands operands = {
       operand_traits(grad_output), operand_traits(input), operand_traits(relu_output), {}};
-  std::vector<WeightGradPlan> plans = weight_grad_candidates(
-      item.problem, item.data_type(), item.type == Type::kFloat32 ? 2 : 1, operands, device, most_copied(item));
+  std::vector<WeightGradPlan> plans =
+      weight_grad_candidates(item.problem, item.data_type(), item.terms(), operands, device, most_copied(item));
   // Of many portions, each has its blocks.
   const auto end = std::remove_if(plans.begin(), plans.end(), [](const WeightGradPlan& plan) {
     const int64_t portions = portion_count(plan.portions, plan.boxes);

@@ -101,7 +101,7 @@ std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   convt3d::Operands operands;
   operands.first = operand(item, item.first_size(), item.layout, *item.first);
   operands.result = operand(item, forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
-  return wgmma_candidates(problem, {bytes, item.type == Type::kFloat32 ? 2 : 1}, operands, device_of(item), forward);
+  return wgmma_candidates(problem, {bytes, item.terms()}, operands, device_of(item), forward);
 }
 
 convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands) {
@@ -126,7 +126,8 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
 }
 
 bool has_wgmma_weight_grad_plan(const Case& item) {
-  return plan_wgmma_weight_grad(item.problem, item.data_type(), gradient_operands(item), weight_grad_device(item))
+  return plan_wgmma_weight_grad(item.problem, item.data_type(), item.terms(), gradient_operands(item),
+                                weight_grad_device(item))
       .has_value();
 }
 

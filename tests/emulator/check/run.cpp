@@ -269,10 +269,10 @@ class Run {
     outcome_.plan = to_string(*plan);
     const Tensor grad_bias = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
     const auto space = workspace(plan->workspace_bytes());
-    finish(result, *space, false, [&] {
+    finish(result, *space, item_.type == Type::kFloat32, [&] {
       wgmma_weight_grad(item_, *plan, grad.source(), input.source(), {result.target(), grad_bias.data()},
                         space->begin());
-      expected_ = expected_weight_grad(item_, grad.values(), input.values());
+      expected_ = expected_weight_grad(item_, in_cores(grad.values()), in_cores(input.values()));
     });
     check_further(grad_bias, *space, false, [&] { expected_ = expected_bias_grad(item_, grad.values()); });
     return true;

@@ -77,7 +77,8 @@ struct Product {
   uint64_t a;
   uint64_t b;
 };
-void multiply(float* accumulators, const Product& product);
+// `a`: four words of each lane where A is in registers, which have to stay until the product is computed.
+void multiply(float* accumulators, const Product& product, const uint32_t* a = nullptr);
 void commit_products();
 void wait_for_products(int pending);
 

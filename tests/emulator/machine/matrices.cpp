@@ -22,6 +22,7 @@ constexpr int kMostK = kOperandBytes / 2;
 struct IssuedProduct {
   Product product;
   float* accumulators[kWarpThreads];
+  const uint32_t* a[kWarpThreads];  // null: in shared memory
 };
 using Group = std::vector<IssuedProduct>;
 
@@ -109,11 +110,10 @@ void read_line(const Operand& operand, MatrixElement element, int bytes, int k, 
   }
 }
 
-void read_operands(const Product& product, int warp_in_group, Operands& operands) {
+void read_a(const Product& product, int warp_in_group, Operands& operands) {
   const int element_bytes = product.element == MatrixElement::kTf32 ? 4 : 2;
   const int k = kOperandBytes / element_bytes;
   const int in_piece = kPieceBytes / element_bytes;
-  float values[8];
   const Operand a(product.a);
   if ((a.row_bytes != 0) != product.m_major) fail("the first operand of a product is swizzled, or not");
   for (int r = 0; product.m_major && r < kRows; r += in_piece) {
@@ -127,6 +127,29 @@ void read_operands(const Product& product, int warp_in_group, Operands& operands
       read_piece(core + row % 8 * kPieceBytes, product.element, operands.a[r] + half * in_piece);
     }
   }
+}
+
+// Rows lane/4 and ... + 8, K lane%4 and ... + 4.
+void read_a_of_registers(const IssuedProduct& issued, Operands& operands) {
+  for (int lane = 0; lane < kWarpThreads; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t bits = issued.a[lane][i] & 0xFFFFE000;
+      std::memcpy(&operands.a[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4], &bits, sizeof(bits));
+    }
+  }
+}
+
+void read_operands(const IssuedProduct& issued, int warp_in_group, Operands& operands) {
+  const Product& product = issued.product;
+  if (issued.a[0] != nullptr) {
+    read_a_of_registers(issued, operands);
+  } else {
+    read_a(product, warp_in_group, operands);
+  }
+  const int element_bytes = product.element == MatrixElement::kTf32 ? 4 : 2;
+  const int k = kOperandBytes / element_bytes;
+  const int in_piece = kPieceBytes / element_bytes;
+  float values[8];
   const Operand b(product.b);
   if (b.row_bytes == 0) fail("the second operand of a product is not swizzled");
   const uint32_t row_bytes = static_cast<uint32_t>(b.row_bytes);
@@ -164,7 +187,7 @@ void compute(const IssuedProduct& issued, int warp_in_group) {
   static float c[kRows][kMostColumns];
   const Product& product = issued.product;
   const int k = product.element == MatrixElement::kTf32 ? kMostK / 2 : kMostK;
-  read_operands(product, warp_in_group, operands);
+  read_operands(issued, warp_in_group, operands);
   for_each_accumulator(issued, [&](float value, int row, int column) { c[row][column] = product.add ? value : 0; });
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < k; ++i) {
@@ -268,16 +291,17 @@ void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], 
   }
 }
 
-void multiply(float* accumulators, const Product& product) {
+void multiply(float* accumulators, const Product& product, const uint32_t* a) {
   Warp& own = warps[warp()];
   const auto number = static_cast<std::size_t>(own.issued[lane()]++);
-  if (number == own.open.size()) own.open.push_back({product, {}});
+  if (number == own.open.size()) own.open.push_back({product, {}, {}});
   IssuedProduct& issued = own.open[number];
   const Product& first = issued.product;
   if (first.a != product.a || first.b != product.b || first.columns != product.columns || first.add != product.add) {
     fail("divergence: the lanes of a warp multiply different operands");
   }
   issued.accumulators[lane()] = accumulators;
+  issued.a[lane()] = a;
 }
 
 void commit_products() {

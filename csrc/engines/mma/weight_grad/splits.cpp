@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "core/integer.h"
+#include "core/segments.h"
 
 namespace convt3d::mma {
 namespace {
 
 constexpr int64_t kMostWorkspaceBytes = int64_t{64} << 20;
-// A sum in a tensor core is cut with each product that joins it: after so many positions it joins the one in memory.
-constexpr int64_t kSegmentPositions = 8192;
 
 }  // namespace
 
@@ -24,12 +23,7 @@ void choose_splits(WeightGradPlan& plan, const DeviceTraits& device,
     plan.split_boxes = ceil_div(boxes, wanted);
     plan.splits = ceil_div(boxes, plan.split_boxes);
     const int64_t positions = int64_t{plan.steps} * kGradStep * plan.halves();
-    int64_t segment = kSegmentPositions;
-    if (plan.terms > 1) {
-      // Sums of float32 of two levels: about as many terms in each.
-      segment = 1024;
-      while (segment < kSegmentPositions && segment * segment < kGradStep * positions * plan.split_boxes) segment *= 2;
-    }
+    const int64_t segment = segment_positions(plan.terms, kGradStep, positions * plan.split_boxes);
     plan.segment_boxes = static_cast<int32_t>(std::max<int64_t>(1, segment / positions));
     price(plan);
     if (best.cost_ms < 0 || plan.cost_ms < best.cost_ms) best = plan;

@@ -9,7 +9,7 @@
 namespace convt3d {
 
 // Whether TMA can bring boxes of both operands, whose channels then are neighbours, for each group.
-bool can_box(const Problem& problem, const Operands& operands);
+bool can_box(const Problem& problem, int32_t element_bytes, const Operands& operands);
 // Without address and type. `stride`: of the tensor, in elements.
 TensorBox input_box(const Problem& problem, const WgmmaWeightGradPlan& plan, const std::array<int64_t, 5>& stride);
 TensorBox grad_box(const Problem& problem, const WgmmaWeightGradPlan& plan, const std::array<int64_t, 5>& stride);

@@ -1,5 +1,6 @@
-// Weight gradient on Hopper's matrix units. A block has one tile of the gradient, some taps of 64 or 128 input channels
-// and 64 or more output channels, and a share of the boxes of positions. Its warps have roles, linked by barriers:
+// Weight gradient of 16-bit elements on Hopper's matrix units. A block has one tile of the gradient, some taps of 64 or
+// 128 input channels and 64 or more output channels, and a share of the boxes of positions. Its warps have roles,
+// linked by barriers:
 //   warpgroups 0, 1   multiply each box as it lies in shared memory, and store the tile
 //   warpgroup 2       has boxes copied by one of its threads, ahead of the products
 //
@@ -12,6 +13,7 @@
 #include "device/hopper.cuh"
 #include "device/numeric.cuh"
 #include "device/overlap.cuh"
+#include "engines/wgmma/weight_grad/load.cuh"
 #include "engines/wgmma/weight_grad/shared.cuh"
 
 namespace convt3d {
@@ -19,43 +21,6 @@ namespace convt3d {
 // Registers of a thread that multiplies, of one that does not.
 constexpr int kWgmmaGradRegisters = 208;
 constexpr int kWgmmaGradOtherRegisters = 88;
-
-// By one thread.
-__device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
-                                                const WgmmaGradWork& work) {
-  const WgmmaWeightGradPlan& plan = params.plan;
-  const auto bytes =
-      static_cast<uint32_t>(plan.images * kWgmmaGradRowBytes *
-                            (plan.input.panels * plan.input.extent[0] * plan.input.extent[1] * plan.input.extent[2] +
-                             plan.grad.panels * plan.grad.extent[0] * plan.grad.extent[1] * plan.grad.extent[2]));
-  const int32_t in_channel = work.group * plan.in_channels + work.m_chunk * plan.input.panels * kWgmmaGradPanelChannels;
-  const int32_t out_channel =
-      work.group * plan.out_channels + work.n_chunk * plan.grad.panels * kWgmmaGradPanelChannels;
-  int32_t origin[3];
-#pragma unroll
-  for (int i = 0; i < 3; ++i) origin[i] = plan.taps[i].origin(work.part[i]);
-  for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended(); boxes.advance()) {
-    int32_t rest = boxes.box;
-    int32_t at[3];
-#pragma unroll
-    for (int i = 2; i >= 0; --i) at[i] = params.by_boxes[i].take(rest) * plan.box[i];
-    const int32_t image = rest * plan.images;
-    hopper::barrier_wait(&shared.barriers->empty[boxes.stage], boxes.parity ^ 1);
-    uint64_t* const full = &shared.barriers->full[boxes.stage];
-    hopper::barrier_arrive_expect(full, bytes);
-    unsigned char* to = shared.stages + boxes.stage * plan.stage_bytes();
-    for (int panel = 0; panel < plan.input.panels; ++panel, to += plan.input.panel_bytes) {
-      hopper::copy_box_to_shared(to, &params.input,
-                                 {in_channel + panel * kWgmmaGradPanelChannels, image, at[2], at[1], at[0]}, full);
-    }
-#pragma unroll
-    for (int i = 0; i < 3; ++i) at[i] = at[i] * plan.taps[i].step + origin[i];
-    for (int panel = 0; panel < plan.grad.panels; ++panel, to += plan.grad.panel_bytes) {
-      hopper::copy_box_to_shared(to, &params.grad,
-                                 {out_channel + panel * kWgmmaGradPanelChannels, image, at[2], at[1], at[0]}, full);
-    }
-  }
-}
 
 // The taps of a block's part, and what a number of its columns of sets stands for.
 struct WgmmaGradColumns {
@@ -65,7 +30,7 @@ struct WgmmaGradColumns {
   __device__ __forceinline__ WgmmaGradColumns(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work) {
 #pragma unroll
     for (int i = 0; i < 3; ++i) taps[i] = plan.taps[i].count(work.part[i]);
-    count = plan.columns_of_sets(taps[0], taps[1]);
+    count = plan.columns_of_sets(taps[0], taps[1], taps[2]);
   }
 
   struct Column {
@@ -203,24 +168,9 @@ class WgmmaGradSums {
             (work.n_chunk * plan.grad.panels + channels) * kWgmmaGradPanelChannels + 2 * (lane % 4);
         const int64_t tap = (int64_t{work.group} * plan.taps[0].taps + tap_d) * plan.taps[1].taps + tap_h;
         float* const to = partial + (tap * plan.taps[2].taps + tap_w) * plan.in_channels * pitch + out_channel;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (row + 8 * half >= plan.in_channels) continue;
-          float* const line = to + int64_t{row + 8 * half} * pitch;
-#pragma unroll
-          for (int i = 0; i < kWgmmaGradPanelChannels / 8; ++i) {
-            if (out_channel + 8 * i >= plan.out_channels) continue;
-            const int at = 4 * (panel * kWgmmaGradPanelChannels / 8 + i) + 2 * half;
-            auto* const pair = reinterpret_cast<float2*>(line + 8 * i);
-            float2 sum{c_[set][at], c_[set][at + 1]};
-            if (joins) {
-              const float2 before = *pair;
-              sum.x += before.x;
-              sum.y += before.y;
-            }
-            *pair = sum;
-          }
-        }
+        store_grad_sums<kWgmmaGradPanelChannels>(c_[set] + panel * kWgmmaGradPanelChannels / 2,
+                                                 to + int64_t{row} * pitch, pitch, plan.out_channels - out_channel,
+                                                 row < plan.in_channels, row + 8 < plan.in_channels, joins);
       }
     }
   }
@@ -286,14 +236,12 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
   const auto stage_step = static_cast<uint32_t>(plan.stage_bytes() / 16);
   WgmmaGradSums<kPanels, kSets> sums;
   sums.clear();
-  bool joins = params.joins;
-  int32_t summed = 0;
   int32_t held = -1;  // stage whose products may not be done
   const auto release = [&] {
     if (held >= 0 && threadIdx.x % 32 == 0) hopper::barrier_arrive(&shared.barriers->empty[held]);
     held = -1;
   };
-  for (WgmmaGradBoxes boxes(plan, work.split); !boxes.ended();) {
+  const auto multiply_box = [&](const WgmmaGradBoxes& boxes) {
     hopper::barrier_wait(&shared.barriers->full[boxes.stage], boxes.parity);
     const auto multiply = [&](auto sets, auto bias) {
       sums.template multiply<T, decltype(sets)::value, decltype(bias)::value>(
@@ -319,17 +267,15 @@ __device__ __forceinline__ void multiply_grad_boxes(const WgmmaWeightGradParams&
       multiply_sets(std::false_type());
     }
     held = boxes.stage;
-    boxes.advance();
-    if (++summed < plan.segment_boxes && !boxes.ended()) continue;
+  };
+  sum_grad_boxes(plan, work.split, params.joins, multiply_box, [&](bool joins, bool ended) {
     hopper::wgmma_wait<0>();
     sums.fence();
     release();
     sums.store(params, work, columns, first, active, in_channel, joins);
     if (has_bias) sums.store_bias(params, work, warpgroup, joins);
-    joins = true;
-    summed = 0;
-    if (!boxes.ended()) sums.clear();
-  }
+    if (!ended) sums.clear();
+  });
 }
 
 template <typename T, int kPanels, int kSets>
@@ -363,7 +309,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     hopper::give_registers<kWgmmaGradOtherRegisters>();
     if (threadIdx.x == 32 * kWgmmaGradWarps) {
       if (!plan.beside) wait_for_kernel_before();
-      load_grad_boxes(params, shared, work);
+      load_grad_boxes<WgmmaGradForm::kRows>(params, shared, work);
       if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
     }
   } else {

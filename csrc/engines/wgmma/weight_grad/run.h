@@ -9,7 +9,7 @@
 
 namespace convt3d::wgmma {
 
-// Of 16-bit elements.
+// Of all but float64.
 template <typename T>
 void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstTensor grad_output, ConstTensor input,
                  const SummedGrads& grads, void* workspace, Stream stream, const GradRound& round = {});

@@ -10,12 +10,14 @@ constexpr int kWgmmaGradWarps = 8;  // that multiply
 
 struct WgmmaGradBarriers {
   uint64_t full[kWgmmaGradMostStages];
+  uint64_t turned[kWgmmaGradMostStages];  // of 32-bit elements
   uint64_t empty[kWgmmaGradMostStages];
 };
 struct WgmmaGradShared {
   WgmmaGradBarriers* barriers;
-  uint32_t* steps;        // of K: where the first eight rows begin in the tile of grad_output, how far the others are
-  unsigned char* ones;    // an operand of 16 positions and 8 columns
+  uint32_t* steps;      // of K: where the first eight rows begin in the tile of grad_output, how far the others are
+  unsigned char* ones;  // an operand of 16 positions and 8 columns
+  uint32_t* rows;       // of 32-bit elements, instead of both: of grad_output's tile, for a step and two of K's columns
   unsigned char* stages;  // the input's tile, then that of grad_output
 
   __device__ __forceinline__ WgmmaGradShared() {
@@ -23,6 +25,7 @@ struct WgmmaGradShared {
     barriers = reinterpret_cast<WgmmaGradBarriers*>(memory);
     steps = reinterpret_cast<uint32_t*>(memory + kWgmmaGradBarrierBytes / 4);
     ones = memory + kWgmmaGradBarrierBytes / 2;
+    rows = steps;
     stages = memory + kWgmmaGradBarrierBytes;
   }
 };
@@ -31,6 +34,7 @@ constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together, 
 static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 4);
 static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 4);
 static_assert(kWgmmaGradOnesBytes <= kWgmmaGradBarrierBytes / 2);
+static_assert((kWgmmaGradMostSteps + 1) * kWgmmaTurnedStep / 2 * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 4 * 3);
 
 // A block's boxes, and its way through the stages.
 struct WgmmaGradBoxes {
@@ -53,5 +57,45 @@ struct WgmmaGradBoxes {
     parity ^= 1;
   }
 };
+
+// `multiply` has each box of a block's share; `store` what a segment of them sums up to, added to what is there or not.
+// `store` also clears the sums, but for the last one's.
+template <typename Multiply, typename Store>
+__device__ __forceinline__ void sum_grad_boxes(const WgmmaWeightGradPlan& plan, int32_t split, bool joins,
+                                               Multiply&& multiply, Store&& store) {
+  int32_t summed = 0;
+  for (WgmmaGradBoxes boxes(plan, split); !boxes.ended();) {
+    multiply(boxes);
+    boxes.advance();
+    if (++summed < plan.segment_boxes && !boxes.ended()) continue;
+    store(joins, boxes.ended());
+    joins = true;
+    summed = 0;
+  }
+}
+
+// Of a warpgroup's product with kColumns columns: what this thread has of it, to rows of `pitch` elements, of which it
+// has `to` and, `second` of them, the eighth after. `columns`: how many there are from `to` on.
+template <int kColumns>
+__device__ __forceinline__ void store_grad_sums(const float* sums, float* to, int32_t pitch, int32_t columns,
+                                                bool first, bool second, bool joins) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (!(half == 0 ? first : second)) continue;
+    float* const line = to + int64_t{8 * half} * pitch;
+#pragma unroll
+    for (int i = 0; i < kColumns / 8; ++i) {
+      if (8 * i >= columns) continue;
+      auto* const pair = reinterpret_cast<float2*>(line + 8 * i);
+      float2 sum{sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1]};
+      if (joins) {
+        const float2 before = *pair;
+        sum.x += before.x;
+        sum.y += before.y;
+      }
+      *pair = sum;
+    }
+  }
+}
 
 }  // namespace convt3d

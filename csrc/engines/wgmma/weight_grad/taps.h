@@ -11,13 +11,16 @@ namespace convt3d {
 // remainder by `step` are of one residue: they read the same positions of every `step`-th, each a constant number of
 // these further. A part has up to `most` neighbours of one residue. Parts of neighbouring residues follow each
 // other; residues that have a tap less are the last ones.
+//
+// Where the tile of grad_output has all positions, and not every `step`-th, all taps count as of one residue.
 struct WgmmaGradTaps {
   int32_t taps;  // of all parts
   int32_t step;  // the problem's stride
   int32_t padding;
   int32_t dilation;
   int32_t residues;  // that have taps; a tap to the next of its residue
-  int32_t shift;     // positions of a residue from where a tap reads to where the next one does
+  int32_t rows;      // rows of the tile from where an input position reads to where the next one does: 1 or `step`
+  int32_t shift;     // rows of the tile from where a tap reads to where the next one of its part does
   int32_t most;      // taps of a part
   int32_t parts;
 
@@ -28,8 +31,12 @@ struct WgmmaGradTaps {
   }
   // Where the first tap of a part reads for input position 0.
   CONVT3D_HOST_DEVICE int32_t origin(int32_t part) const { return first(part) * dilation - padding; }
-  // Positions that a part reads beside one for each input position.
+  // Rows that a part reads of the tile, beside those of its first tap.
   CONVT3D_HOST_DEVICE int32_t reach() const { return (most - 1) * shift; }
+  // Rows of the tile for so many input positions.
+  CONVT3D_HOST_DEVICE int32_t extent(int32_t positions) const { return (positions - 1) * rows + 1 + reach(); }
+  // Every so many positions of grad_output are a row.
+  CONVT3D_HOST_DEVICE int32_t every() const { return step / rows; }
 };
 
 }  // namespace convt3d

@@ -35,6 +35,7 @@ inline void store_piece_shared(uint32_t address, const Piece& value) {
   std::memcpy(emulator::shared(address, sizeof(Piece), sizeof(Piece), "a store"), &value, sizeof(Piece));
 }
 
+inline void store_shared(uint32_t address, uint32_t word) { store_piece_shared(address, word); }
 inline void store_shared(uint32_t address, const uint4& value, bool exists) {
   if (exists) store_piece_shared(address, value);
 }

@@ -29,4 +29,11 @@ struct Wgmma {
   }
 };
 
+template <int kN>
+struct WgmmaOfRegisters {
+  static void multiply(float (&c)[kN / 2], const uint32_t (&a)[4], uint64_t b) {
+    emulator::multiply(c, {emulator::MatrixElement::kTf32, kN, true, false, false, 0, b}, a);
+  }
+};
+
 }  // namespace convt3d::hopper
