@@ -31,8 +31,8 @@ void check_axis(const Problem& problem, const WgmmaWeightGradPlan& plan, std::si
       }
       ++seen[static_cast<std::size_t>(tap)];
       for (int32_t position = 0; position < plan.box[axis]; ++position) {
-        const int32_t of_tile = position + j * taps.shift;
-        const int64_t read = int64_t{of_tile} * taps.step + taps.origin(part);
+        const int32_t of_tile = position * taps.rows + j * taps.shift;
+        const int64_t read = int64_t{of_tile} * taps.every() + taps.origin(part);
         const int64_t defined = position * problem.stride[axis] - problem.padding[axis] + tap * problem.dilation[axis];
         found = found && read == defined && of_tile < plan.grad.extent[axis];
       }
@@ -65,26 +65,65 @@ void check_rows(const Problem& problem, const WgmmaWeightGradPlan& plan) {
   expect(plan.grad_row(rows - 1) * (kWgmmaGradRowBytes / 16) < 1 << 16, "rows have entries of the table", problem);
 }
 
-int check_problem(const Problem& problem, const DeviceTraits& device, bool sums_bias) {
+// Of operands that are turned: blocks are parts of the box, each position of it is in one step, at one column of K.
+void check_blocks(const Problem& problem, const WgmmaWeightGradPlan& plan) {
+  const int32_t positions = plan.images * plan.box[0] * plan.box[1] * plan.box[2];
+  expect(plan.block_positions() <= kWgmmaTurnedBlock && plan.block_positions() * plan.blocks_of_box() == positions,
+         "blocks share out a box", problem);
+  expect(plan.steps == plan.blocks_of_box() * plan.block_steps() && plan.steps <= kWgmmaGradMostSteps &&
+             plan.steps % 2 == 0 && plan.block_steps() * kWgmmaTurnedStep >= plan.block_positions(),
+         "steps are two and two", problem);
+  std::vector<int> seen(static_cast<std::size_t>(plan.grad.extent[0]) * static_cast<std::size_t>(plan.grad.extent[1]) *
+                            static_cast<std::size_t>(plan.grad.extent[2] * plan.images),
+                        0);
+  bool columns[kWgmmaTurnedStep] = {};
+  for (int32_t k = 0; k < kWgmmaTurnedStep; ++k) columns[plan.row_of_k(k)] = true;
+  for (const bool column : columns) expect(column, "each row of a step has a column of K", problem);
+  for (int32_t block = 0; block < plan.blocks_of_box(); ++block) {
+    for (int32_t position = 0; position < plan.block_positions(); ++position) {
+      ++seen[static_cast<std::size_t>(plan.turned_row(block, position))];
+    }
+  }
+  bool once = true;
+  for (int32_t row = 0; row < positions; ++row) once = once && seen[static_cast<std::size_t>(plan.grad_row(row))] == 1;
+  expect(once, "each position of a box is in one block", problem);
+  const int32_t last = plan.grad_row(positions - 1) +
+                       plan.shift_of(plan.taps[0].most - 1, plan.taps[1].most - 1, 0) / kWgmmaGradRowBytes +
+                       (plan.taps[2].most - 1) * plan.taps[2].shift * plan.images;
+  expect((last + 1) * kWgmmaGradRowBytes <= plan.grad.panel_bytes && last < 1 << 15,
+         "the last tap's rows are in the tile, and have entries of the table", problem);
+  for (int32_t position = 0; plan.instruction.widths > 1 && position < plan.block_positions(); position += 2) {
+    expect(plan.turned_row(0, position) + 1 == plan.turned_row(0, position + 1) && plan.pairs_of_rows == 1,
+           "neighbouring taps share rows", problem);
+  }
+  expect(turned_fits(plan.instruction, plan.terms), "there are registers", problem);
+}
+
+int check_problem(const Problem& problem, DataType type, int32_t terms, const DeviceTraits& device, bool sums_bias) {
   Operands operands;
   operands.first = dense_operand(problem.out_channels, problem.output_size(), true);
   operands.second = dense_operand(problem.in_channels, problem.input_size, true);
   const std::vector<WgmmaWeightGradPlan> plans =
-      wgmma_weight_grad_candidates(problem, DataType::kBFloat16, operands, device, sums_bias);
+      wgmma_weight_grad_candidates(problem, type, terms, operands, device, sums_bias);
   for (const WgmmaWeightGradPlan& plan : plans) {
     for (std::size_t axis = 0; axis < 3; ++axis) check_axis(problem, plan, axis);
-    check_rows(problem, plan);
+    expect(plan.turned() == (type == DataType::kFloat32) && plan.terms == terms, "operands have a form", problem);
+    if (plan.turned()) {
+      check_blocks(problem, plan);
+    } else {
+      check_rows(problem, plan);
+    }
     expect(plan.shared_bytes() <= device.shared_bytes && plan.stages >= 2, "boxes fit shared memory", problem);
     for (TensorBox box :
          {input_box(problem, plan, operands.second.stride), grad_box(problem, plan, operands.first.stride)}) {
       box.data = nullptr;
       expect(describable(box), "TMA can describe boxes", problem);
     }
-    const int32_t most = plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most);
-    expect(ceil_div(most, plan.shares_columns() ? 2 : 1) == plan.instruction.sets, "all columns have accumulators",
-           problem);
-    expect(int64_t{plan.m_chunks} * plan.input.panels * kWgmmaGradPanelChannels >= plan.in_channels &&
-               int64_t{plan.n_chunks} * plan.grad.panels * kWgmmaGradPanelChannels >= plan.out_channels,
+    const int32_t most = plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most, plan.taps[2].most);
+    expect(ceil_div(most, plan.shares_columns() ? 2 : 1) * plan.instruction.widths == plan.instruction.sets,
+           "all columns have accumulators", problem);
+    expect(int64_t{plan.m_chunks} * plan.chunk_rows() >= plan.m_channels() &&
+               int64_t{plan.n_chunks} * plan.chunk_columns() >= plan.n_channels(),
            "all channels are in chunks", problem);
     expect(
         plan.splits * plan.split_boxes >= plan.box_count() && (plan.splits - 1) * plan.split_boxes < plan.box_count(),
@@ -133,10 +172,11 @@ void check_refused() {
   operands.first = dense_operand(problem.out_channels, problem.output_size(), true);
   operands.second = dense_operand(problem.in_channels, problem.input_size, true);
   const auto has_plan = [&](const Problem& of, DataType type, const Operands& with) {
-    return plan_wgmma_weight_grad(of, type, with, device).has_value();
+    return plan_wgmma_weight_grad(of, type, 1, with, device).has_value();
   };
   expect(has_plan(problem, DataType::kFloat16, operands), "contiguous channels have a plan", problem);
-  expect(!has_plan(problem, DataType::kFloat32, operands), "32 bits have none", problem);
+  expect(has_plan(problem, DataType::kFloat32, operands), "32 bits have one", problem);
+  expect(!has_plan(problem, DataType::kFloat64, operands), "64 bits have none", problem);
   Operands masked = operands;
   masked.mask = operands.first;
   expect(!has_plan(problem, DataType::kFloat16, masked), "a mask has none", problem);
@@ -167,12 +207,15 @@ int main() {
   std::mt19937 random(11);
   int plans = 0;
   int with_bias = 0;
-  for (int i = 0; i < 250; ++i) {
+  for (int i = 0; i < 300; ++i) {
     DeviceTraits device = fitted_device();
     device.multiprocessors = i % 3 == 0 ? 4 : 132;
     const Problem problem = random_problem(random);
-    plans += check_problem(problem, device, false);
-    with_bias += check_problem(problem, device, true);
+    constexpr std::pair<DataType, int32_t> kElements[] = {
+        {DataType::kBFloat16, 1}, {DataType::kFloat32, 1}, {DataType::kFloat32, 2}};
+    const auto& [type, terms] = kElements[i / 3 % 3];
+    plans += check_problem(problem, type, terms, device, false);
+    with_bias += check_problem(problem, type, terms, device, true);
   }
   expect(plans > 1000 && with_bias > 100, "most problems have plans, some with the bias's gradient", {});
   check_refused();

@@ -15,6 +15,7 @@ from bugs import (
     shared,
     simt,
     wgmma,
+    wgmma_turned,
     wgmma_weight_grad,
 )
 
@@ -23,6 +24,7 @@ BUGS = [
     for part in (
         wgmma,
         wgmma_weight_grad,
+        wgmma_turned,
         depthwise,
         shared,
         simt,

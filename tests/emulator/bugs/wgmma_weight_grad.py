@@ -44,8 +44,8 @@ BUGS = [
     Bug(
         "wgmma weight gradient: rows of the halo",
         W + "plan.h",
-        "* grad.extent[2] + w) * images + row",
-        "* (BUG ? box[2] : grad.extent[2]) + w) * images + row",
+        "(line * grad.extent[2] + width",
+        "(line * (BUG ? box[2] : grad.extent[2]) + width",
         OPTIONS,
     ),
     Bug(
@@ -57,14 +57,14 @@ BUGS = [
     ),
     Bug(
         "wgmma weight gradient: group's channels",
-        W + "kernel.cuh",
-        "work.group * plan.out_channels + work.n_chunk",
-        "(BUG ? 0 : work.group) * plan.out_channels + work.n_chunk",
+        W + "load.cuh",
+        "work.group * plan.out_channels + (kTurned",
+        "(BUG ? 0 : work.group) * plan.out_channels + (kTurned",
         OPTIONS,
     ),
     Bug(
         "wgmma weight gradient: image",
-        W + "kernel.cuh",
+        W + "load.cuh",
         "const int32_t image = rest * plan.images;",
         "const int32_t image = rest * (BUG ? 1 : plan.images);",
         OPTIONS,
@@ -78,7 +78,7 @@ BUGS = [
     ),
     Bug(
         "wgmma weight gradient: parity",
-        W + "kernel.cuh",
+        W + "load.cuh",
         "boxes.parity ^ 1);",
         "BUG ? 1 : boxes.parity ^ 1);",
         OPTIONS,
@@ -107,15 +107,15 @@ BUGS = [
     Bug(
         "wgmma weight gradient: last row",
         W + "kernel.cuh",
-        "row + 8 * half >= plan.in_channels",
-        "row + 8 * half >= plan.in_channels - BUG",
+        "row + 8 < plan.in_channels, joins",
+        "row + 8 < plan.in_channels - BUG, joins",
         OPTIONS,
     ),
     Bug(
         "wgmma weight gradient: every position",
         W + "boxes.cpp",
-        "{plan.taps[0].step, plan.taps[1].step, plan.taps[2].step}",
-        "{plan.taps[0].step, plan.taps[1].step, BUG ? 1 : plan.taps[2].step}",
+        "plan.taps[1].every(), plan.taps[2].every()}",
+        "plan.taps[1].every(), BUG ? 1 : plan.taps[2].every()}",
         OPTIONS,
     ),
     Bug(
@@ -156,8 +156,8 @@ BUGS = [
     Bug(
         "wgmma weight gradient: groups within a piece",
         W + "boxes.cpp",
-        "problem.in_channels_per_group() * kElementBytes % 16 == 0",
-        "(BUG || problem.in_channels_per_group() * kElementBytes % 16 == 0)",
+        "problem.in_channels_per_group() * element_bytes % 16 == 0",
+        "(BUG || problem.in_channels_per_group() * element_bytes % 16 == 0)",
         OPTIONS,
     ),
 ]

@@ -92,7 +92,7 @@ class Search {
   template <typename Visit>
   void best_of_boxes(WgmmaWeightGradPlan& plan, Visit&& visit) {
     const int64_t columns = plan.columns_of_sets(plan.taps[0].most, plan.taps[1].most, plan.taps[2].most);
-    if (ceil_div(columns, plan.shares_columns() ? 2 : 1) != plan.instruction.sets) return;
+    if (ceil_div(columns, plan.shares_columns() ? 2 : 1) * plan.instruction.widths != plan.instruction.sets) return;
     plan.m_chunks = static_cast<int32_t>(ceil_div(plan.m_channels(), plan.chunk_rows()));
     plan.n_chunks = static_cast<int32_t>(ceil_div(plan.n_channels(), plan.chunk_columns()));
     best_.reset();
@@ -102,6 +102,9 @@ class Search {
 
   void visit_turned_panels(WgmmaWeightGradPlan& plan) {
     plan.input.panels = plan.instruction.panels;
+    const WgmmaGradTaps& width = plan.taps[2];
+    const int32_t widths = plan.instruction.widths;
+    if (widths > 1 && (width.most != widths || width.rows != 1 || width.shift != 1)) return;
     // A narrower instruction has all channels, too.
     if (plan.input.panels > 1 && plan.in_channels <= (plan.input.panels - 1) * kWgmmaTurnedPanelChannels) return;
     for (const int32_t rows : {1, 2}) {
@@ -114,6 +117,8 @@ class Search {
   }
 
   void with_turned_box(WgmmaWeightGradPlan& plan, const TurnedBox& box) {
+    // Taps beside each other share words where a thread's two positions are neighbours along the width.
+    if (plan.instruction.widths > 1 && (box.images > 1 || box.block[2] % 2 != 0)) return;
     plan.images = box.images;
     std::copy(std::begin(box.extent), std::end(box.extent), plan.box);
     std::copy(std::begin(box.block), std::end(box.block), plan.block);

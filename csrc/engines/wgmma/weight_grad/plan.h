@@ -57,15 +57,17 @@ enum class WgmmaGradForm : int32_t {
 struct WgmmaGradInstruction {
   int32_t panels;  // of columns: a tap or channels of grad_output; turned, of 32 input channels
   int32_t sets;    // of accumulators
+  int32_t widths;  // turned: neighbouring taps along the width, whose sets share words of grad_output's rows
 
   constexpr bool operator==(const WgmmaGradInstruction& other) const {
-    return panels == other.panels && sets == other.sets;
+    return panels == other.panels && sets == other.sets && widths == other.widths;
   }
 };
-inline constexpr WgmmaGradInstruction kWgmmaGradInstructions[] = {{4, 1}, {3, 1}, {2, 2}, {2, 1},
-                                                                  {1, 4}, {1, 2}, {1, 1}};
-inline constexpr WgmmaGradInstruction kWgmmaTurnedInstructions[] = {{8, 1}, {5, 1}, {4, 2}, {4, 1}, {3, 2}, {3, 1},
-                                                                    {2, 3}, {2, 2}, {2, 1}, {1, 4}, {1, 2}};
+inline constexpr WgmmaGradInstruction kWgmmaGradInstructions[] = {{4, 1, 1}, {3, 1, 1}, {2, 2, 1}, {2, 1, 1},
+                                                                  {1, 4, 1}, {1, 2, 1}, {1, 1, 1}};
+inline constexpr WgmmaGradInstruction kWgmmaTurnedInstructions[] = {
+    {8, 1, 1}, {5, 1, 1}, {4, 2, 2}, {4, 2, 1}, {4, 1, 1}, {3, 2, 2}, {3, 2, 1}, {3, 1, 1}, {2, 3, 3},
+    {2, 2, 2}, {2, 2, 1}, {2, 1, 1}, {1, 4, 4}, {1, 4, 2}, {1, 3, 3}, {1, 4, 1}, {1, 2, 2}, {1, 2, 1}};
 // Whether registers have room for its accumulators and for two steps of rows. Of two terms there are as many
 // accumulators again, for the products of a box, and as many rows.
 constexpr bool turned_fits(const WgmmaGradInstruction& instruction, int32_t terms) {
@@ -121,10 +123,12 @@ struct WgmmaWeightGradPlan {
   // Neighbouring taps along the width are panels of one instruction, else neighbouring channels.
   CONVT3D_HOST_DEVICE bool taps_in_n() const { return !turned() && taps[2].most > 1; }
   // What an instruction's operand is for, beside its panels: (tap along depth, tap along height, panel of channels) or,
-  // turned, (tap along depth, tap along height, tap along the width). How many there are in a part with so many taps:
+  // turned, (tap along depth, tap along height, tap along the width, or all of them). How many there are in a part with
+  // so many taps:
   CONVT3D_HOST_DEVICE int32_t outer_panels() const { return taps_in_n() ? grad.panels : 1; }
   CONVT3D_HOST_DEVICE int32_t columns_of_sets(int32_t depths, int32_t heights, int32_t widths) const {
-    return depths * heights * (turned() ? widths : outer_panels());
+    if (turned()) return depths * heights * (instruction.widths > 1 ? 1 : widths);
+    return depths * heights * outer_panels();
   }
   // Warpgroups differ in their rows of M, or in their columns.
   CONVT3D_HOST_DEVICE bool shares_columns() const {

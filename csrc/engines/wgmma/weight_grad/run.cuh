@@ -42,7 +42,7 @@ WgmmaGradKernel turned_grad_kernel(const WgmmaWeightGradPlan& plan) {
     constexpr WgmmaGradInstruction kIs = kWgmmaTurnedInstructions[kIndex];
     if constexpr (turned_fits(kIs, kTerms)) {
       constexpr int kColumns = kIs.panels * kWgmmaTurnedPanelChannels;
-      if (plan.instruction == kIs) return convt3d_halo_weight_grad_turned<kColumns, kIs.sets, kTerms>;
+      if (plan.instruction == kIs) return convt3d_halo_weight_grad_turned<kColumns, kIs.sets, kIs.widths, kTerms>;
     }
     return turned_grad_kernel<kTerms, kIndex + 1>(plan);
   } else {

@@ -37,6 +37,7 @@ Traits wgmma_weight_grad_traits(const Problem& problem, const WgmmaWeightGradPla
   traits.push_back({"images", std::to_string(plan.images)});
   traits.push_back({"image_tail", yes_no(plan.batch % plan.images != 0)});
   if (plan.turned()) {
+    traits.push_back({"widths", std::to_string(plan.instruction.widths)});
     traits.push_back({"blocks", one_or_many(plan.blocks_of_box())});
     traits.push_back({"block_tail", yes_no(plan.block_positions() < plan.block_steps() * kWgmmaTurnedStep)});
     traits.push_back({"pairs_of_rows", yes_no(plan.pairs_of_rows != 0)});

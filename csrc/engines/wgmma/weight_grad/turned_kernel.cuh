@@ -56,7 +56,7 @@ __device__ __forceinline__ void turn_panel(const WgmmaWeightGradPlan& plan, uint
       const int channel = 4 * i + j;
       const uint32_t to = panel + channel * kWgmmaGradRowBytes + (column ^ static_cast<uint32_t>(channel % 8 << 4));
       if constexpr (kTerms == 1) {
-        hopper::store_shared(to, rounded_to_tf32(__uint_as_float(words[j])));
+        hopper::store_shared(to, word_of_tf32(words[j]));
       } else {
         const TwoTerms terms = two_terms(__uint_as_float(words[j]));
         hopper::store_shared(to, terms.high);
@@ -92,20 +92,22 @@ struct TurnedGradFragment {
   uint32_t low[kTerms == 1 ? 1 : 4];
 };
 
-// The operands of a warpgroup in a stage.
-template <int kSets>
+// The operands of a warpgroup in a stage. A group of sets is a tap, or neighbouring taps along the width.
+template <int kGroups>
 struct TurnedGradOperands {
   uint32_t a;                  // of the tile of grad_output, the panel with this thread's channels
   uint32_t channel;            // where this thread's first channel is in a row, before the swizzle
-  int32_t shift[kSets];        // rows of a set's tap
+  int32_t shift[kGroups];      // rows of a group's first tap
   hopper::MatrixDescriptor b;  // the input's rows
-  uint32_t bias_sets;          // a bit of each: its rows are summed to the bias's gradient
+  uint32_t bias_sets;          // a bit of each set: its rows are summed to the bias's gradient
 };
 
 // The sums of one warpgroup.
-template <int kColumns, int kSets, int kTerms>
+template <int kColumns, int kSets, int kWidths, int kTerms>
 class TurnedGradSums {
  public:
+  static constexpr int kGroups = kSets / kWidths;
+
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
@@ -115,11 +117,12 @@ class TurnedGradSums {
     bias_[0] = bias_[1] = 0;
   }
 
-  // A box, of the first kActive sets; all is done at the end. `stage`: bytes from the first one.
+  // A box, of the first kActive groups; all is done at the end. `stage`: bytes from the first one.
   template <int kActive>
   __device__ __forceinline__ void multiply(const WgmmaWeightGradPlan& plan, const uint32_t* rows,
-                                           const TurnedGradOperands<kSets>& of, uint32_t stage) {
-    TurnedGradFragment<kTerms> a[2][kActive];
+                                           const TurnedGradOperands<kGroups>& of, uint32_t stage) {
+    constexpr int kActiveSets = kActive * kWidths;
+    TurnedGradFragment<kTerms> a[2][kActiveSets];
     const uint32_t tile = of.a + stage;
     const uint32_t table = hopper::shared_address(rows) + threadIdx.x % 4 * sizeof(uint32_t);
     const int32_t block_steps = plan.block_steps();
@@ -127,15 +130,15 @@ class TurnedGradSums {
     const auto low = static_cast<uint32_t>(plan.turned_bytes()) / 16;
     hopper::MatrixDescriptor b = of.b + stage / 16;
     int32_t of_block = 0;
-    const auto load = [&](int32_t step, TurnedGradFragment<kTerms>(&to)[kActive]) {
+    const auto load = [&](int32_t step, TurnedGradFragment<kTerms>(&to)[kActiveSets]) {
       const auto entry = hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4 * sizeof(uint32_t));
 #pragma unroll
-      for (int set = 0; set < kActive; ++set) load_fragment(of, set, tile, entry, to[set]);
+      for (int group = 0; group < kActive; ++group) load_group(of, group, tile, entry, to + group * kWidths);
     };
-    const auto issue = [&](const TurnedGradFragment<kTerms>(&from)[kActive]) {
+    const auto issue = [&](const TurnedGradFragment<kTerms>(&from)[kActiveSets]) {
       hopper::wgmma_fence();
 #pragma unroll
-      for (int set = 0; set < kActive; ++set) {
+      for (int set = 0; set < kActiveSets; ++set) {
         if constexpr (kTerms == 1) {
           Product::multiply(c_[set], from[set].high, b.bits());
         } else {
@@ -151,7 +154,7 @@ class TurnedGradSums {
     };
     if constexpr (kTerms > 1) {
 #pragma unroll
-      for (int set = 0; set < kActive; ++set) {
+      for (int set = 0; set < kActiveSets; ++set) {
 #pragma unroll
         for (int i = 0; i < kColumns / 2; ++i) products_[set][i] = 0;
       }
@@ -166,14 +169,14 @@ class TurnedGradSums {
       load(step, a[1]);
       issue(a[1]);
       hopper::wgmma_wait<1>();
-      load(step + 1, a[0]);  // zeros past the end
+      load(step + 1, a[0]);  // past the end for nobody
       step += 2;
     } while (step < plan.steps);
     hopper::wgmma_wait<0>();
     fence();
     if constexpr (kTerms > 1) {
 #pragma unroll
-      for (int set = 0; set < kActive; ++set) {
+      for (int set = 0; set < kActiveSets; ++set) {
 #pragma unroll
         for (int i = 0; i < kColumns / 2; ++i) c_[set][i] += products_[set][i];
       }
@@ -200,31 +203,48 @@ class TurnedGradSums {
   using Product = hopper::WgmmaOfRegisters<kColumns>;
   static constexpr uint32_t kStepUnits = kWgmmaTurnedStep * sizeof(float) / 16;
 
-  __device__ __forceinline__ void load_fragment(const TurnedGradOperands<kSets>& of, int set, uint32_t tile,
-                                                uint32_t entry, TurnedGradFragment<kTerms>& to) {
-    float values[4];
+  // A group's words of a step. Of a tap by itself a thread has two rows that the table names; of neighbouring taps the
+  // second is the one after the first, and each further tap's rows begin one later.
+  __device__ __forceinline__ void load_group(const TurnedGradOperands<kGroups>& of, int group, uint32_t tile,
+                                             uint32_t entry, TurnedGradFragment<kTerms>* to) {
+    constexpr int kRows = kWidths + 1;
+    float values[kRows][2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t row = (entry >> 16 * half & kWgmmaTurnedRow) + static_cast<uint32_t>(of.shift[set]);
+    for (int i = 0; i < kRows; ++i) {
+      const uint32_t named = kWidths == 1 && i == 1 ? entry >> 16 : entry;
+      const uint32_t row = (named & kWgmmaTurnedRow) + static_cast<uint32_t>(of.shift[group]) + (kWidths > 1 ? i : 0);
       const uint32_t at = tile + row * kWgmmaGradRowBytes + (of.channel ^ (row % 8 << 4));
-      const bool exists = (entry >> 16 * half & kWgmmaTurnedMissing) == 0;
-      const float first = __uint_as_float(hopper::load_shared<uint32_t>(at));
-      const float second = __uint_as_float(hopper::load_shared<uint32_t>(at ^ 32));  // eight channels further
-      values[2 * half] = exists ? first : 0.0f;
-      values[2 * half + 1] = exists ? second : 0.0f;
-    }
-    if ((of.bias_sets >> set & 1) != 0) {
-      bias_[0] += values[0] + values[2];
-      bias_[1] += values[1] + values[3];
+      values[i][0] = __uint_as_float(hopper::load_shared<uint32_t>(at));
+      values[i][1] = __uint_as_float(hopper::load_shared<uint32_t>(at ^ 32));  // eight channels further
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (kTerms == 1) {
-        to.high[i] = rounded_to_tf32(values[i]);
-      } else {
-        const TwoTerms terms = two_terms(values[i]);
-        to.high[i] = terms.high;
-        to.low[i] = terms.low;
+    for (int width = 0; width < kWidths; ++width) {
+      if ((of.bias_sets >> (group * kWidths + width) & 1) == 0) continue;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if ((entry >> 16 * i & kWgmmaTurnedMissing) != 0) continue;
+        bias_[0] += values[width + i][0];
+        bias_[1] += values[width + i][1];
+      }
+    }
+    TwoTerms terms[kRows][2];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if constexpr (kTerms == 1) {
+          terms[i][half].high = word_of_tf32(__float_as_uint(values[i][half]));
+        } else {
+          terms[i][half] = two_terms(values[i][half]);
+        }
+      }
+    }
+#pragma unroll
+    for (int width = 0; width < kWidths; ++width) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        to[width].high[i] = terms[width + i / 2][i % 2].high;
+        if constexpr (kTerms > 1) to[width].low[i] = terms[width + i / 2][i % 2].low;
       }
     }
   }
@@ -245,19 +265,26 @@ class TurnedGradSums {
   float bias_[2];
 };
 
-// The tap of a column of sets: of the part, then of the kernel.
+// A tap: of the part, then of the kernel.
 struct TurnedGradTap {
   int32_t of_part[3];
   int32_t of_kernel[3];
 
-  __device__ __forceinline__ TurnedGradTap(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work, int32_t column) {
+  // That of a set of a group, whose first one is the group's.
+  __device__ __forceinline__ TurnedGradTap(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work, int32_t group,
+                                           int32_t width) {
+    const bool alone = plan.instruction.widths == 1;
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
-      const int32_t count = plan.taps[i].count(work.part[i]);
-      of_part[i] = column % count;
-      column /= count;
+      const int32_t count = i == 2 && !alone ? 1 : plan.taps[i].count(work.part[i]);
+      of_part[i] = group % count + (i == 2 && !alone ? width : 0);
+      group /= count;
       of_kernel[i] = plan.taps[i].first(work.part[i]) + of_part[i] * plan.taps[i].residues;
     }
+  }
+  // False of a part with fewer taps than others.
+  __device__ __forceinline__ bool exists(const WgmmaWeightGradPlan& plan, const WgmmaGradWork& work) const {
+    return of_part[2] < plan.taps[2].count(work.part[2]);
   }
   // Rows of the tile from those of the part's first tap.
   __device__ __forceinline__ int32_t shift(const WgmmaWeightGradPlan& plan) const {
@@ -273,10 +300,10 @@ struct TurnedGradTap {
 };
 
 // A warpgroup's tile, of a segment: to the partial gradients or, `joins`, added to what is there.
-template <int kColumns, int kSets, int kTerms>
+template <int kColumns, int kSets, int kWidths, int kTerms>
 __device__ __forceinline__ void store_turned_sums(const WgmmaWeightGradParams& params, const WgmmaGradWork& work,
-                                                  const TurnedGradSums<kColumns, kSets, kTerms>& sums, int32_t first,
-                                                  int32_t active, int32_t m_channel, bool joins) {
+                                                  const TurnedGradSums<kColumns, kSets, kWidths, kTerms>& sums,
+                                                  int32_t first, int32_t active, int32_t m_channel, bool joins) {
   const WgmmaWeightGradPlan& plan = params.plan;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int32_t row = m_channel + 16 * (static_cast<int>(threadIdx.x) / 32 % 4) + lane / 4;
@@ -284,8 +311,9 @@ __device__ __forceinline__ void store_turned_sums(const WgmmaWeightGradParams& p
   const int32_t pitch = plan.n_pitch();
   float* const partial = params.partial + work.split * plan.gradient_elements();
 #pragma unroll 1
-  for (int set = 0; set < active; ++set) {
-    const TurnedGradTap tap(plan, work, first + set);
+  for (int set = 0; set < active * kWidths; ++set) {
+    const TurnedGradTap tap(plan, work, first + set / kWidths, set % kWidths);
+    if (!tap.exists(plan, work)) continue;
     const int64_t line =
         ((int64_t{work.group} * plan.taps[0].taps + tap.of_kernel[0]) * plan.taps[1].taps + tap.of_kernel[1]) *
             plan.taps[2].taps +
@@ -295,7 +323,7 @@ __device__ __forceinline__ void store_turned_sums(const WgmmaWeightGradParams& p
   }
 }
 
-template <int kColumns, int kSets, int kTerms>
+template <int kColumns, int kSets, int kWidths, int kTerms>
 __device__ __forceinline__ void multiply_turned_boxes(const WgmmaWeightGradParams& params,
                                                       const WgmmaGradShared& shared, const WgmmaGradWork& work) {
   const WgmmaWeightGradPlan& plan = params.plan;
@@ -312,28 +340,33 @@ __device__ __forceinline__ void multiply_turned_boxes(const WgmmaWeightGradParam
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Blocks beside each other along the input channels have the same rows of the bias's: the first one has their sums.
   const bool has_bias = params.bias != nullptr && work.n_chunk == 0;
-  TurnedGradOperands<kSets> operands;
+  constexpr int kGroups = kSets / kWidths;
+  TurnedGradOperands<kGroups> operands;
   const uint32_t stages = hopper::shared_address(shared.stages);
   operands.a = stages + static_cast<uint32_t>(plan.input_bytes() + (m_panel + warp / 2) * plan.grad.panel_bytes);
   operands.channel = static_cast<uint32_t>((warp % 2 * 16 + lane / 4) * sizeof(float));
   operands.b = hopper::swizzled_descriptor(stages, kWgmmaGradRowBytes);
   operands.bias_sets = 0;
 #pragma unroll
-  for (int set = 0; set < kSets; ++set) {
-    const TurnedGradTap tap(plan, work, min(first + set, count - 1));
-    operands.shift[set] = tap.shift(plan);
-    if (has_bias && set < active && tap.sums_bias(plan)) operands.bias_sets |= 1u << set;
+  for (int group = 0; group < kGroups; ++group) {
+    operands.shift[group] = TurnedGradTap(plan, work, min(first + group, count - 1), 0).shift(plan);
+#pragma unroll
+    for (int width = 0; width < kWidths; ++width) {
+      const TurnedGradTap tap(plan, work, min(first + group, count - 1), width);
+      const bool sums = has_bias && group < active && tap.exists(plan, work) && tap.sums_bias(plan);
+      if (sums) operands.bias_sets |= 1u << (group * kWidths + width);
+    }
   }
   const int32_t m_channel = work.m_chunk * plan.chunk_rows() + m_panel * kWgmmaTurnedPanelChannels;
-  TurnedGradSums<kColumns, kSets, kTerms> sums;
+  TurnedGradSums<kColumns, kSets, kWidths, kTerms> sums;
   sums.clear();
   const auto multiply_box = [&](const WgmmaGradBoxes& boxes) {
     hopper::barrier_wait(&shared.barriers->full[boxes.stage], boxes.parity);
     hopper::barrier_wait(&shared.barriers->turned[boxes.stage], boxes.parity);
     const auto stage = static_cast<uint32_t>(boxes.stage * plan.stage_bytes());
-    const auto multiply = [&](auto sets) {
-      constexpr int kActive = decltype(sets)::value;
-      if constexpr (kActive <= kSets) {
+    const auto multiply = [&](auto groups) {
+      constexpr int kActive = decltype(groups)::value;
+      if constexpr (kActive <= kGroups) {
         if (active == kActive) sums.template multiply<kActive>(plan, shared.rows, operands, stage);
       }
     };
@@ -362,7 +395,7 @@ __device__ __forceinline__ void multiply_turned_boxes(const WgmmaWeightGradParam
   });
 }
 
-template <int kColumns, int kSets, int kTerms>
+template <int kColumns, int kSets, int kWidths, int kTerms>
 __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     convt3d_halo_weight_grad_turned(const __grid_constant__ WgmmaWeightGradParams params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
@@ -385,6 +418,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     for (int half = 0; half < 2; ++half) {
       const int32_t position = step % plan.block_steps() * kWgmmaTurnedStep + plan.row_of_k(i % 4 + 4 * half);
       const bool exists = step < plan.steps && position < plan.block_positions();
+      // Zeros of the input meet a row that counts for all taps anyway.
       const int32_t row = exists ? plan.turned_row(step / plan.block_steps(), position) : 0;
       entry |= (static_cast<uint32_t>(row) | (exists ? 0 : kWgmmaTurnedMissing)) << 16 * half;
     }
@@ -403,7 +437,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     }
   } else {
     hopper::take_registers<kWgmmaTurnedRegisters>();
-    multiply_turned_boxes<kColumns, kSets, kTerms>(params, shared, work);
+    multiply_turned_boxes<kColumns, kSets, kWidths, kTerms>(params, shared, work);
   }
 #endif
 }
