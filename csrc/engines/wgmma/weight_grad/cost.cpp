@@ -42,7 +42,8 @@ Sets sets_of(const WgmmaWeightGradPlan& plan) {
       for (int32_t width = 0; width < (plan.turned() ? plan.taps[2].parts : 1); ++width) {
         const int32_t columns =
             plan.columns_of_sets(plan.taps[0].count(depth), plan.taps[1].count(height), plan.taps[2].count(width));
-        const auto of_warpgroup = static_cast<double>(ceil_div(columns, plan.shares_columns() ? 2 : 1));
+        const int64_t share = ceil_div(columns, plan.shares_columns() ? 2 : 1);
+        const auto of_warpgroup = static_cast<double>(share * plan.instruction.widths);
         sets.most = std::max(sets.most, of_warpgroup);
         sets.mean += of_warpgroup;
       }

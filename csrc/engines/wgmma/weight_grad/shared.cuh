@@ -34,7 +34,9 @@ constexpr int kWgmmaGradGroupSteps = 4;  // whose products are issued together, 
 static_assert(sizeof(WgmmaGradBarriers) <= kWgmmaGradBarrierBytes / 4);
 static_assert((kWgmmaGradMostSteps + kWgmmaGradGroupSteps) * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 4);
 static_assert(kWgmmaGradOnesBytes <= kWgmmaGradBarrierBytes / 2);
-static_assert((kWgmmaGradMostSteps + 1) * kWgmmaTurnedStep / 2 * sizeof(uint32_t) <= kWgmmaGradBarrierBytes / 4 * 3);
+constexpr int kWgmmaTurnedStepsAhead = 2;  // that the table has past the last step
+static_assert((kWgmmaGradMostSteps + kWgmmaTurnedStepsAhead) * kWgmmaTurnedStep / 2 * sizeof(uint32_t) <=
+              kWgmmaGradBarrierBytes / 4 * 3);
 
 // A block's boxes, and its way through the stages.
 struct WgmmaGradBoxes {

@@ -122,7 +122,9 @@ class TurnedGradSums {
   __device__ __forceinline__ void multiply(const WgmmaWeightGradPlan& plan, const uint32_t* rows,
                                            const TurnedGradOperands<kGroups>& of, uint32_t stage) {
     constexpr int kActiveSets = kActive * kWidths;
-    TurnedGradFragment<kTerms> a[2][kActiveSets];
+    // Of two terms there are no registers for more.
+    constexpr int kBuffers = kTerms == 1 ? 2 : 1;
+    TurnedGradFragment<kTerms> a[kBuffers][kActiveSets];
     const uint32_t tile = of.a + stage;
     const uint32_t table = hopper::shared_address(rows) + threadIdx.x % 4 * sizeof(uint32_t);
     const int32_t block_steps = plan.block_steps();
@@ -130,10 +132,21 @@ class TurnedGradSums {
     const auto low = static_cast<uint32_t>(plan.turned_bytes()) / 16;
     hopper::MatrixDescriptor b = of.b + stage / 16;
     int32_t of_block = 0;
-    const auto load = [&](int32_t step, TurnedGradFragment<kTerms>(&to)[kActiveSets]) {
-      const auto entry = hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4 * sizeof(uint32_t));
+    float values[kActive][kWidths + 1][2];
+    uint32_t entry = hopper::load_shared<uint32_t>(table);
+    uint32_t entry_after = 0;  // of the step after
+    // Words are on their way while the products before theirs are issued, which takes as long as they run.
+    const auto fetch = [&](int32_t step_after) {
+      entry_after = hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step_after) * 4 * sizeof(uint32_t));
 #pragma unroll
-      for (int group = 0; group < kActive; ++group) load_group(of, group, tile, entry, to + group * kWidths);
+      for (int group = 0; group < kActive; ++group) fetch_group(of, group, tile, entry, values[group]);
+    };
+    const auto convert = [&](TurnedGradFragment<kTerms>(&to)[kActiveSets]) {
+#pragma unroll
+      for (int group = 0; group < kActive; ++group) {
+        convert_group(of, group, entry, values[group], to + group * kWidths);
+      }
+      entry = entry_after;
     };
     const auto issue = [&](const TurnedGradFragment<kTerms>(&from)[kActiveSets]) {
       hopper::wgmma_fence();
@@ -159,17 +172,20 @@ class TurnedGradSums {
         for (int i = 0; i < kColumns / 2; ++i) products_[set][i] = 0;
       }
     }
-    load(0, a[0]);
+    fetch(1);
+    convert(a[0]);
     // Steps are two and two, and the loop has one way out: the compiler would wait for each product otherwise.
     int32_t step = 1;
 #pragma unroll 1
     do {
+      fetch(step + 1);
       issue(a[0]);
-      hopper::wgmma_wait<1>();  // the products of a[1] are done
-      load(step, a[1]);
-      issue(a[1]);
-      hopper::wgmma_wait<1>();
-      load(step + 1, a[0]);  // past the end for nobody
+      hopper::wgmma_wait<kBuffers - 1>();  // the products of the words that come next are done
+      convert(a[kBuffers - 1]);
+      fetch(step + 2);  // past the end for nobody
+      issue(a[kBuffers - 1]);
+      hopper::wgmma_wait<kBuffers - 1>();
+      convert(a[0]);
       step += 2;
     } while (step < plan.steps);
     hopper::wgmma_wait<0>();
@@ -205,18 +221,22 @@ class TurnedGradSums {
 
   // A group's words of a step. Of a tap by itself a thread has two rows that the table names; of neighbouring taps the
   // second is the one after the first, and each further tap's rows begin one later.
-  __device__ __forceinline__ void load_group(const TurnedGradOperands<kGroups>& of, int group, uint32_t tile,
-                                             uint32_t entry, TurnedGradFragment<kTerms>* to) {
-    constexpr int kRows = kWidths + 1;
-    float values[kRows][2];
+  __device__ __forceinline__ void fetch_group(const TurnedGradOperands<kGroups>& of, int group, uint32_t tile,
+                                              uint32_t entry, float (&values)[kWidths + 1][2]) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i <= kWidths; ++i) {
       const uint32_t named = kWidths == 1 && i == 1 ? entry >> 16 : entry;
       const uint32_t row = (named & kWgmmaTurnedRow) + static_cast<uint32_t>(of.shift[group]) + (kWidths > 1 ? i : 0);
       const uint32_t at = tile + row * kWgmmaGradRowBytes + (of.channel ^ (row % 8 << 4));
       values[i][0] = __uint_as_float(hopper::load_shared<uint32_t>(at));
       values[i][1] = __uint_as_float(hopper::load_shared<uint32_t>(at ^ 32));  // eight channels further
     }
+  }
+
+  // ... as the products take them.
+  __device__ __forceinline__ void convert_group(const TurnedGradOperands<kGroups>& of, int group, uint32_t entry,
+                                                const float (&values)[kWidths + 1][2], TurnedGradFragment<kTerms>* to) {
+    constexpr int kRows = kWidths + 1;
 #pragma unroll
     for (int width = 0; width < kWidths; ++width) {
       if ((of.bias_sets >> (group * kWidths + width) & 1) == 0) continue;
@@ -411,8 +431,8 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     }
     hopper::barrier_init_fence();
   }
-  for (int i = static_cast<int>(threadIdx.x); i < 4 * (plan.steps + 1); i += kWgmmaGradThreads) {
-    const int32_t step = i / 4;  // one more than there are, without positions
+  for (int i = static_cast<int>(threadIdx.x); i < 4 * (plan.steps + kWgmmaTurnedStepsAhead); i += kWgmmaGradThreads) {
+    const int32_t step = i / 4;  // some more than there are, without positions
     uint32_t entry = 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
