@@ -36,6 +36,7 @@ constexpr int kWgmmaTurnedPanelChannels = 32;  // of a row of 32-bit elements
 constexpr int kWgmmaTurnedStep = 8;            // 32-bit positions of a step of K
 constexpr int kWgmmaTurnedBlock = 32;          // most positions of a block that is turned: a row of them has 128 bytes
 constexpr int kWgmmaTurnedRows = 64;           // of an instruction: output channels
+constexpr int kWgmmaTurners = 3;               // warps
 constexpr int kWgmmaTurnedBlockBytes = kWgmmaTurnedBlock * kWgmmaGradRowBytes;
 
 // Steps of K of a block with so many positions; the kernel takes two and two.

@@ -23,7 +23,6 @@ namespace convt3d {
 // Registers of a thread that multiplies, of one that does not.
 constexpr int kWgmmaTurnedRegisters = 208;
 constexpr int kWgmmaTurnedOtherRegisters = 88;
-constexpr int kWgmmaTurners = 3;                  // warps
 constexpr uint32_t kWgmmaTurnedMissing = 0x8000;  // of an entry of the table of rows: no such position
 constexpr uint32_t kWgmmaTurnedRow = kWgmmaTurnedMissing - 1;
 
