@@ -34,6 +34,40 @@ struct Thread {
   bool waits() const { return word != nullptr && *word == value; }
 };
 
+// What all of a warp's threads wait for that have not ended, as long as they do: then nobody needs to look at each.
+struct Sleep {
+  static constexpr int kMostWaits = 4;
+  struct Wait {
+    const uint64_t* word;
+    uint64_t value;
+  };
+  bool asleep = false;
+  int count = 0;
+  Wait waits[kMostWaits];
+
+  bool lasts() const {
+    if (!asleep) return false;
+    for (int i = 0; i < count; ++i) {
+      if (*waits[i].word != waits[i].value) return false;
+    }
+    return true;
+  }
+  // Of threads that all wait, or have ended. They stay awake if they wait for more than it has room for.
+  void begin(const Thread* first, int lanes) {
+    asleep = false;
+    count = 0;
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Thread& thread = first[lane];
+      if (thread.done) continue;
+      const Wait* const known = waits;
+      if (std::any_of(known, known + count, [&](const Wait& wait) { return wait.word == thread.word; })) continue;
+      if (count == kMostWaits) return;
+      waits[count++] = {thread.word, thread.value};
+    }
+    asleep = true;
+  }
+};
+
 // Those who have come to a meeting, and how many meetings there were.
 struct Meeting {
   int arrived = 0;
@@ -44,6 +78,7 @@ struct Meeting {
 
 Fiber scheduler;
 Thread threads[kMostThreads];
+Sleep sleeps[kMostThreads / kWarpThreads];
 Thread* running = nullptr;
 Meeting warp_meetings[kMostThreads / kWarpThreads];
 Meeting thread_meetings[kThreadBarriers];
@@ -100,6 +135,7 @@ void meet(Meeting& meeting, int expected, const char* operation) {
 void begin_threads(int count) {
   for (Meeting& meeting : warp_meetings) meeting = Meeting();
   for (Meeting& meeting : thread_meetings) meeting = Meeting();
+  for (Sleep& sleep : sleeps) sleep.asleep = false;
   for (int i = 0; i < count; ++i) {
     threads[i].done = false;
     threads[i].word = nullptr;
@@ -112,15 +148,24 @@ int run_warp(int warp, int count, bool& progress) {
   const int first = warp * kWarpThreads;
   const int lanes = std::min(kWarpThreads, count - first);
   const uint32_t bits = schedule().random();
+  Sleep& sleep = sleeps[warp];
+  if (sleep.lasts()) return 0;
   const int begin = static_cast<int>(bits >> 1) % lanes;
   int ended = 0;
+  bool ran = false;
   for (int i = 0; i < lanes && !failed; ++i) {
-    const int place = (begin + i) % lanes;
+    const int place = begin + i < lanes ? begin + i : begin + i - lanes;
     const int thread = first + (bits % 2 != 0 ? place : lanes - 1 - place);
     if (threads[thread].done || threads[thread].waits()) continue;
     resume(thread);
-    progress = true;
+    ran = true;
     if (threads[thread].done) ++ended;
+  }
+  if (ran) {
+    progress = true;
+    sleep.asleep = false;
+  } else {
+    sleep.begin(threads + first, lanes);
   }
   return ended;
 }

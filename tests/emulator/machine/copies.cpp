@@ -50,6 +50,8 @@ std::vector<OwnGroup> own_open;
 std::vector<std::deque<OwnGroup>> own_groups;
 std::vector<std::vector<OwnArrival>> own_arrivals;
 std::vector<uint64_t> own_begun;
+std::vector<int> own_left;  // those that have not arrived
+int all_own_left = 0;
 std::vector<Group> open_groups;
 std::vector<std::deque<Group>> groups;
 
@@ -113,8 +115,14 @@ void deliver(const OwnCopy& copy) {
   std::memset(to + copy.exist, 0, copy.bytes - copy.exist);
 }
 
+void count_own(std::size_t thread, int more) {
+  own_left[thread] += more;
+  all_own_left += more;
+}
+
 // After one or several copies of a thread have arrived.
 void arrive_where_copied(std::size_t thread) {
+  if (own_arrivals[thread].empty()) return;
   uint64_t least = own_begun[thread];
   const auto look_at = [&](const OwnGroup& group) {
     for (const OwnCopy& copy : group) least = std::min(least, copy.number);
@@ -136,6 +144,7 @@ void arrive_where_copied(std::size_t thread) {
 bool deliver_own_copy(std::size_t thread) {
   std::deque<OwnGroup>& of_thread = own_groups[thread];
   const std::size_t first = schedule().random();
+  if (own_left[thread] == 0) return false;
   for (std::size_t i = 0; i <= of_thread.size(); ++i) {
     const std::size_t index = (first + i) % (of_thread.size() + 1);
     OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
@@ -143,6 +152,7 @@ bool deliver_own_copy(std::size_t thread) {
     std::swap(group[schedule().random() % group.size()], group.back());
     deliver(group.back());
     group.pop_back();
+    count_own(thread, -1);
     arrive_where_copied(thread);
     return true;
   }
@@ -170,6 +180,8 @@ void begin_copies(int threads) {
   own_groups.assign(static_cast<std::size_t>(threads), {});
   own_arrivals.assign(static_cast<std::size_t>(threads), {});
   own_begun.assign(static_cast<std::size_t>(threads), 0);
+  own_left.assign(static_cast<std::size_t>(threads), 0);
+  all_own_left = 0;
 }
 
 void end_copies(int threads) {
@@ -190,7 +202,7 @@ bool deliver_copy() {
   if (deliver_own_copy(first)) return true;
   if (arrivals.empty()) {
     // Somebody may wait for copies that other threads have begun.
-    for (std::size_t i = 1; i < own_groups.size(); ++i) {
+    for (std::size_t i = 1; all_own_left > 0 && i < own_groups.size(); ++i) {
       if (deliver_own_copy((first + i) % own_groups.size())) return true;
     }
     return false;
@@ -211,6 +223,7 @@ void copy_of_thread(uint32_t destination, const void* source, uint32_t bytes, ui
   const auto thread = static_cast<std::size_t>(thread_index());
   own_open[thread].push_back(
       {destination, bytes, exist, static_cast<const unsigned char*>(source), own_begun[thread]++});
+  count_own(thread, 1);
 }
 
 void commit_copies_of_thread() {
@@ -223,6 +236,7 @@ void wait_for_copies_of_thread(int pending) {
   std::deque<OwnGroup>& of_thread = own_groups[static_cast<std::size_t>(thread_index())];
   while (static_cast<int>(of_thread.size()) > pending) {
     for (const OwnCopy& copy : of_thread.front()) deliver(copy);
+    count_own(static_cast<std::size_t>(thread_index()), -static_cast<int>(of_thread.front().size()));
     of_thread.pop_front();
   }
   arrive_where_copied(static_cast<std::size_t>(thread_index()));

@@ -267,7 +267,8 @@ void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], 
   std::memcpy(fragments[lane()].b, b, sizeof(b));
   meet_warp(kProducts[static_cast<int>(element)]);
   const int in_piece = element == MatrixElement::kTf32 ? 4 : 8;
-  // Row i of the two of a, or column i of the two of b, half `half` of K.
+  float x[2][2][8];  // row, half of K
+  float y[2][2][8];  // column, half of K
   const auto piece = [&](int first_lane, bool of_a, int word, float* values) {
     uint32_t words[4];
     for (int i = 0; i < 4; ++i) {
@@ -276,15 +277,17 @@ void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], 
     }
     widen(reinterpret_cast<const unsigned char*>(words), element, values);
   };
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < 2; ++i) {
+      piece(4 * (lane() / 4), true, i + 2 * half, x[i][half]);
+      piece(4 * (2 * (lane() % 4) + i), false, half, y[i][half]);
+    }
+  }
   for (int row = 0; row < 2; ++row) {
     for (int column = 0; column < 2; ++column) {
       double sum = c[2 * row + column];
       for (int half = 0; half < 2; ++half) {
-        float x[8];
-        float y[8];
-        piece(4 * (lane() / 4), true, row + 2 * half, x);
-        piece(4 * (2 * (lane() % 4) + column), false, half, y);
-        for (int i = 0; i < in_piece; ++i) sum += double{x[i]} * double{y[i]};
+        for (int i = 0; i < in_piece; ++i) sum += double{x[row][half][i]} * double{y[column][half][i]};
       }
       c[2 * row + column] = truncated(sum);
     }
