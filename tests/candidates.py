@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import os
-import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from trait_coverage import Coverage, read
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "emulator"))
+
+import build  # noqa: E402
+
 _NOT_OF_PLANS = {"explain", "traits_of_call", "plan_cache"}
 
 
-def build(folder: Path) -> ctypes.CDLL:
+def candidate_library(folder: Path) -> ctypes.CDLL:
     """The library of tests/cpp/candidate_traits.cpp."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise FileNotFoundError("no C++ compiler: neither CXX nor g++ nor clang++")
     rooms = [ROOT / "csrc" / room for room in ("core", "engines", "planning")]
     sources = [path for room in rooms for path in sorted(room.rglob("*.cpp")) if path.stem not in _NOT_OF_PLANS]
     library = folder / "candidates.so"
+    objects = build.planner_objects(sources, build.cache())
     flags = ["-std=c++17", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}", "-o", str(library)]
-    subprocess.run([compiler, *flags, str(ROOT / "tests/cpp/candidate_traits.cpp"), *map(str, sources)], check=True)
+    command = [build.needed_compiler(), *flags, str(ROOT / "tests/cpp/candidate_traits.cpp"), *map(str, objects)]
+    subprocess.run(command, check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -38,7 +40,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, help="of the covering set, from its beginning; default: all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        library = build(Path(folder))
+        library = candidate_library(Path(folder))
     chosen, all_plans = Coverage(), Coverage()
     plans = 0
     for number, case in enumerate(read()):

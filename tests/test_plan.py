@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
+import sys
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -21,7 +20,9 @@ from convt3d.benchmark import records
 from convt3d.benchmark.layers import known_layers
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "emulator"))
 
+import build  # noqa: E402
 
 # Everything that is planned without CUDA, but what chooses between the engines.
 PLANS = [
@@ -53,12 +54,14 @@ CHOICE = [
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
+    if build.compiler() is None:
+        pytest.skip("needs g++")
     program = tmp_path / test
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-Icsrc"]
-    subprocess.run([compiler, *flags, f"tests/cpp/{test}.cpp", *sources, "-o", str(program)], cwd=ROOT, check=True)
+    # Most tests need the same sources, and so does the emulator.
+    objects = build.planner_objects((ROOT / source for source in sources), build.cache())
+    command = [build.needed_compiler(), *flags, f"tests/cpp/{test}.cpp", *map(str, objects), "-o", str(program)]
+    subprocess.run(command, cwd=ROOT, check=True)
     result = subprocess.run([str(program)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 
