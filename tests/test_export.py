@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from packaged import assert_same_packaged
 from reference import PROBLEMS, run_python
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -18,8 +19,6 @@ import convt3d
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch.export import ExportedProgram
 
 
 class _Network(nn.Module):
@@ -84,48 +83,10 @@ def test_run_decompositions_keeps_the_operators(network: nn.Module, device: str)
         assert torch.equal(program.module()(input), network(input))
 
 
-LOADED_PACKAGE = """
-import sys
-import torch
-import torch._inductor.codecache  # torch 2.10 uses it while loading, but does not import it
-import convt3d
-
-package, cases = sys.argv[1:]
-model = torch._inductor.aoti_load_package(package)
-for inputs, expected in torch.load(cases):
-    torch.testing.assert_close(model(*inputs), expected)
-print("close")
-"""
-
-
-# A package brings its own std::regex code; without -Bsymbolic the loader may join it with libtorch's, built by another
-# compiler, and the package, of any model, then crashes while it is loaded (seen with torch 2.11 and GCC 13).
-COMPILER = """#!/bin/sh
-case " $* " in
-  *" -shared "*) exec {compiler} "$@" -Wl,-Bsymbolic ;;
-  *) exec {compiler} "$@" ;;
-esac
-"""
-
-
 @pytest.fixture
 def is_the_same_packaged(tmp_path: Path) -> Callable[..., None]:
-    """Compiles an exported program into a package, which a new process loads and calls."""
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("AOTInductor needs a C++ compiler")
-    wrapper = tmp_path / "c++"
-    wrapper.write_text(COMPILER.format(compiler=compiler))
-    wrapper.chmod(0o755)
-
-    def check(program: ExportedProgram, function: Callable[..., Any], calls: list[tuple[Tensor, ...]]) -> None:
-        with torch.no_grad(), torch._inductor.config.patch({"cpp.cxx": (None, str(wrapper))}):
-            package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "program.pt2"))
-        cases = tmp_path / "cases.pt"
-        torch.save([(inputs, function(*inputs)) for inputs in calls], cases)
-        assert run_python(LOADED_PACKAGE, package, str(cases)) == "close"
-
-    return check
+    """In a folder of the test's own."""
+    return partial(assert_same_packaged, folder=tmp_path)
 
 
 @pytest.mark.slow

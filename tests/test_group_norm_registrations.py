@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from reference import LAYOUTS, PROBLEMS, Problem, run_python
-from test_export import COMPILER, LOADED_PACKAGE
+from packaged import assert_same_packaged
+from reference import LAYOUTS, PROBLEMS, Problem
 from test_group_norm import ALL_DIFFERENT, ORDERS, Order, affine, call, geometry
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -221,19 +220,10 @@ def test_export() -> None:
 
 @pytest.mark.slow
 def test_aot_inductor_package_loaded_in_a_new_process(device: str, tmp_path: Path) -> None:
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("AOTInductor needs a C++ compiler")
-    wrapper = tmp_path / "c++"
-    wrapper.write_text(COMPILER.format(compiler=compiler))
-    wrapper.chmod(0o755)
     network = nn.Sequential(*(ours for ours, _ in modules()[:1])).to(device)
     input = torch.randn(2, 4, 3, 4, 5, device=device)
-    with torch.no_grad(), torch._inductor.config.patch({"cpp.cxx": (None, str(wrapper))}):
-        program = torch.export.export(network, (input,))
-        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "network.pt2"))
-        torch.save([((input,), network(input))], tmp_path / "cases.pt")
-    assert run_python(LOADED_PACKAGE, package, str(tmp_path / "cases.pt")) == "close"
+    with torch.no_grad():
+        assert_same_packaged(torch.export.export(network, (input,)), network, [(input,)], tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
