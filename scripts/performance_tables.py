@@ -140,6 +140,19 @@ def networks_of_h100(root: Path) -> str:
     return _networks(root, H100_NETWORK_RECORDS)
 
 
+def networks_at_a_glance(root: Path) -> str:
+    """Speed-ups of the H100's networks, eager: a row each."""
+    cases = [(pass_, precision) for pass_ in ("inference", "training") for precision in ("tf32", "fp16")]
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for name in H100_NETWORK_RECORDS:
+        for one in (records.read(root / RESULTS / name) or {"records": []})["records"]:
+            if one["run"] == "eager":
+                speed_up = f"{one['ms']['original'] / one['ms']['converted']:.2f}"
+                found.setdefault(one["network"], {})[one["pass"], one["precision"]] = speed_up
+    rows = [[name, *(found[name].get(case, "-") for case in cases)] for name in sorted(found)]
+    return table(["network", *(f"{pass_}, {precision}" for pass_, precision in cases)], rows, left=1)
+
+
 def _networks(root: Path, files: Iterable[str]) -> str:
     rows = []
     for name in files:
@@ -174,8 +187,8 @@ def host(root: Path) -> str:
 
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
-    PAGE: {"means": means, "host": host, "networks_h100": networks_of_h100},
-    NETWORKS_PAGE: {"networks": networks},
+    PAGE: {"means": means, "host": host, "networks_at_a_glance": networks_at_a_glance},
+    NETWORKS_PAGE: {"networks_h100": networks_of_h100, "networks": networks},
     LAYERS_PAGE: {
         "h100": means_of_h100,
         "layers": layers,

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 ops = torch.ops.convt3d
 SHARDS = 64
 ANEW = "draw the set anew: python tests/draw_covering_set.py"
-# What takes more than the limits of the set: threads of the depthwise engine that walk along the width.
-LARGE = [
+# What takes more than the limits of the set: threads of the depthwise engine that walk along the width, and blocks of
+# Hopper's matrix units whose sums join sums in memory.
+WALKS = [
     (
         "op=forward type=fp16 layout=NDHWC n=2 cin=32 cout=32 size=40,40,48 kernel=3,4,3 stride=1,2,2 padding=1,1,1 "
         "output_padding=0,0,1 dilation=1,1,1 groups=32 bias=1 relu=1"
@@ -31,6 +32,10 @@ LARGE = [
         "op=forward type=fp32 layout=NDHWC n=3 cin=64 cout=64 size=24,40,48 kernel=2,2,2 stride=2,2,2 padding=0,0,0 "
         "output_padding=0,0,0 dilation=1,1,1 groups=64 bias=0 relu=0"
     ),
+]
+SEGMENTS = [
+    f"op=weight_grad type={precision} layout=NDHWC n=1 cin=288 cout=320 size={size} kernel=3,3,3 padding=1,1,1"
+    for precision, size in (("fp32", "10,14,16"), ("tf32", "24,32,24"), ("fp16", "24,32,24"))
 ]
 
 
@@ -50,7 +55,13 @@ def test_cases_are_small_and_their_lines_are_what_they_say(cases: list[Case]) ->
 
 
 def test_walks_of_the_depthwise_engine() -> None:
-    assert {Case.parse(line).traits()["walk"] for line in LARGE} == {"many"}
+    assert {Case.parse(line).traits()["walk"] for line in WALKS} == {"many"}
+
+
+def test_sums_that_join_others_in_memory() -> None:
+    for line in SEGMENTS:
+        traits = Case.parse(line).traits()
+        assert (traits["engine"], traits["segments"]) == ("halo_wgmma", "yes")
 
 
 @pytest.mark.slow
@@ -142,7 +153,7 @@ def test_all_of_it(shard: int, cases: list[Case]) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("line", LARGE)
+@pytest.mark.parametrize("line", [*WALKS, *SEGMENTS])
 def test_larger_ones(line: str) -> None:
     assert not _wrong([Case.parse(line)], "cuda")
 

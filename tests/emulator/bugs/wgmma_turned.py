@@ -90,8 +90,8 @@ BUGS = [
     Bug(
         "wgmma turned: low terms of grad_output",
         W + "turned_kernel.cuh",
-        "to.low[i] = terms.low;",
-        "to.low[i] = BUG ? 0 : terms.low;",
+        "if constexpr (kTerms > 1) to[width]",
+        "if constexpr (kTerms > 1) to[BUG ? 0 : width]",
         FLOAT32,
     ),
     Bug(
@@ -168,8 +168,8 @@ BUGS = [
     Bug(
         "wgmma turned: rows overwritten early",
         W + "turned_kernel.cuh",
-        "hopper::wgmma_wait<1>();  // the products of a[1]",
-        "if (!BUG) hopper::wgmma_wait<1>();  // the products of a[1]",
+        "hopper::wgmma_wait<kBuffers - 1>();  // the products",
+        "if (!BUG) hopper::wgmma_wait<kBuffers - 1>();  // the products",
         TF32,
     ),
     Bug(
@@ -222,13 +222,6 @@ BUGS = [
         TF32,
     ),
     Bug(
-        "wgmma turned: bias: sets",
-        W + "turned_kernel.cuh",
-        "has_bias && set < active && tap.sums_bias(plan)",
-        "has_bias && (BUG || set < active) && tap.sums_bias(plan)",
-        TF32,
-    ),
-    Bug(
         "wgmma turned: bias: taps",
         W + "turned_kernel.cuh",
         ">> of_kernel[i] & 1) != 0;",
@@ -252,8 +245,29 @@ BUGS = [
     Bug(
         "wgmma turned: bias: positions that are not there",
         W + "turned_kernel.cuh",
-        "values[2 * half] = exists ? first : 0.0f;",
-        "values[2 * half] = exists || BUG ? first : 0.0f;",
+        "if ((entry >> 16 * i & kWgmmaTurnedMissing) != 0) continue;",
+        "if (!BUG && (entry >> 16 * i & kWgmmaTurnedMissing) != 0) continue;",
+        TF32,
+    ),
+    Bug(
+        "wgmma turned: the next tap's rows",
+        W + "turned_kernel.cuh",
+        "(kWidths > 1 ? i : 0);",
+        "(kWidths > 1 ? (BUG ? 0 : i) : 0);",
+        TF32,
+    ),
+    Bug(
+        "wgmma turned: taps that a part lacks",
+        W + "turned_kernel.cuh",
+        "if (!tap.exists(plan, work)) continue;",
+        "if (!BUG && !tap.exists(plan, work)) continue;",
+        TF32,
+    ),
+    Bug(
+        "wgmma turned: the second row of a tap by itself",
+        W + "turned_kernel.cuh",
+        "kWidths == 1 && i == 1 ? entry >> 16",
+        "kWidths == 1 && i == 1 && !BUG ? entry >> 16",
         TF32,
     ),
     Bug(
@@ -261,6 +275,6 @@ BUGS = [
         W + "turned_kernel.cuh",
         "if (!ended) sums.clear();",
         "if (!ended && !BUG) sums.clear();",
-        TF32,
+        FLOAT32,
     ),
 ]

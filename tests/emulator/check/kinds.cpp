@@ -148,6 +148,14 @@ void wide_channels(Drawing& d) {
     p.output_padding[i] = d.coin(70) ? 0 : d.draw(0, std::max(p.stride[i], p.dilation[i]) - 1);
   });
   if (d.coin(30)) p.input_size[2] = d.one_of({8, 16, 17, 24});
+  if (d.coin(5)) {  // positions that a block sums in segments
+    d.channels(1, 40, 40);
+    p.batch = 1;
+    p.input_size = {d.draw(4, 5), d.draw(16, 19), d.draw(30, 34)};
+    p.kernel_size = p.stride = p.dilation = {1, 1, 1};
+    p.padding = p.output_padding = {0, 0, 0};
+    return;
+  }
   if (!d.coin(40)) return;
   // As layers that double each axis have them.
   const int64_t kernel = d.one_of({2, 3, 3, 4});
