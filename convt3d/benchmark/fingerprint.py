@@ -47,6 +47,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("halo_wgmma", "backward_weight"): (
         "convt3d_halo_weight_grad",
+        "convt3d_halo_weight_grad_turned",
         "convt3d_channels_last_copy",
         "convt3d_ordered_sum",
     ),
@@ -65,6 +66,8 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")
 _MANGLED_TYPES = {"f": "float", "d": "double", "6__half": "__half", "13__nv_bfloat16": "__nv_bfloat16"}
+_OF_ONE_TYPE = {"convt3d_halo_weight_grad_turned": "float"}  # kernels that are templates of other things
+_MANGLED_OF_ONE_TYPE = re.compile(rf"({'|'.join(_OF_ONE_TYPE)})I")
 
 Hashes = dict[tuple[str, str], tuple[str, ...]]
 """(kernel, element type in C++) -> hashes of its instances, sorted."""
@@ -159,7 +162,9 @@ def fingerprints(hashes: Hashes) -> dict[str, str]:
 def _grouped(kernels: Iterable[tuple[str, list[str]]]) -> Hashes:
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, lines in kernels:
-        if known := _MANGLED.search(name):
+        if of_one_type := _MANGLED_OF_ONE_TYPE.search(name):
+            found[of_one_type[1], _OF_ONE_TYPE[of_one_type[1]]].append(_hash(lines))
+        elif known := _MANGLED.search(name):
             found[known[1], _MANGLED_TYPES[known[2]]].append(_hash(lines))
     return {key: tuple(sorted(instances)) for key, instances in found.items()}
 

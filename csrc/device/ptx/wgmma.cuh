@@ -15,7 +15,7 @@ namespace convt3d::hopper {
 template <typename T, int kN>
 struct Wgmma;
 
-// ... of TF32 with A in registers, which stay as they are until the product is done: a[0] and a[1] in rows
+// The same of TF32 with A in registers, which stay as they are until the product is done: a[0] and a[1] in rows
 // 16*warp + lane/4 and ... + 8, at K lane%4, a[2] and a[3] in the same rows at K lane%4 + 4.
 template <int kN>
 struct WgmmaOfRegisters;

@@ -155,19 +155,19 @@ struct WgmmaWeightGradPlan {
     const int32_t lines = depth * taps[0].shift * grad.extent[1] + height * taps[1].shift;
     return lines * grad.extent[2] * images * kWgmmaGradRowBytes + panel * grad.panel_bytes;
   }
-  // The row of the tile of grad_output that the first tap of all meets at an input position of the box.
+  // The row of the tile of grad_output that the first tap of all meets, at an input position of the box.
   CONVT3D_HOST_DEVICE int32_t row_at(int32_t image, int32_t depth, int32_t height, int32_t width) const {
     const int32_t line = depth * taps[0].rows * grad.extent[1] + height * taps[1].rows;
     return (line * grad.extent[2] + width * taps[2].rows) * images + image;
   }
-  // ... at a row of the input's.
+  // That row at a row of the input's.
   CONVT3D_HOST_DEVICE int32_t grad_row(int32_t row) const {
     int32_t at = row / images;
     const int32_t w = at % box[2];
     at /= box[2];
     return row_at(row % images, at / box[1], at % box[1], w);
   }
-  // ... at a position of a block that is turned.
+  // That row at a position of a block that is turned.
   CONVT3D_HOST_DEVICE int32_t turned_row(int32_t of_box, int32_t position) const {
     int32_t at[3];
     int32_t rest = position / images;

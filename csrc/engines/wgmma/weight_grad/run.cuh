@@ -35,7 +35,7 @@ WgmmaGradKernel weight_grad_kernel(const WgmmaWeightGradPlan& plan) {
   }
 }
 
-// ... of kWgmmaTurnedInstructions.
+// The kernel of one of kWgmmaTurnedInstructions, likewise.
 template <int kTerms, int kIndex = 0>
 WgmmaGradKernel turned_grad_kernel(const WgmmaWeightGradPlan& plan) {
   if constexpr (kIndex < std::size(kWgmmaTurnedInstructions)) {
