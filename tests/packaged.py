@@ -43,7 +43,7 @@ def _compiler() -> Path:
     if compiler is None:
         pytest.skip("AOTInductor needs a C++ compiler")
     folder = Path(tempfile.gettempdir(), f"convt3d-compiler-{os.getuid()}")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
         file.write(COMPILER.format(compiler=shlex.quote(compiler)))
     unfinished = Path(file.name)

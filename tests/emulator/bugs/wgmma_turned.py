@@ -48,15 +48,15 @@ BUGS = [
     Bug(
         "wgmma turned: turned before all have read",
         W + "turn.cuh",
-        "  __syncwarp();\n  // The column of K",
-        "  if (!BUG) __syncwarp();\n  // The column of K",
+        "  __syncwarp();\n  const auto column",
+        "  if (!BUG) __syncwarp();\n  const auto column",
         TF32,
     ),
     Bug(
         "wgmma turned: order of K",
-        W + "turn.cuh",
-        "of_eight / 2 + of_eight % 2 * 4 : of_eight;",
-        "of_eight / 2 + of_eight % 2 * 4 : (BUG ? 7 - of_eight : of_eight);",
+        W + "plan.h",
+        "row / 2 + row % 2 * 4 : row;",
+        "row / 2 + row % 2 * 4 : (BUG ? 7 - row : row);",
         TF32,
     ),
     Bug(

@@ -286,13 +286,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
   const WgmmaGradWork work(params);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kWgmmaGradMostStages; ++i) {
-      hopper::barrier_init(&shared.barriers->full[i], 1);
-      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
-    }
-    hopper::barrier_init_fence();
-  }
+  begin_grad_barriers(shared, 0);
   for (int step = static_cast<int>(threadIdx.x); step < plan.steps; step += kWgmmaGradThreads) {
     const int32_t row = plan.grad_row(step * kWgmmaGradStep);
     const int32_t further = plan.grad_row(step * kWgmmaGradStep + kWgmmaGradStep / 2);
@@ -308,9 +302,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   if (warp >= kWgmmaGradWarps) {
     hopper::give_registers<kWgmmaGradOtherRegisters>();
     if (threadIdx.x == 32 * kWgmmaGradWarps) {
-      if (!plan.beside) wait_for_kernel_before();
       load_grad_boxes<WgmmaGradForm::kRows>(params, shared, work);
-      if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
     }
   } else {
     hopper::take_registers<kWgmmaGradRegisters>();

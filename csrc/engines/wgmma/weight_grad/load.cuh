@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
+#include "device/overlap.cuh"
 #include "engines/wgmma/weight_grad/shared.cuh"
 
 namespace convt3d {
@@ -31,10 +32,12 @@ __device__ __forceinline__ void load_input_box(const WgmmaWeightGradParams& para
   }
 }
 
-// By one thread.
+// By one thread, which also waits for the kernel before: before it reads, or at the end where this kernel began beside
+// that one, as what follows waits for this kernel alone.
 template <WgmmaGradForm kForm>
 __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& params, const WgmmaGradShared& shared,
                                                 const WgmmaGradWork& work) {
+  if (!params.plan.beside) wait_for_kernel_before();
   constexpr bool kTurned = kForm == WgmmaGradForm::kTurned;
   constexpr int kPanelChannels = kTurned ? kWgmmaTurnedPanelChannels : kWgmmaGradPanelChannels;
   const WgmmaWeightGradPlan& plan = params.plan;
@@ -68,6 +71,7 @@ __device__ __forceinline__ void load_grad_boxes(const WgmmaWeightGradParams& par
                                  full);
     }
   }
+  if (plan.beside) wait_for_kernel_before();
 }
 
 }  // namespace convt3d

@@ -181,6 +181,7 @@ struct WgmmaWeightGradPlan {
   }
   // The row of eight that is K's column `k` of a step.
   CONVT3D_HOST_DEVICE int32_t row_of_k(int32_t k) const { return pairs_of_rows != 0 ? k % 4 * 2 + k / 4 : k; }
+  CONVT3D_HOST_DEVICE int32_t k_of_row(int32_t row) const { return pairs_of_rows != 0 ? row / 2 + row % 2 * 4 : row; }
 
   CONVT3D_HOST_DEVICE int64_t parts() const { return int64_t{taps[0].parts} * taps[1].parts * taps[2].parts; }
   int64_t tiles() const { return int64_t{groups} * m_chunks * n_chunks * parts(); }
@@ -204,8 +205,8 @@ struct WgmmaWeightGradPlan {
   OrderedSumShape sum_shape() const { return gradient_sum_shape(splits, gradient_elements()); }
 };
 
-// All plans that are worth a look, the cheapest first; none where the problem is not for this engine. `terms`: of a
-// float32 element, as in DeviceTraits' products. `sums_bias`: the bias's gradient is wanted, too; none where rows do
+// All plans that are worth a look, the cheapest first; none where the problem is not for this engine. `terms`: 2
+// where float32 proper is wanted. `sums_bias`: the bias's gradient is wanted, too; none where rows do
 // not have it.
 std::vector<WgmmaWeightGradPlan> wgmma_weight_grad_candidates(const Problem& problem, DataType dtype, int32_t terms,
                                                               const Operands& operands, const DeviceTraits& device,

@@ -38,6 +38,17 @@ constexpr int kWgmmaTurnedStepsAhead = 2;  // that the table has past the last s
 static_assert((kWgmmaGradMostSteps + kWgmmaTurnedStepsAhead) * kWgmmaTurnedStep / 2 * sizeof(uint32_t) <=
               kWgmmaGradBarrierBytes / 4 * 3);
 
+// By all threads, before they meet. `turners`: warps that turn, of elements that are turned.
+__device__ __forceinline__ void begin_grad_barriers(const WgmmaGradShared& shared, int turners) {
+  if (threadIdx.x != 0) return;
+  for (int i = 0; i < kWgmmaGradMostStages; ++i) {
+    hopper::barrier_init(&shared.barriers->full[i], 1);
+    if (turners > 0) hopper::barrier_init(&shared.barriers->turned[i], turners);
+    hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
+  }
+  hopper::barrier_init_fence();
+}
+
 // A block's boxes, and its way through the stages.
 struct WgmmaGradBoxes {
   int32_t box;

@@ -25,10 +25,7 @@ __device__ __forceinline__ void turn_panel(const WgmmaWeightGradPlan& plan, uint
     }
   }
   __syncwarp();
-  // The column of K at which the lane's position is: row_of_k() the other way round.
-  const int of_eight = lane % 8;
-  const int k = plan.pairs_of_rows != 0 ? of_eight / 2 + of_eight % 2 * 4 : of_eight;
-  const auto column = static_cast<uint32_t>(lane - of_eight + k) * 4;
+  const auto column = static_cast<uint32_t>(lane / 8 * 8 + plan.k_of_row(lane % 8)) * 4;  // of K, in bytes
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     const uint32_t words[4] = {pieces[i].x, pieces[i].y, pieces[i].z, pieces[i].w};

@@ -1,7 +1,6 @@
 #include "engines/wgmma/weight_grad/turned_box.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/integer.h"
 #include "engines/wgmma/weight_grad/plan.h"

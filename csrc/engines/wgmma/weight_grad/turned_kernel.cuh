@@ -162,14 +162,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
   const WgmmaGradWork work(params);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kWgmmaGradMostStages; ++i) {
-      hopper::barrier_init(&shared.barriers->full[i], 1);
-      hopper::barrier_init(&shared.barriers->turned[i], kWgmmaTurners);
-      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
-    }
-    hopper::barrier_init_fence();
-  }
+  begin_grad_barriers(shared, kWgmmaTurners);
   for (int i = static_cast<int>(threadIdx.x); i < 4 * (plan.steps + kWgmmaTurnedStepsAhead); i += kWgmmaGradThreads) {
     const int32_t step = i / 4;  // some more than there are, without positions
     uint32_t entry = 0;
@@ -190,9 +183,7 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
     if (warp > kWgmmaGradWarps) {
       turn_boxes<kTerms>(plan, shared, work, warp - kWgmmaGradWarps - 1);
     } else if (threadIdx.x == 32 * kWgmmaGradWarps) {
-      if (!plan.beside) wait_for_kernel_before();
       load_grad_boxes<WgmmaGradForm::kTurned>(params, shared, work);
-      if (plan.beside) wait_for_kernel_before();  // which ends first, as what follows waits for this kernel alone
     }
   } else {
     hopper::take_registers<kWgmmaTurnedRegisters>();
