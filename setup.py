@@ -20,6 +20,7 @@ import ast
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import setuptools
@@ -42,12 +43,8 @@ except ImportError as error:
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "convt3d"
 
-# Machine code for every architecture from Turing on (9.0 with its own instructions, hence 90a), and PTX of the newest,
-# which later GPUs compile at load time. PTX of an older one would reach no other discrete GPU: machine code also runs
-# on later minor revisions of its architecture, so that these six cover 7.5, 8.x, 9.0, 10.x and 12.x but for the GPUs
-# of Jetson (8.7, 10.1): image_for() in csrc/core/device_traits.h. 8.9 has none of its own: CUDA 13.0 makes the same
-# machine code for it as for 8.6.
-RELEASE_ARCHS = "75;80;86;90a;100;120+PTX"
+sys.path.insert(0, str(ROOT / "scripts"))
+from architectures import RELEASE_ARCHS, arch_names, gencode_flags  # noqa: E402
 
 # Only what the LibTorch stable ABI of 2.10 has, so that one library serves every later torch.
 TORCH_TARGET_VERSION = "0x020a000000000000"
@@ -128,22 +125,32 @@ def compression_flags(release: str) -> list[str]:
     return ["--compress-mode=size"] if int(release.split(".")[0]) >= 13 else []
 
 
-def gencode_flags(archs: list[str]) -> list[str]:
-    """The -gencode flags of nvcc for architectures such as ["80", "90a", "120+PTX"]."""
-    flags = []
-    for arch in archs:
-        number = arch.removesuffix("+PTX")
-        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
-        if arch.endswith("+PTX"):
-            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
-    return flags
+def is_cuda(source: str) -> bool:
+    """Whether nvcc compiles a source file."""
+    return source.endswith(".cu")
 
 
-def arch_names(archs: list[str]) -> str:
-    """What compiled_architectures() in csrc/core/build.h returns, such as "sm_80 sm_90a sm_120 compute_120"."""
-    numbers = [arch.removesuffix("+PTX") for arch in archs]
-    ptx = [f"compute_{arch.removesuffix('+PTX')}" for arch in archs if arch.endswith("+PTX")]
-    return " ".join([f"sm_{number}" for number in numbers] + ptx)
+class BuildExtension(cpp_extension.BuildExtension):
+    """torch's, which has one set of flags for all files, called for the kernels once with each set."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compiles the kernels by their flags, and then what is left, and links all."""
+        archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for source in filter(is_cuda, ext.sources):
+            groups.setdefault(tuple(gencode_flags(archs, Path(source).stem)), []).append(source)
+        for number, (flags, sources) in enumerate(groups.items()):
+            arguments = ext.extra_compile_args
+            ext.extra_objects += self.compiler.compile(
+                sources,
+                output_dir=str(Path(self.build_temp, f"kernels{number}")),  # with a file of its own that ninja reads
+                macros=ext.define_macros,
+                include_dirs=ext.include_dirs,
+                extra_postargs={"cxx": arguments["cxx"], "nvcc": [*arguments["nvcc"], *flags]},
+                depends=ext.depends,
+            )
+        ext.sources = [source for source in ext.sources if not is_cuda(source)]
+        super().build_extension(ext)
 
 
 def extension() -> Extension:
@@ -192,7 +199,6 @@ def extension() -> Extension:
             "-U__CUDA_NO_HALF_CONVERSIONS__",
             "-U__CUDA_NO_HALF2_OPERATORS__",
             "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
-            *gencode_flags(archs),
             *compression_flags(cuda),
         ]
         # The static runtime: the library loads where there is no CUDA at all, and beside any version of it.
@@ -224,6 +230,6 @@ setup(
     long_description_content_type="text/markdown",
     project_urls=project_urls(PROJECT_URL, read_version()),
     ext_modules=[extension()],
-    cmdclass={"build_ext": cpp_extension.BuildExtension},
+    cmdclass={"build_ext": BuildExtension},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )

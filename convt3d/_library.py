@@ -26,7 +26,7 @@ class BuildInfo:
         version: the version of convt3d it was built from.
         torch: the version of torch whose headers it was built with; it runs with every torch from 2.10 on.
         cuda: the CUDA toolkit its kernels were built with, such as ``"13.0"``; None for a CPU-only library.
-        architectures: the GPU architectures it has kernels for, such as ``("sm_80", "sm_90a", "compute_120")``;
+        architectures: the GPU architectures it has kernels for, such as ``("sm_80", "sm_90a", "compute_90")``;
             ``compute_*`` is code that later GPUs compile when they load it.
         release_architectures: the same of a release of this version.
     """

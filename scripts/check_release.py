@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from architectures import RELEASE_ARCHS, arch_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -30,13 +32,6 @@ def assigned(path: Path, name: str) -> str:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]:
             return str(ast.literal_eval(node.value))
     raise SystemExit(f"{path} does not assign {name}")
-
-
-def release_architectures(root: Path) -> tuple[str, ...]:
-    """What `build_info` says of a build for the release's architectures in setup.py."""
-    archs = assigned(root / "setup.py", "RELEASE_ARCHS").split(";")
-    machine_code = [f"sm_{arch.removesuffix('+PTX')}" for arch in archs]
-    return (*machine_code, *(f"compute_{arch.removesuffix('+PTX')}" for arch in archs if arch.endswith("+PTX")))
 
 
 def differences_of_tag(root: Path, tag: str) -> Iterator[str]:
@@ -55,7 +50,7 @@ def differences_of_installation(root: Path, info: BuildInfo, cuda: str | None = 
     expected_version = assigned(root / "convt3d" / "_version.py", "__version__")
     if info.version != expected_version:
         yield f"the installed version must be {expected_version}, got {info.version}"
-    missing = [name for name in release_architectures(root) if name not in info.architectures]
+    missing = [name for name in arch_names(RELEASE_ARCHS.split(";")).split() if name not in info.architectures]
     if missing:
         built = " ".join(info.architectures) or "none"
         yield f"the library must have kernels for {' '.join(missing)}, too, got {built}"

@@ -212,7 +212,7 @@ def test_default_device(
         assert _library.default_device() == ("cuda" if gpu and not warning else "cpu")
 
 
-RELEASE = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"
+RELEASE = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_90"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ RELEASE = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"
         # PTX: every later GPU, and only where there is no machine code.
         ((9, 0), "compute_80 sm_80", "compute_80"),
         ((8, 0), "compute_80 sm_80", "sm_80"),
-        ((13, 0), RELEASE, "compute_120"),
+        ((13, 0), RELEASE, "compute_90"),
         ((10, 0), "compute_120", None),
         ((7, 5), "sm_80 compute_80", None),
         # An `a` holds for its own capability alone, an `f` for its major one.
@@ -245,8 +245,8 @@ RELEASE = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"
         ((8, 7), "sm_86 compute_86", "compute_86"),
         ((8, 9), "sm_87", None),
         ((7, 2), "sm_70", None),
-        ((10, 1), RELEASE, None),
-        ((11, 0), RELEASE, None),
+        ((10, 1), RELEASE, "compute_90"),
+        ((11, 0), RELEASE, "compute_90"),
         ((11, 0), "sm_110", "sm_110"),
     ],
 )

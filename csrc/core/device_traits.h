@@ -75,7 +75,7 @@ void visit_measures(Traits& device, Visit&& visit) {
 }
 
 // Which of a library's architectures (compiled_architectures() in core/build.h) a device of this compute capability
-// runs, such as "sm_86", or "compute_120" where it compiles PTX; empty where it runs none.
+// runs, such as "sm_86", or "compute_90" where it compiles PTX; empty where it runs none.
 std::string image_for(int capability_major, int capability_minor, const std::string& architectures);
 
 // The engines that run on a device of this compute capability, of a library with machine code for `architectures`.
