@@ -177,7 +177,7 @@ def test_another_gpu_s_times_are_said_to_be_a_model_s() -> None:
     x = torch.empty(2, 64, 32, 32, 32, device="meta")
     said = "expected by a model, not measured on this GPU: forward (mma), backward (mma)"
     assert said in str(explained(model, x, device_capability=(8, 0))).splitlines()
-    unmeasured = "expected by a model, not measured on this GPU: backward (halo_wgmma + mma)"
+    unmeasured = "expected by a model, not measured on this GPU: backward (halo_wgmma)"
     assert unmeasured in str(explained(model, x)).splitlines()
 
 
