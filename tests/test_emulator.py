@@ -145,6 +145,8 @@ def test_backwards_of_a_view(emulate: Path, type: str, tmp_path: Path) -> None:
         "cin=24 cout=8 size=3,4,5 kernel=2,3,2 stride=2,4,2 padding=2,1,0 output_padding=1,0,0 dilation=2,2,4",
         "cin=24 cout=1 size=3,2,5 kernel=4,2,8 stride=4,2,8 padding=0,0,0 output_padding=0,0,0 dilation=1,1,1",
         "cin=32 cout=1 size=4,2,3 kernel=2,2,2 stride=2,2,4 padding=2,0,0 output_padding=1,1,0 dilation=2,2,2",
+        "cin=48 cout=4 size=5,6,24 kernel=2,2,2 stride=2,2,2 padding=0,0,0 output_padding=0,0,0 dilation=1,1,1",
+        "cin=40 cout=3 size=5,6,16 kernel=1,2,4 stride=2,2,4 padding=0,0,0 output_padding=1,0,0 dilation=1,1,1",
     )
     arranged = ("layout=NCDHW first=dense", "layout=NDHWC first=dense", "layout=NCDHW first=expanded")
     problems = tmp_path / "problems.txt"
@@ -160,6 +162,24 @@ def test_backwards_of_a_view(emulate: Path, type: str, tmp_path: Path) -> None:
     assert {"every=2x2x1", "every=2x2x2", "width_taps=channels"} <= set(
         re.findall(r"(?:every=\w+|width_taps=\w+)", output)
     )
+
+
+def test_taps_beside_channels(emulate: Path, tmp_path: Path) -> None:
+    """Taps of the width that are channels behind a position's own, also where the weight's lie otherwise."""
+    layers = (
+        "cin=48 cout=4 size=5,6,24 kernel=2,2,2 stride=2,2,2",
+        "cin=48 cout=5 size=5,6,24 kernel=2,2,3 stride=2,2,3",
+    )
+    how = "padding=0,0,0 output_padding=0,0,0 dilation=1,1,1 groups=1 bias=0 layout=NDHWC first=dense mask=dense"
+    lines = [
+        f"op={operator} type={type} n=2 {layer} {how} relu={relu} second={second} result=dense wgmma=1 seed={relu + 1}"
+        for operator, type, layer, relu, second in itertools.product(
+            ("input_grad", "weight_grad"), ("tf32", "bf16"), layers, (0, 1), ("dense", "permuted_width")
+        )
+    ]
+    (tmp_path / "problems.txt").write_text("\n".join(lines), encoding="utf-8")
+    output = run(emulate, "--verbose", "--problems", str(tmp_path / "problems.txt"))
+    assert output.count("width_taps=channels") > len(lines) / 2
 
 
 def test_random_norms(emulate: Path) -> None:

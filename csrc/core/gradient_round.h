@@ -12,10 +12,12 @@ struct GradRound {
   bool adds = true;
 };
 
-// The bias's, in order of its channels, where the plan has it.
+// The bias's, in order of its channels, where the plan has it. Of that many channels of the problem, one behind the
+// other, the bias has one: of taps that are channels (core/output_view.h).
 struct SummedGrads {
   MutableTensor weight;
   void* bias = nullptr;
+  int64_t channel_folds = 1;
 };
 
 }  // namespace convt3d

@@ -15,30 +15,33 @@ int64_t first_byte(const OutputView& view, const std::array<int64_t, 5>& stride,
 }
 
 std::array<int64_t, 5> viewed_stride(const OutputView& view, std::array<int64_t, 5> stride) {
-  if (view.width_channels) stride[1] = stride[4];
+  if (view.width_channels && !view.joins_weight()) stride[1] = stride[4];
   for (size_t i = 0; i < 3; ++i) stride[2 + i] *= view.step[i];
   return stride;
 }
 
-bool width_taps_are_channels(const Problem& problem) {
+bool has_one_tap_an_output(const Problem& problem) {
   const int64_t taps = problem.kernel_size[2];
-  return problem.out_channels == 1 && taps > 1 && problem.stride[2] == taps && problem.dilation[2] == 1 &&
-         problem.padding[2] == 0 && problem.output_size(2) == problem.input_size[2] * taps;
+  return taps > 1 && problem.stride[2] == taps && problem.dilation[2] == 1 && problem.padding[2] == 0 &&
+         problem.output_size(2) == problem.input_size[2] * taps;
+}
+
+bool width_taps_are_channels(const Problem& problem) {
+  return problem.out_channels == 1 && has_one_tap_an_output(problem);
 }
 
 void join_width(OutputView& view) {
   Problem& joined = view.problem;
   view.width_channels = true;
-  view.step[2] = joined.out_channels = joined.kernel_size[2];
+  view.step[2] = joined.kernel_size[2];
+  joined.out_channels *= joined.kernel_size[2];
   joined.kernel_size[2] = joined.stride[2] = 1;
   joined.output_padding[2] = 0;
 }
 
-}  // namespace
-
-std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width) {
+// Those that taps meet; nothing where taps meet none.
+std::optional<OutputView> met_outputs(const Problem& problem, bool steps_width) {
   OutputView view{problem, {}, {}, false};
-  bool all = true;
   for (size_t i = 0; i < 3; ++i) {
     const int64_t taps = problem.kernel_size[i];
     const int64_t divisor = taps == 1 ? problem.stride[i] : std::gcd(problem.stride[i], problem.dilation[i]);
@@ -47,8 +50,7 @@ std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width)
     const int64_t first = floor_mod(-problem.padding[i], step);
     view.step[i] = step;
     view.first[i] = first;
-    if (first >= size) return std::nullopt;  // taps meet no output
-    all = all && step == 1;
+    if (first >= size) return std::nullopt;
     Problem& met = view.problem;
     met.stride[i] = problem.stride[i] / step;
     met.dilation[i] = taps == 1 && step > 1 ? 1 : problem.dilation[i] / step;
@@ -56,8 +58,25 @@ std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width)
     met.output_padding[i] = 0;
     met.output_padding[i] = (size - 1 - first) / step + 1 - met.output_size(static_cast<int>(i));
   }
-  if (width_taps_are_channels(problem)) join_width(view);
-  if (all && !view.width_channels) return std::nullopt;
+  return view;
+}
+
+}  // namespace
+
+std::optional<OutputView> read_outputs(const Problem& problem, bool steps_width) {
+  std::optional<OutputView> view = met_outputs(problem, steps_width);
+  if (view && width_taps_are_channels(problem)) join_width(*view);
+  return view && view->has_all_outputs() && !view->width_channels ? std::nullopt : view;
+}
+
+std::optional<OutputView> joined_outputs(const Problem& problem, const Operands& gradient, int64_t element_bytes) {
+  constexpr int64_t kChunkBytes = 64;
+  const int64_t channels = problem.out_channels;
+  if (channels == 1 || problem.groups > 1 || channels * element_bytes % kChunkBytes == 0) return std::nullopt;
+  if (!has_one_tap_an_output(problem) || !joins_width(gradient.first.stride, channels)) return std::nullopt;
+  if (gradient.mask.present && !joins_width(gradient.mask.stride, channels)) return std::nullopt;
+  std::optional<OutputView> view = met_outputs(problem, true);
+  if (view) join_width(*view);
   return view;
 }
 

@@ -83,6 +83,7 @@ std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& proble
 }
 
 int64_t workspace_bytes(const OperatorPlan& plan) { return plan.workspace_bytes; }
+bool joins_weight(const OperatorPlan& plan) { return plan.joins_weight(); }
 
 NormWay norm_way(const OperatorPlan& forward, const NormTask& task) {
   const int32_t way = asked_norm_way.load(std::memory_order_relaxed);
@@ -104,6 +105,8 @@ template <typename Tensor>
 Tensor read_weight(const OperatorPlan& plan, const Tensor& weight) {
   return plan.view ? viewed_weight(*plan.view, weight) : weight;
 }
+
+int64_t channel_folds(const OperatorPlan& plan) { return plan.view ? plan.view->channel_folds() : 1; }
 
 // What gradients of `plan` read of grad_output and of the ReLU's output, and the problem that they are of.
 struct ReadGradient {
@@ -263,7 +266,8 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, round.grad_output, dtype);
   const ConstTensor relu_output = read_part(plan, round.relu_output, dtype);
-  const SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias};
+  const SummedGrads viewed_grads{read_weight(plan, grads.weight), grads.bias,
+                                 grads.channel_folds * channel_folds(plan)};
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
@@ -280,8 +284,7 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
 // The gradient of the bias comes first: the weight is packed meanwhile. What is beside another gradient is launched
 // right after it.
 void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataType dtype, const BackwardTensors& all,
-                        ConstTensor weight, MutableTensor grad_weight, void* grad_bias, void* workspace,
-                        Stream stream) {
+                        ConstTensor weight, const SummedGrads& grads, void* workspace, Stream stream) {
   const auto& plan = std::get<SeparatePlan>(planned.plan);
   const Problem& problem = read_problem(planned, layer);
   const BackwardTensors read{read_part(planned, all.grad_output, dtype), read_part(planned, all.relu_output, dtype),
@@ -294,13 +297,13 @@ void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataT
     const BackwardTensors round = round_of(plan, dtype, read, first, bytes, stream);
     if (first == 0 && plan.bias_grad) {
       const BackwardTensors& summed = plan.rounds == 1 && reads_all ? round : all;
-      bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grad_bias,
+      bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grads.bias,
                 bytes + plan.bias_grad_offset(), stream);
     }
     input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
                bytes + plan.input_grad_offset(), stream);
-    weight_grad_round(of_round, *plan.weight_grad, dtype, round, {grad_weight, grad_bias},
-                      bytes + plan.weight_grad_offset(), stream, {first > 0, first + of_round.batch == problem.batch});
+    weight_grad_round(of_round, *plan.weight_grad, dtype, round, grads, bytes + plan.weight_grad_offset(), stream,
+                      {first > 0, first + of_round.batch == problem.batch});
   }
 }
 
@@ -310,10 +313,10 @@ void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Co
               ConstTensor all_relu_output, ConstTensor input, ConstTensor layer_weight, MutableTensor grad_input,
               MutableTensor layer_grad_weight, void* grad_bias, void* workspace, Stream stream) {
   const ConstTensor weight = read_weight(plan, layer_weight);
-  const MutableTensor grad_weight = read_weight(plan, layer_grad_weight);
+  const SummedGrads grads{read_weight(plan, layer_grad_weight), grad_bias, channel_folds(plan)};
   if (std::holds_alternative<SeparatePlan>(plan.plan)) {
-    return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, input, grad_input}, weight,
-                              grad_weight, grad_bias, workspace, stream);
+    return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, input, grad_input}, weight, grads,
+                              workspace, stream);
   }
   const Problem& problem = read_problem(plan, layer);
   const ConstTensor grad_output = read_part(plan, all_grad_output, dtype);
@@ -322,7 +325,7 @@ void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Co
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
       mma::backward<T>(problem, std::get<mma::BackwardPlan>(plan.plan), grad_output, relu_output, input, weight,
-                       grad_input, grad_weight, grad_bias, workspace, stream);
+                       grad_input, grads, workspace, stream);
     }
   });
 }

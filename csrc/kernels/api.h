@@ -1,9 +1,9 @@
 // What csrc/ops calls to run an operator on a CUDA device: no torch type, no CUDA header.
 //
 // Contract of every function here:
-// - the arguments were checked (csrc/ops/checks.h); sizes follow from the Problem, strides are in elements and
-// arbitrary
-//   for inputs (0 for an expanded dimension included), and for outputs any dense or strided layout without overlap;
+// - the arguments were checked (csrc/ops/checks.h); sizes follow from the Problem, strides are in elements and, but for
+//   joins_weight(), arbitrary for inputs (0 for an expanded dimension included), and for outputs any dense or strided
+//   layout without overlap;
 // - a plan is one that plan_call() gave for the same operator, problem and type, and for tensors with the same traits;
 // - the tensors' device is the current one, and `stream` is a cudaStream_t of it; nothing synchronizes, so that the
 //   calls can be captured in a CUDA graph;
@@ -32,6 +32,10 @@ struct OperatorPlan;
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
                                               const Operands& operands);
 int64_t workspace_bytes(const OperatorPlan& plan);
+// Of gradients: whether a plan is for a weight, and a gradient of it, whose taps along the width follow one another as
+// the channels do: stride[4] == C_out * stride[1], as with the channels last. No plan asks for it but where grad_output
+// is so.
+bool joins_weight(const OperatorPlan& plan);
 // Parts of each image and output channel that a forward's epilogue can leave moments of; 0: none.
 int64_t moment_parts(const OperatorPlan& plan);
 // How a norm behind a forward is computed on the current device.

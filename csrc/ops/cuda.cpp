@@ -1,8 +1,12 @@
 // The operators on a CUDA device: allocation and the current stream, then the kernels of csrc/kernels.
+#include <array>
 #include <optional>
 #include <string>
 
+#include <torch/csrc/stable/ops.h>
+
 #include "core/build.h"
+#include "core/output_view.h"
 #include "kernels/api.h"
 #include "ops/backend.h"
 #include "ops/cuda_call.h"
@@ -32,6 +36,29 @@ Tensor empty_weight_grad(const char* op, const Problem& problem, MemoryFormat fo
                          grad_output);
 }
 
+// Whether a plan is for another layout than that of a weight or of its gradient.
+bool must_join(const Problem& problem, const OperatorPlan& plan, const std::array<int64_t, 5>& stride) {
+  return joins_weight(plan) && !joins_width(stride, problem.out_channels);
+}
+
+// The weight in a layout that a plan is for.
+Tensor joined_weight(const char* op, const Problem& problem, const OperatorPlan& plan, const Tensor& weight) {
+  if (!must_join(problem, plan, view(weight).stride)) return weight;
+  Tensor copy = empty_weight_grad(op, problem, MemoryFormat::kChannelsLast3d, weight);
+  torch::stable::copy_(copy, weight);
+  return copy;
+}
+
+// Has a gradient of the weight written in a layout that a plan is for.
+template <typename Write>
+void write_weight_grad(const char* op, const Problem& problem, const OperatorPlan& plan, Tensor grad_weight,
+                       Write write) {
+  if (!must_join(problem, plan, mutable_view(grad_weight).stride)) return write(mutable_view(grad_weight));
+  const Tensor joined = empty_weight_grad(op, problem, MemoryFormat::kChannelsLast3d, grad_weight);
+  write(mutable_view(joined));
+  torch::stable::copy_(grad_weight, joined);
+}
+
 void run_input_grad(const char* op, const Problem& problem, const Tensor& grad_output,
                     const std::optional<Tensor>& relu_output, const Tensor& weight, const Tensor& grad_input) {
   if (problem.batch == 0) return;
@@ -42,7 +69,8 @@ void run_input_grad(const char* op, const Problem& problem, const Tensor& grad_o
   const MutableTensor gx = mutable_view(grad_input);
   const auto plan = plan_call(Operator::kInputGrad, problem, dtype, float32_mode(), operands(gy, w, mask, gx));
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
-  convt3d::input_grad(problem, *plan, dtype, gy, mask, w, gx, workspace.data(), current_stream(grad_output));
+  const Tensor joined = joined_weight(op, problem, *plan, weight);
+  convt3d::input_grad(problem, *plan, dtype, gy, mask, view(joined), gx, workspace.data(), current_stream(grad_output));
 }
 
 void run_weight_grad(const char* op, const Problem& problem, const Tensor& grad_output,
@@ -55,7 +83,9 @@ void run_weight_grad(const char* op, const Problem& problem, const Tensor& grad_
   const MutableTensor gw = mutable_view(grad_weight);
   const auto plan = plan_call(Operator::kWeightGrad, problem, dtype, float32_mode(), operands(gy, x, mask, gw));
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
-  convt3d::weight_grad(problem, *plan, dtype, gy, mask, x, gw, workspace.data(), current_stream(grad_output));
+  write_weight_grad(op, problem, *plan, grad_weight, [&](const MutableTensor& written) {
+    convt3d::weight_grad(problem, *plan, dtype, gy, mask, x, written, workspace.data(), current_stream(grad_output));
+  });
 }
 
 Tensor bias_grad_of(const char* op, const Tensor& grad_output, const std::optional<Tensor>& relu_output) {
@@ -87,9 +117,12 @@ void run_backward(const char* op, const Problem& problem, const Tensor& grad_out
   const auto plan = plan_call(gradients[2] ? Operator::kBackwardAndBias : Operator::kBackward, problem, dtype,
                               float32_mode(), operands(gy, x, mask, gx));
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
-  convt3d::backward(problem, *plan, dtype, gy, mask, x, view(weight), gx, mutable_view(*gradients[1]),
-                    gradients[2] ? gradients[2]->mutable_data_ptr() : nullptr, workspace.data(),
-                    current_stream(grad_output));
+  const Tensor joined = joined_weight(op, problem, *plan, weight);
+  write_weight_grad(op, problem, *plan, *gradients[1], [&](const MutableTensor& written) {
+    convt3d::backward(problem, *plan, dtype, gy, mask, x, view(joined), gx, written,
+                      gradients[2] ? gradients[2]->mutable_data_ptr() : nullptr, workspace.data(),
+                      current_stream(grad_output));
+  });
 }
 
 }  // namespace

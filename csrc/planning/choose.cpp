@@ -1,6 +1,7 @@
 #include "planning/choose.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -145,7 +146,7 @@ Offer mma_offer(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
-    if (op == Operator::kBackwardAndBias && whole) return std::nullopt;  // the bias's is of all outputs
+    if (op == Operator::kBackwardAndBias && !sees_all_outputs(query)) return std::nullopt;
     return offer_of(
         mma::plan_backward(problem, dtype, terms_of(query), operands, op == Operator::kBackwardAndBias, device),
         device);
@@ -218,6 +219,8 @@ std::string name_of_asked(const PlanQuery& query) {
   return std::string("convt3d: the engine ") + engine_name(query.engine.value_or(Engine::kSimt));
 }
 
+bool cheaper(const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; }
+
 [[noreturn]] void throw_no_plan(const PlanQuery& query) {
   throw std::invalid_argument(name_of_asked(query) + " has no plan for this call");
 }
@@ -232,18 +235,30 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
     operands.result = viewed(*view, operands.result, element_size(query.dtype));
     return part;
   }
-  part.whole = WholeGradOutput{query.problem, operands.first, operands.mask};
+  part.whole = WholeGradOutput{query.problem, operands.first, operands.mask, view->has_all_outputs()};
   operands.first = viewed(*view, operands.first, element_size(query.dtype));
   operands.mask = viewed(*view, operands.mask, element_size(query.dtype));
   return part;
 }
 
+// One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
+bool is_viewed(const PlanQuery& query) {
+  const bool again = query.whole.has_value();
+  return query.op != Operator::kBiasGrad && !again && !(query.op == Operator::kBackwardAndBias && query.engine);
+}
+
 std::optional<OutputView> view_of(const PlanQuery& query) {
-  if (query.op == Operator::kBiasGrad || query.whole) return std::nullopt;  // a view is not viewed again
-  // One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
-  if (query.op == Operator::kBackwardAndBias && query.engine) return std::nullopt;
+  if (!is_viewed(query)) return std::nullopt;
   return query.op == Operator::kForward ? written_outputs(query.problem)
                                         : read_outputs(query.problem, steps_width(query.operands.first));
+}
+
+// A view that competes with what there is without it.
+std::optional<OutputView> joined_view_of(const PlanQuery& query) {
+  const bool on_tensor_cores = query.dtype != DataType::kFloat64 && query.device.has(Engine::kMma);
+  if (query.op == Operator::kForward || !on_tensor_cores || !is_viewed(query)) return std::nullopt;
+  const std::optional<OutputView> view = joined_outputs(query.problem, query.operands, element_size(query.dtype));
+  return view && query.sums_bias && !view->has_all_outputs() ? std::nullopt : view;
 }
 
 // What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.
@@ -260,50 +275,9 @@ bool has_dense_images(const PlanQuery& query) {
   return has_dense_images(tensor, problem.out_channels, problem.output_size());
 }
 
-std::vector<OperatorPlan> candidates(const PlanQuery& query) {
-  const std::optional<OutputView> view = view_of(query);
-  if (const std::optional<PlanQuery> part = viewed(query, view)) {
-    std::vector<OperatorPlan> found = candidates(*part);
-    for (OperatorPlan& plan : found) plan.view = view;
-    if (Offer whole = offer_beside_view(query)) {
-      const bool chosen = whole->cost.ms < found[0].cost.ms;
-      found.insert(chosen ? found.begin() : found.end(), *std::move(whole));
-    }
-    return found;
-  }
-  std::vector<OperatorPlan> found;
-  const auto add = [&](OperatorPlan chosen, std::vector<OperatorPlan> others) {
-    const std::string identity = to_string(chosen);
-    found.push_back(std::move(chosen));
-    for (OperatorPlan& plan : others) {
-      if (to_string(plan) != identity) found.push_back(std::move(plan));
-    }
-    std::stable_sort(found.begin() + 1, found.end(),
-                     [](const OperatorPlan& a, const OperatorPlan& b) { return a.cost.ms < b.cost.ms; });
-  };
-  if (!query.engine) {
-    PlanQuery chosen = query;
-    chosen.candidate = 0;
-    if (is_backward(query.op)) add(choose(chosen), separate_plans(query));
-    return found;
-  }
-  for (const auto& [engine, offer, plans] : kEngines) {
-    if (query.engine != engine || !query.device.has(engine)) continue;
-    if (Offer offered = offer(query)) add(std::move(*offered), plans(query));
-  }
-  return found;
-}
+namespace {
 
-std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
-  if (query.candidate > 0) {
-    std::vector<OperatorPlan> all = candidates(query);
-    if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
-    if (all.empty() && is_backward(query.op)) return separate_plan(query);
-    if (all.empty()) throw_no_plan(query);
-    throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
-                                " plans for this call, none with the number " + std::to_string(query.candidate));
-  }
-  const std::optional<OutputView> view = view_of(query);
+std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::optional<OutputView>& view) {
   if (const std::optional<PlanQuery> part = viewed(query, view)) {
     std::optional<OperatorPlan> plan = choose_if_any(*part);
     if (plan) plan->view = view;
@@ -326,6 +300,68 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
     if (!best || separate.cost.ms < best->cost.ms) best = std::move(separate);
   }
   return best;
+}
+
+std::vector<OperatorPlan> candidates_of_view(const PlanQuery& query, const std::optional<OutputView>& view) {
+  if (const std::optional<PlanQuery> part = viewed(query, view)) {
+    std::vector<OperatorPlan> found = candidates(*part);
+    for (OperatorPlan& plan : found) plan.view = view;
+    if (Offer whole = offer_beside_view(query)) {
+      const bool chosen = whole->cost.ms < found[0].cost.ms;
+      found.insert(chosen ? found.begin() : found.end(), *std::move(whole));
+    }
+    return found;
+  }
+  std::vector<OperatorPlan> found;
+  const auto add = [&](OperatorPlan chosen, std::vector<OperatorPlan> others) {
+    const std::string identity = to_string(chosen);
+    found.push_back(std::move(chosen));
+    for (OperatorPlan& plan : others) {
+      if (to_string(plan) != identity) found.push_back(std::move(plan));
+    }
+    std::stable_sort(found.begin() + 1, found.end(), cheaper);
+  };
+  if (!query.engine) {
+    PlanQuery chosen = query;
+    chosen.candidate = 0;
+    if (is_backward(query.op)) add(*choose_of_view(chosen, std::nullopt), separate_plans(query));
+    return found;
+  }
+  for (const auto& [engine, offer, plans] : kEngines) {
+    if (query.engine != engine || !query.device.has(engine)) continue;
+    if (Offer offered = offer(query)) add(std::move(*offered), plans(query));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<OperatorPlan> candidates(const PlanQuery& query) {
+  std::vector<OperatorPlan> found = candidates_of_view(query, view_of(query));
+  const std::optional<OutputView> joined = joined_view_of(query);
+  if (!joined) return found;
+  std::vector<OperatorPlan> others = candidates_of_view(query, joined);
+  if (!others.empty() && (found.empty() || others[0].cost.ms < found[0].cost.ms)) std::swap(found, others);
+  std::move(others.begin(), others.end(), std::back_inserter(found));
+  if (!found.empty()) std::stable_sort(found.begin() + 1, found.end(), cheaper);
+  return found;
+}
+
+std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
+  if (query.candidate > 0) {
+    std::vector<OperatorPlan> all = candidates(query);
+    if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
+    if (all.empty() && is_backward(query.op)) return separate_plan(query);
+    if (all.empty()) throw_no_plan(query);
+    throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
+                                " plans for this call, none with the number " + std::to_string(query.candidate));
+  }
+  std::optional<OperatorPlan> plan = choose_of_view(query, view_of(query));
+  if (const std::optional<OutputView> joined = joined_view_of(query)) {
+    std::optional<OperatorPlan> other = choose_of_view(query, joined);
+    if (other && (!plan || other->cost.ms < plan->cost.ms)) plan = std::move(other);
+  }
+  return plan;
 }
 
 OperatorPlan choose(const PlanQuery& query) {

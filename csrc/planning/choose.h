@@ -20,6 +20,7 @@ struct WholeGradOutput {
   Problem problem;
   OperandTraits tensor;
   OperandTraits mask;
+  bool is_in_view;  // all of it
 };
 
 // Everything that a choice looks at.
@@ -41,6 +42,9 @@ struct PlanQuery {
 inline int terms_of(const PlanQuery& query) {
   return query.dtype == DataType::kFloat32 && query.mode == Float32Mode::kIeee ? 2 : 1;
 }
+
+// Whether the bias's gradient, which is of all outputs, can be taken from what other gradients read.
+inline bool sees_all_outputs(const PlanQuery& query) { return !query.whole || query.whole->is_in_view; }
 
 // The cheapest of the plans that the engines offer or, of the only engine that is asked, the candidate that is asked
 // for. Throws std::invalid_argument where that engine has none.

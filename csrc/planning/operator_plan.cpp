@@ -64,6 +64,12 @@ std::optional<Engine> OperatorPlan::engine() const {
   return std::visit([](const auto& of_engine) { return engine_of(of_engine); }, plan);
 }
 
+bool OperatorPlan::joins_weight() const {
+  if (view && view->joins_weight()) return true;
+  const auto* const separate = std::get_if<SeparatePlan>(&plan);
+  return separate != nullptr && (separate->input_grad->joins_weight() || separate->weight_grad->joins_weight());
+}
+
 int64_t moment_parts(const OperatorPlan& plan) {
   if (plan.view) return 0;  // its channels are not the layer's
   return std::visit([](const auto& of_engine) { return parts_of(of_engine); }, plan.plan);

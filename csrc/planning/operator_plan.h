@@ -66,6 +66,8 @@ struct OperatorPlan {
   bool sums_bias() const;
   // None of a plan that leaves each gradient to its own engine.
   std::optional<Engine> engine() const;
+  // Of gradients: joins_weight() of core/output_view.h, of the view or of a gradient's own.
+  bool joins_weight() const;
 };
 
 // Of a forward: parts of each image and output channel that its epilogue can leave moments of (epilogue/epilogue.h); 0:

@@ -66,10 +66,19 @@ struct TraitsOf {
   }
 };
 
+// What a plan has of the outputs: all as they are, every so many-th, taps as channels, taps as channels behind others.
+const char* view_name(const std::optional<OutputView>& view) {
+  if (!view) return "none";
+  if (view->joins_weight()) return "taps_behind_channels";
+  return view->width_channels ? "taps" : "every";
+}
+
 }  // namespace
 
 Traits plan_traits(const PlanQuery& query, const OperatorPlan& plan, bool bias, bool relu) {
-  return std::visit(TraitsOf{query, {query.dtype, query.mode, bias, relu}}, plan.plan);
+  Traits traits = std::visit(TraitsOf{query, {query.dtype, query.mode, bias, relu}}, plan.plan);
+  traits.push_back({"view", view_name(plan.view)});
+  return traits;
 }
 
 }  // namespace convt3d

@@ -113,7 +113,7 @@ class Separate {
 
   // Of all images at once, with operands as they lie. `sums_bias`: the weight gradient has the bias's, if it can.
   std::optional<Way> whole(bool sums_bias) const {
-    if (sums_bias && (query_.op != Operator::kBackwardAndBias || query_.whole)) return std::nullopt;
+    if (sums_bias && (query_.op != Operator::kBackwardAndBias || !sees_all_outputs(query_))) return std::nullopt;
     return way_with({{}, {}, query_.problem.batch}, sums_bias);
   }
 

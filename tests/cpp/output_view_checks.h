@@ -55,4 +55,50 @@ inline void check_taps_as_channels() {
   }
 }
 
+// With the channels last: a tap's channels follow the ones of the tap before, in grad_output and in the weight.
+inline void check_taps_beside_channels() {
+  Problem problem;
+  problem.batch = 2;
+  problem.in_channels = 5;
+  problem.out_channels = 4;
+  problem.input_size = {3, 4, 6};
+  problem.kernel_size = problem.stride = {2, 3, 2};
+  Operands gradient;
+  gradient.first = dense_operand(4, problem.output_size(), true);
+  const std::optional<OutputView> view = joined_outputs(problem, gradient, 2);
+  expect(view && view->width_channels && view->problem.out_channels == 8, "taps join other channels", problem);
+  if (!view) return;
+  expect(view->joins_weight() && view->channel_folds() == 2 && view->has_all_outputs(), "two of each channel", problem);
+  const OperandTraits tensor = viewed(*view, gradient.first, 2);
+  const ConstTensor weight{nullptr, {48, 1, 24, 8, 4}};
+  const ConstTensor viewed_of_weight = viewed_weight(*view, weight);
+  for (int64_t c = 0; c < 4; ++c) {
+    for (int64_t w = 0; w < problem.output_size(2); ++w) {
+      const int64_t channel = w % 2 * 4 + c;
+      expect(tensor.stride[1] * channel + tensor.stride[4] * (w / 2) ==
+                 gradient.first.stride[1] * c + gradient.first.stride[4] * w,
+             "each element is where it was", problem);
+      expect(viewed_of_weight.stride[1] * channel == weight.stride[1] * c + weight.stride[4] * (w % 2),
+             "of the weight, too", problem);
+    }
+  }
+  for (const int change : {0, 1, 2, 3, 4, 5, 6}) {
+    Problem other = problem;
+    if (change == 0) other.out_channels = 32;
+    if (change == 1) other.padding[2] = 1;
+    if (change == 2) other.output_padding[2] = 1;
+    if (change == 3) other.kernel_size[2] = 3;
+    if (change == 4) other.groups = 2;
+    Operands operands;
+    operands.first = dense_operand(other.out_channels, other.output_size(), change != 5);
+    if (change == 6) operands.mask = dense_operand(other.out_channels, other.output_size(), false);
+    expect(!joined_outputs(other, operands, 2), "taps join channels in such calls alone", problem);
+  }
+  problem.kernel_size[0] = 1;
+  gradient.first = dense_operand(4, problem.output_size(), true);
+  const std::optional<OutputView> part = joined_outputs(problem, gradient, 2);
+  expect(part && part->step[0] == 2 && !part->has_all_outputs(), "outputs that no tap meets are not in the view",
+         problem);
+}
+
 }  // namespace convt3d

@@ -152,6 +152,7 @@ int main() {
     check_depthwise_patches(problem, draw(1, 80));
   }
   check_taps_as_channels();
+  check_taps_beside_channels();
   check_ordered_sum_shapes();
   check_depthwise_sum_shapes();
   check_depthwise_workspace();

@@ -3,6 +3,6 @@
 namespace convt3d::mma {
 
 template void backward<__nv_bfloat16>(const Problem&, const BackwardPlan&, ConstTensor, ConstTensor, ConstTensor,
-                                      ConstTensor, MutableTensor, MutableTensor, void*, void*, Stream);
+                                      ConstTensor, MutableTensor, const SummedGrads&, void*, Stream);
 
 }  // namespace convt3d::mma

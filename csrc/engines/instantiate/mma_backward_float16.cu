@@ -3,6 +3,6 @@
 namespace convt3d::mma {
 
 template void backward<__half>(const Problem&, const BackwardPlan&, ConstTensor, ConstTensor, ConstTensor, ConstTensor,
-                               MutableTensor, MutableTensor, void*, void*, Stream);
+                               MutableTensor, const SummedGrads&, void*, Stream);
 
 }  // namespace convt3d::mma

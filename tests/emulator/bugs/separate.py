@@ -57,6 +57,13 @@ BUGS = [
         SEPARATE,
     ),
     Bug(
+        "view: taps' sums of the bias apart",
+        API,
+        "return plan.view ? plan.view->channel_folds() : 1;",
+        "return plan.view && !BUG ? plan.view->channel_folds() : 1;",
+        "--operator backward --type fp16",
+    ),
+    Bug(
         "view: first output",
         "core/output_view.cpp",
         "floor_mod(-problem.padding[i], step);",
@@ -96,7 +103,7 @@ BUGS = [
         "core/output_view.cpp",
         "stride[1] = stride[4];",
         "stride[1] = stride[BUG ? 3 : 4];",
-        "--operator input_grad",
+        "--operator input_grad --engine mma --type fp16",
     ),
     Bug(
         "view: of a copy",

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "check/compare.h"
 #include "check/epilogue.h"
@@ -13,6 +15,7 @@
 #include "check/reference.h"
 #include "check/tensor.h"
 #include "check/wgmma.h"
+#include "core/output_view.h"
 #include "kernels/api.h"
 #include "machine/block.h"
 #include "machine/launch.h"
@@ -86,6 +89,18 @@ class Run {
     Tensor tensor(name, size, item_.data_type(), item_.result_layout(), *item_.result, true, random_);
     tensor.hand_out();
     return tensor;
+  }
+  // A weight, or what its gradient is written into, in a layout that a plan is for.
+  Tensor joined(const OperatorPlan& plan, Tensor weight, bool written) {
+    if (!plan.joins_weight() || convt3d::joins_width(weight.stride(), problem_.out_channels)) return weight;
+    Tensor other("joined weight", weight.size(), item_.data_type(), Layout::kNdhwc, arrangement_of("dense"), written,
+                 random_);
+    const std::vector<double> values = written ? std::vector<double>{} : weight.values();
+    auto next = values.begin();
+    if (!written) other.fill([&] { return *next++; });
+    other.hand_out();
+    replaced_.push_back(std::move(weight));
+    return other;
   }
   // The output of the forward, whose zeros stop a gradient and whose NaNs do not.
   Tensor mask(const Size5& size) {
@@ -201,7 +216,7 @@ class Run {
 
   void input_grad() {
     const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
-    const Tensor weight = source("weight", item_.second_size(), *item_.second);
+    Tensor given = source("weight", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
     const Tensor result = target("grad_input", item_.input_size());
     if (item_.engine == Engine::kMma && item_.plan >= 0) {
@@ -210,15 +225,15 @@ class Run {
       const auto space = workspace(plan.workspace_bytes());
       finish(result, *space, item_.type == Type::kFloat32, [&] {
         repeat(result, plan.k_splits > 1, [&] {
-          mma_input_grad(item_, plan, grad.source(), mask_of(outputs), weight.source(), result.target(),
-                         space->begin());
+          mma_input_grad(item_, plan, grad.source(), mask_of(outputs), given.source(), result.target(), space->begin());
         });
         expected_ = expected_input_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
-                                        in_cores(weight.values()));
+                                        in_cores(given.values()));
       });
       return;
     }
-    const OperatorPlan plan = planned(grad.source(), weight.source(), mask_of(outputs), result.target());
+    const OperatorPlan plan = planned(grad.source(), given.source(), mask_of(outputs), result.target());
+    const Tensor weight = joined(plan, std::move(given), false);
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
@@ -236,21 +251,22 @@ class Run {
     const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
     const Tensor input = source("input", item_.second_size(), *item_.second);
     const Tensor outputs = mask(item_.output_size());
-    const Tensor result = target("grad_weight", item_.weight_size());
+    Tensor given = target("grad_weight", item_.weight_size());
     if (item_.engine == Engine::kMma && item_.plan >= 0) {
       const convt3d::mma::WeightGradPlan plan =
           mma_weight_grad_plan(item_, grad.source(), mask_of(outputs), input.source());
       outcome_.plan = to_string(plan);
       const auto space = workspace(plan.workspace_bytes());
-      finish(result, *space, item_.type == Type::kFloat32, [&] {
-        mma_weight_grad(item_, plan, grad.source(), mask_of(outputs), input.source(), result.target(), space->begin());
+      finish(given, *space, item_.type == Type::kFloat32, [&] {
+        mma_weight_grad(item_, plan, grad.source(), mask_of(outputs), input.source(), given.target(), space->begin());
         expected_ = expected_weight_grad(item_, in_cores(masked(grad, item_.relu ? &outputs : nullptr)),
                                          in_cores(input.values()));
       });
       return;
     }
-    if (item_.engine == Engine::kWgmma && item_.bias && weight_grad_with_bias(grad, input, result)) return;
-    const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), result.target());
+    if (item_.engine == Engine::kWgmma && item_.bias && weight_grad_with_bias(grad, input, given)) return;
+    const OperatorPlan plan = planned(grad.source(), input.source(), mask_of(outputs), given.target());
+    const Tensor result = joined(plan, std::move(given), true);
     const bool cores = on_tensor_cores(plan);
     const auto space = workspace(plan.workspace_bytes);
     finish(result, *space, cores && item_.type == Type::kFloat32, [&] {
@@ -296,16 +312,18 @@ class Run {
   void backward() {
     const Tensor grad = source("grad_output", item_.first_size(), *item_.first);
     const Tensor input = source("input", item_.second_size(), *item_.second);
-    const Tensor weight = source("weight", item_.weight_size(), arrangement_of("dense"));
+    Tensor weight = source("weight", item_.weight_size(), arrangement_of("dense"));
     const Tensor outputs = mask(item_.output_size());
     const Tensor grad_input = target("grad_input", item_.input_size());
-    const Tensor grad_weight = target("grad_weight", item_.weight_size());
+    Tensor grad_weight = target("grad_weight", item_.weight_size());
     const Tensor grad_bias = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
     const convt3d::Operands operands = {operand_traits(grad.source()), operand_traits(input.source()),
                                         operand_traits(mask_of(outputs)), operand_traits(grad_input.target())};
     const OperatorPlan plan =
         item_.engine == Engine::kMma ? mma_backward_plan(item_, operands) : plan_of(item_, operands);
     outcome_.plan = to_string(plan);
+    weight = joined(plan, std::move(weight), false);
+    grad_weight = joined(plan, std::move(grad_weight), true);
     const auto* const separate = std::get_if<convt3d::SeparatePlan>(&plan.plan);
     const auto in_cores_of = [&](const OperatorPlan* gradient, const std::vector<double>& values) {
       return gradient == nullptr || on_tensor_cores(*gradient) ? in_cores(values) : values;
@@ -351,6 +369,7 @@ class Run {
   bool integers_;
   int multiprocessors_;
   Expected expected_;
+  std::vector<Tensor> replaced_;        // whose memory nobody else gets
   std::unique_ptr<NormEpilogue> norm_;  // of a forward
   Outcome outcome_;
 };

@@ -34,8 +34,8 @@ void run_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Str
 
 template <typename T>
 void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-              ConstTensor input, ConstTensor weight, MutableTensor grad_input, MutableTensor grad_weight,
-              void* grad_bias, void* workspace, Stream stream) {
+              ConstTensor input, ConstTensor weight, MutableTensor grad_input, const SummedGrads& grads,
+              void* workspace, Stream stream) {
   auto* const bytes = static_cast<unsigned char*>(workspace);
   pack_weight<T>(problem, plan.input, weight, WeightOrder::kOutputIsK, bytes, stream);
   const auto run = [&](auto operand, auto terms) {
@@ -63,7 +63,7 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
   } else {
     run(T{}, One{});
   }
-  add_sums<T>(problem, plan.grad, bytes + plan.partial_offset(), {grad_weight, grad_bias}, stream);
+  add_sums<T>(problem, plan.grad, bytes + plan.partial_offset(), grads, stream);
 }
 
 }  // namespace convt3d::mma

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "core/call.h"
+#include "core/gradient_round.h"
 #include "core/problem.h"
 #include "engines/mma/backward/plan.h"
 
 namespace convt3d::mma {
 
-// `grad_bias`: nullptr where the plan does not sum it.
 template <typename T>
 void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad_output, ConstTensor relu_output,
-              ConstTensor input, ConstTensor weight, MutableTensor grad_input, MutableTensor grad_weight,
-              void* grad_bias, void* workspace, Stream stream);
+              ConstTensor input, ConstTensor weight, MutableTensor grad_input, const SummedGrads& grads,
+              void* workspace, Stream stream);
 
 }  // namespace convt3d::mma

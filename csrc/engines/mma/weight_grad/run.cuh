@@ -110,8 +110,9 @@ void add_sums(const Problem& problem, const WeightGradPlan& plan, const void* wo
   sums.axis[5] = {plan.groups, plan.groups, plan.n_channels * stride[0]};
   sums.destination = static_cast<T*>(grads.weight.data);
   if (plan.has_bias()) {
-    sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)), plan.bias_partials(),
-                   plan.groups * plan.row_channels, static_cast<T*>(grads.bias)};
+    sums.beside = {partial + plan.bias_offset() / static_cast<int64_t>(sizeof(float)),
+                   plan.bias_partials() * grads.channel_folds, plan.groups * plan.row_channels / grads.channel_folds,
+                   static_cast<T*>(grads.bias)};
   }
   add_gradient_in_order("weight gradient sum", sums, plan.sum_shape(), stream);
 }

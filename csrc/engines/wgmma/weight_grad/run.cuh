@@ -95,8 +95,8 @@ void weight_grad(const Problem& problem, const WgmmaWeightGradPlan& plan, ConstT
   sums.axis[5] = {plan.groups, plan.groups, plan.in_channels * stride[0]};
   sums.destination = static_cast<T*>(grads.weight.data);
   if (plan.has_bias()) {
-    sums.beside = {params.bias, plan.bias_partials(), int64_t{plan.groups} * plan.out_channels,
-                   static_cast<T*>(grads.bias)};
+    sums.beside = {params.bias, plan.bias_partials() * grads.channel_folds,
+                   int64_t{plan.groups} * plan.out_channels / grads.channel_folds, static_cast<T*>(grads.bias)};
   }
   add_gradient_in_order("weight gradient sum", sums, plan.sum_shape(), stream);
 }
