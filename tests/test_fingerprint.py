@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import fingerprint as command  # noqa: E402  # benchmarks/fingerprint.py
 
+pytestmark = pytest.mark.torch_free
+
 SASS = """
 	code for sm_90a
 		Function : _ZN7convt3d19convt3d_correlationIfLNS_9TileShapeE0ELb0EEEvNS_17CorrelationParamsIT_EE

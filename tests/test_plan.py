@@ -24,6 +24,8 @@ sys.path.insert(0, str(ROOT / "tests" / "emulator"))
 
 import build  # noqa: E402
 
+pytestmark = pytest.mark.torch_free
+
 # Everything that is planned without CUDA, but what chooses between the engines.
 PLANS = [
     str(path.relative_to(ROOT))
@@ -40,7 +42,6 @@ CHOICE = [
 ]
 
 
-@pytest.mark.torch_free
 @pytest.mark.parametrize(
     ("test", "sources"),
     [

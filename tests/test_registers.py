@@ -99,5 +99,8 @@ def test_no_kernel_spills() -> None:
         pytest.skip("needs cuobjdump, of the CUDA toolkit or Triton")
     command = [tool, "--dump-resource-usage", str(_library.LIBRARY_PATH)]
     resources = parse(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert {kernel.architecture for kernel in resources if "convt3d_" in kernel.kernel} == architectures
+    # Kernels without instructions of sm_90a alone are compiled for sm_90.
+    compiled = {kernel.architecture for kernel in resources if "convt3d_" in kernel.kernel}
+    assert architectures <= compiled
+    assert {name.rstrip("af") for name in compiled} == {name.rstrip("af") for name in architectures}
     assert not spilling(resources), "\n".join(spilling(resources))

@@ -100,16 +100,18 @@ def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
         FingerprintError: ``cuobjdump`` is missing or fails, or finds no kernel.
     """
     ptx = image.startswith("compute_")
-    # Some releases of cuobjdump know PTX by the name of its machine code alone.
-    names = [image, image.replace("compute_", "sm_")] if ptx else [image]
-    for name in names:
+    # Some releases of cuobjdump know PTX by the name of its machine code alone. Kernels without instructions of 9.0
+    # alone are compiled for sm_90, which other releases tell from sm_90a.
+    names = [image, image.replace("compute_", "sm_") if ptx else image.rstrip("af")]
+    texts: list[str] = []
+    for name in dict.fromkeys(names):
         command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", name, str(library)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode == 0:
-            break
-    else:
+        if result.returncode == 0 and result.stdout not in texts and not (ptx and texts):
+            texts.append(result.stdout)
+    if not texts:
         raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
-    hashes = parse_ptx(result.stdout) if ptx else parse_sass(result.stdout)
+    hashes = parse_ptx("".join(texts)) if ptx else parse_sass("".join(texts))
     if not hashes:
         raise FingerprintError(f"{library} has no kernels for {image}")
     return hashes
