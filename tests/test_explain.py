@@ -175,7 +175,7 @@ def test_all_gradients_have_a_plan(has_bias: bool) -> None:
     assert explained.engine == "mma"
     assert explained.plan.startswith("backward ")
     assert " masked" in explained.plan
-    assert explained.plan.endswith(" bias") == has_bias
+    assert (" bias" in explained.plan) == has_bias
     assert str(explained).startswith("conv_transpose3d_backward: grad_output (2, 16, 80, 96, 112), input ")
     forward = convt3d.explain(input, weight, bias, stride=2)
     assert explained.flops == 2 * forward.flops
