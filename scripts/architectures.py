@@ -14,10 +14,17 @@ RELEASE_ARCHS = "75;80;86;90a;100;120+PTX"
 # more, and making PTX takes the compiler longer than making machine code of it.
 PTX_LEVELS = (75, 80, 90)
 
-# Files in csrc/engines/instantiate, by the beginnings of their names. Some kernels' launch bounds differ between
-# architectures of one level, so that each needs its own PTX; others use instructions that only 9.0 has, and are empty
-# elsewhere.
-OF_EACH_ARCHITECTURE = ("depthwise_forward", "depthwise_patches", "simt_correlation", "simt_weight_grad")
+# Files in csrc/engines/instantiate, by the beginnings of their names, that have more levels: launch bounds of some
+# kernels differ between architectures of one, and from 9.0's PTX some registers spill on 12.0.
+FURTHER_LEVELS = {
+    "depthwise_forward": (86, 100, 120),
+    "depthwise_patches": (86, 100, 120),
+    "simt_correlation": (86, 100, 120),
+    "simt_weight_grad": (86, 100, 120),
+    "mma_correlation": (120,),
+}
+
+# Those that use instructions which only 9.0 has, and are empty elsewhere.
 OF_HOPPER = ("wgmma",)
 
 
@@ -26,9 +33,10 @@ def numbers_of(archs: list[str]) -> list[str]:
     return [arch.removesuffix("+PTX") for arch in archs]
 
 
-def ptx_level(number: str) -> str:
-    """The PTX that machine code for an architecture such as "86" or "90a" is made from."""
-    return str(max(level for level in PTX_LEVELS if level <= int(number.rstrip("af"))))
+def ptx_level(number: str, unit: str = "") -> str:
+    """The PTX that a file's machine code for an architecture such as "86" or "90a" is made from."""
+    further = [level for name, levels in FURTHER_LEVELS.items() if unit.startswith(name) for level in levels]
+    return str(max(level for level in (*PTX_LEVELS, *further) if level <= int(number.rstrip("af"))))
 
 
 def ptx_levels(archs: list[str]) -> list[str]:
@@ -46,8 +54,7 @@ def gencode_flags(archs: list[str], unit: str) -> list[str]:
             virtual, code = (number, number) if number == "90a" else (lowest, number)
         else:
             # Nothing here is of 9.0 alone: with compute_90, whose machine code is the same, the PTX serves others.
-            code = number.rstrip("af")
-            virtual = code if unit.startswith(OF_EACH_ARCHITECTURE) else ptx_level(number)
+            virtual, code = ptx_level(number, unit), number.rstrip("af")
         codes.setdefault(virtual, []).append(f"sm_{code}")
     for level in ptx_levels(archs):
         codes.setdefault(lowest if of_hopper else level, []).append(f"compute_{lowest if of_hopper else level}")

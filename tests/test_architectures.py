@@ -26,6 +26,11 @@ RELEASE = architectures.RELEASE_ARCHS.split(";")
         ),
         (
             RELEASE,
+            "mma_correlation_float16",
+            ["75,code=[sm_75]", "80,code=[sm_80,sm_86]", "90,code=[sm_90,sm_100,compute_90]", "120,code=[sm_120]"],
+        ),
+        (
+            RELEASE,
             "simt_correlation_float32",
             [
                 "75,code=[sm_75]",
@@ -84,5 +89,10 @@ def test_units_that_depend_on_the_very_architecture_have_ptx_of_each() -> None:
             dependent.add(path)
     assert dependent
     units = {path.stem for path in CSRC.rglob("*.cu") if _included(path, set()) & dependent}
-    declared = {path.stem for path in CSRC.rglob("*.cu") if path.stem.startswith(architectures.OF_EACH_ARCHITECTURE)}
-    assert units == declared
+    numbers = architectures.numbers_of(RELEASE)
+    with_each = {
+        path.stem
+        for path in CSRC.rglob("*.cu")
+        if all(architectures.ptx_level(number, path.stem) == number.rstrip("a") for number in numbers)
+    }
+    assert units == with_each
