@@ -103,7 +103,7 @@ BUGS = [
         "core/output_view.cpp",
         "stride[1] = stride[4];",
         "stride[1] = stride[BUG ? 3 : 4];",
-        "--operator input_grad --engine mma --type fp16",
+        "--operator input_grad",
     ),
     Bug(
         "view: of a copy",
