@@ -125,6 +125,11 @@ def compression_flags(release: str) -> list[str]:
     return ["--compress-mode=size"] if int(release.split(".")[0]) >= 13 else []
 
 
+def asked_archs() -> list[str]:
+    """The architectures of this build, such as ["80", "90a", "120+PTX"]."""
+    return os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
+
+
 def is_cuda(source: str) -> bool:
     """Whether nvcc compiles a source file."""
     return source.endswith(".cu")
@@ -135,10 +140,9 @@ class BuildExtension(cpp_extension.BuildExtension):
 
     def build_extension(self, ext: Extension) -> None:
         """Compiles the kernels by their flags, and then what is left, and links all."""
-        archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
         groups: dict[tuple[str, ...], list[str]] = {}
         for source in filter(is_cuda, ext.sources):
-            groups.setdefault(tuple(gencode_flags(archs, Path(source).stem)), []).append(source)
+            groups.setdefault(tuple(gencode_flags(asked_archs(), Path(source).stem)), []).append(source)
         for number, (flags, sources) in enumerate(groups.items()):
             arguments = ext.extra_compile_args
             ext.extra_objects += self.compiler.compile(
@@ -180,7 +184,7 @@ def extension() -> Extension:
     # CUDA operators resolve through libtorch.so, which nothing here names directly: hence --no-as-needed.
     link_args = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-Wl,--as-needed", "-Wl,--exclude-libs,ALL"]
     if without_cuda is None:
-        archs = os.environ.get("CONVT3D_CUDA_ARCHS", RELEASE_ARCHS).split(";")
+        archs = asked_archs()
         cuda = nvcc_release()
         print(f"convt3d: building CUDA kernels for {arch_names(archs)} with CUDA {cuda}")
         # torch/csrc/inductor/aoti_torch/c/shim.h declares the CUDA stream function under USE_CUDA only.

@@ -4,6 +4,8 @@ Names are nvcc's without what all have in common: "80", "90a", "120+PTX", as in 
 CONVT3D_CUDA_ARCHS.
 """
 
+import re
+
 # Machine code for every architecture from Turing on (9.0 with its own instructions, hence 90a), and PTX, which all
 # other GPUs from 9.0 on compile at load time. Machine code also runs on later minor revisions of its architecture, so
 # that these six cover 7.5, 8.x, 9.0, 10.x and 12.x but for the GPUs of Jetson: image_for() in
@@ -35,6 +37,10 @@ def numbers_of(archs: list[str]) -> list[str]:
 
 def ptx_level(number: str, unit: str = "") -> str:
     """The PTX that a file's machine code for an architecture such as "86" or "90a" is made from."""
+    if not re.fullmatch(r"\d+[af]?", number) or int(number.rstrip("af")) < PTX_LEVELS[0]:
+        raise ValueError(
+            f'an architecture must be {PTX_LEVELS[0]} or later, such as "80", "90a" or "120+PTX", got {number!r}'
+        )
     further = [level for name, levels in FURTHER_LEVELS.items() if unit.startswith(name) for level in levels]
     return str(max(level for level in (*PTX_LEVELS, *further) if level <= int(number.rstrip("af"))))
 
@@ -53,14 +59,12 @@ def gencode_flags(archs: list[str], unit: str) -> list[str]:
         if of_hopper:
             virtual, code = (number, number) if number == "90a" else (lowest, number)
         else:
-            # Nothing here is of 9.0 alone: with compute_90, whose machine code is the same, the PTX serves others.
+            # Nothing here is of 9.0 alone: with compute_90 the PTX serves others, too.
             virtual, code = ptx_level(number, unit), number.rstrip("af")
         codes.setdefault(virtual, []).append(f"sm_{code}")
-    for level in ptx_levels(archs):
-        codes.setdefault(lowest if of_hopper else level, []).append(f"compute_{lowest if of_hopper else level}")
-    return [
-        f"-gencode=arch=compute_{virtual},code=[{','.join(dict.fromkeys(code))}]" for virtual, code in codes.items()
-    ]
+    for level in [lowest] if of_hopper and ptx_levels(archs) else ptx_levels(archs):
+        codes.setdefault(level, []).append(f"compute_{level}")
+    return [f"-gencode=arch=compute_{virtual},code=[{','.join(code)}]" for virtual, code in codes.items()]
 
 
 def arch_names(archs: list[str]) -> str:

@@ -69,6 +69,12 @@ def test_names(archs: list[str], names: str) -> None:
     assert architectures.arch_names(archs) == names
 
 
+@pytest.mark.parametrize("number", ["70", "8.6", "native", ""])
+def test_what_is_no_architecture(number: str) -> None:
+    with pytest.raises(ValueError, match=f"an architecture must be 75 or later, .* got '{number}'"):
+        architectures.gencode_flags(["80", number], "api")
+
+
 def _included(path: Path, seen: set[Path]) -> set[Path]:
     """The files of csrc that a file includes, with itself."""
     if path not in seen and path.exists():

@@ -107,8 +107,10 @@ def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
     for name in dict.fromkeys(names):
         command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", name, str(library)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode == 0 and result.stdout not in texts and not (ptx and texts):
+        if result.returncode == 0 and result.stdout not in texts:
             texts.append(result.stdout)
+            if ptx or f"arch = {names[-1]}\n" in result.stdout:
+                break  # has all
     if not texts:
         raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
     hashes = parse_ptx("".join(texts)) if ptx else parse_sass("".join(texts))

@@ -242,13 +242,13 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
 }
 
 // One engine alone has no plan for the bias's gradient of all outputs beside the others of a view.
-bool is_viewed(const PlanQuery& query) {
-  const bool again = query.whole.has_value();
-  return query.op != Operator::kBiasGrad && !again && !(query.op == Operator::kBackwardAndBias && query.engine);
+bool may_be_viewed(const PlanQuery& query) {
+  const bool is_view = query.whole.has_value();
+  return query.op != Operator::kBiasGrad && !is_view && !(query.op == Operator::kBackwardAndBias && query.engine);
 }
 
 std::optional<OutputView> view_of(const PlanQuery& query) {
-  if (!is_viewed(query)) return std::nullopt;
+  if (!may_be_viewed(query)) return std::nullopt;
   return query.op == Operator::kForward ? written_outputs(query.problem)
                                         : read_outputs(query.problem, steps_width(query.operands.first));
 }
@@ -256,14 +256,16 @@ std::optional<OutputView> view_of(const PlanQuery& query) {
 // A view that competes with what there is without it.
 std::optional<OutputView> joined_view_of(const PlanQuery& query) {
   const bool on_tensor_cores = query.dtype != DataType::kFloat64 && query.device.has(Engine::kMma);
-  if (query.op == Operator::kForward || !on_tensor_cores || !is_viewed(query)) return std::nullopt;
+  if (query.op == Operator::kForward || !on_tensor_cores || !may_be_viewed(query)) return std::nullopt;
   const std::optional<OutputView> view = joined_outputs(query.problem, query.operands, element_size(query.dtype));
   return view && query.sums_bias && !view->has_all_outputs() ? std::nullopt : view;
 }
 
 // What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.
-Offer offer_beside_view(const PlanQuery& query) {
-  if (query.op != Operator::kBackwardAndBias || !query.device.has(Engine::kMma)) return std::nullopt;
+// Not beside taps that join other channels, which compete with all there is without a view.
+Offer offer_beside_view(const PlanQuery& query, const OutputView& view) {
+  if (view.joins_weight() || query.op != Operator::kBackwardAndBias || !query.device.has(Engine::kMma))
+    return std::nullopt;
   return mma_offer(query);
 }
 
@@ -281,7 +283,7 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
   if (const std::optional<PlanQuery> part = viewed(query, view)) {
     std::optional<OperatorPlan> plan = choose_if_any(*part);
     if (plan) plan->view = view;
-    Offer whole = offer_beside_view(query);
+    Offer whole = offer_beside_view(query, *view);
     return whole && (!plan || whole->cost.ms < plan->cost.ms) ? std::move(whole) : plan;
   }
   std::optional<OperatorPlan> best;
@@ -306,7 +308,7 @@ std::vector<OperatorPlan> candidates_of_view(const PlanQuery& query, const std::
   if (const std::optional<PlanQuery> part = viewed(query, view)) {
     std::vector<OperatorPlan> found = candidates(*part);
     for (OperatorPlan& plan : found) plan.view = view;
-    if (Offer whole = offer_beside_view(query)) {
+    if (Offer whole = offer_beside_view(query, *view)) {
       const bool chosen = whole->cost.ms < found[0].cost.ms;
       found.insert(chosen ? found.begin() : found.end(), *std::move(whole));
     }

@@ -27,14 +27,19 @@ inline void check_read_outputs(const Problem& problem) {
   expect(!read_outputs(view->problem, true), "a view is not viewed", problem);
 }
 
-// Patches of one channel: each tap of the width is a channel, at its place in memory.
-inline void check_taps_as_channels() {
+inline Problem patches(int64_t out_channels, const Int3& kernel) {
   Problem problem;
   problem.batch = 2;
   problem.in_channels = 5;
-  problem.out_channels = 1;
+  problem.out_channels = out_channels;
   problem.input_size = {3, 4, 6};
-  problem.kernel_size = problem.stride = {2, 3, 4};
+  problem.kernel_size = problem.stride = kernel;
+  return problem;
+}
+
+// Patches of one channel: each tap of the width is a channel, at its place in memory.
+inline void check_taps_as_channels() {
+  const Problem problem = patches(1, {2, 3, 4});
   const std::optional<OutputView> view = read_outputs(problem, true);
   expect(view && view->width_channels && view->problem.out_channels == 4, "taps of the width are channels", problem);
   if (!view) return;
@@ -57,12 +62,7 @@ inline void check_taps_as_channels() {
 
 // With the channels last: a tap's channels follow the ones of the tap before, in grad_output and in the weight.
 inline void check_taps_beside_channels() {
-  Problem problem;
-  problem.batch = 2;
-  problem.in_channels = 5;
-  problem.out_channels = 4;
-  problem.input_size = {3, 4, 6};
-  problem.kernel_size = problem.stride = {2, 3, 2};
+  Problem problem = patches(4, {2, 3, 2});
   Operands gradient;
   gradient.first = dense_operand(4, problem.output_size(), true);
   const std::optional<OutputView> view = joined_outputs(problem, gradient, 2);

@@ -42,8 +42,6 @@ UNSEEN = {
     *(HERE / "machine" / name for name in ("block.h", "fiber.h", "memory.h", "tensor_map.h")),
 }
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
-# Kernels that are as another type's, which is checked: objects of the program without checks serve here, too.
-UNCHECKED_TYPE = "bfloat16"
 
 
 def compiler() -> str | None:
@@ -62,14 +60,10 @@ def sources(*, sanitize: bool = False) -> dict[Path, list[str]]:
         *sorted(HERE.glob("*/*.cpp")),
         *(path for path in sorted(CSRC.rglob("*.cpp")) if path.stem != "bindings" and path.parent.name != "ops"),
     ]
-    of_program = {path: PLANNER if is_of_planner(path) else PROGRAM for path in program}
-    if not sanitize:
-        return {path: [*KERNELS, "-O1"] for path in kernels} | of_program
     # The checks make kernels compile three times as long, which leaving out the optimization makes up for.
-    checked = {path: [*KERNELS, "-O0", *SANITIZE] for path in kernels if not path.stem.endswith(UNCHECKED_TYPE)}
-    checked |= {path: [*words, *SANITIZE] for path, words in of_program.items()}
-    # Last: of functions that several files have, the linker takes the first file's.
-    return checked | {path: [*KERNELS, "-O1"] for path in kernels if path not in checked}
+    of_kernels = [*KERNELS, "-O0" if sanitize else "-O1"]
+    flags = dict.fromkeys(kernels, of_kernels) | {path: PLANNER if is_of_planner(path) else PROGRAM for path in program}
+    return {path: [*words, *SANITIZE] if sanitize else words for path, words in flags.items()}
 
 
 def machine() -> str:
