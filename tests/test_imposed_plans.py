@@ -78,7 +78,7 @@ def test_engines_are_those_that_both_have() -> None:
         for name in (RTX_4090, "Tesla T4", "NVIDIA H100 PCIe")
     }
     assert engines == {
-        RTX_4090: ["simt", "depthwise", "mma"],
+        RTX_4090: ["simt", "depthwise", "mma", "matmul"],
         "Tesla T4": ["simt", "depthwise"],
         "NVIDIA H100 PCIe": list(ENGINES),
     }

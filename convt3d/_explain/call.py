@@ -42,8 +42,9 @@ class Explanation:
         layout: of what is written, ``"NCDHW"`` (contiguous) or ``"NDHWC"`` (channels_last_3d).
         device: the GPU that the engine is chosen for, and whether this build has no kernels for it.
         engine: the kind of kernel: ``"halo_wgmma"`` (Hopper's matrix units), ``"mma"`` (tensor cores of any GPU),
-            ``"depthwise"`` (limited by memory) or ``"simt"`` (without tensor cores); ``"none"`` for an empty batch;
-            ``"separate"`` for a backward whose gradients have a plan each, of which `plan` says by whom they are
+            ``"matmul"`` (likewise, of kernels that are their stride), ``"depthwise"`` (limited by memory) or ``"simt"``
+            (without tensor cores); ``"none"`` for an empty batch; ``"separate"`` for a backward whose gradients have a
+            plan each, of which `plan` says by whom they are
             computed, what is copied for all of them, and in how many rounds, and whether two run beside each other.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).

@@ -25,7 +25,7 @@ OPERATORS = (
     "backward_and_bias",
 )  # csrc/core/operator.h
 GRADIENTS = ("input_grad", "weight_grad", "bias_grad")
-ENGINES = ("simt", "depthwise", "halo_wgmma", "mma")  # csrc/core/device_traits.h
+ENGINES = ("simt", "depthwise", "halo_wgmma", "mma", "matmul")  # csrc/core/device_traits.h
 _DTYPES = {"fp32": 0, "tf32": 0, "fp64": 1, "fp16": 2, "bf16": 3}  # csrc/core/problem.h
 _DEVICE_NUMBERS = 24  # csrc/planning/flat_call.h
 _HOPPER = (9, 0)
@@ -277,16 +277,16 @@ def sizes_of(layer: Layer) -> tuple[int, ...]:
 
 
 def dense_operands(layer: Layer, operator: str, layout: str, *, masked: bool = False) -> Operands:
-    """Those of a call whose tensors are all dense in a layout; the weight is contiguous."""
+    """Those of a call whose tensors are all dense in a layout."""
     input, output = (dense(shape, layout) for shape in (layer.input_shape, layer.output_shape))
-    weight = dense(layer.weight_shape, "NCDHW")
+    weight = dense(layer.weight_shape, layout)
     mask = output if masked else None
     if operator == "forward":
         return Operands(input, weight, None, output)
     if operator == "input_grad":
         return Operands(output, weight, mask, input)
     if operator == "weight_grad":
-        return Operands(output, input, mask, dense(layer.weight_shape, layout))
+        return Operands(output, input, mask, weight)
     if operator != "bias_grad":
         return Operands(output, input, mask, input)
     return Operands(output, None, mask, Operand((0, 1, 0, 0, 0)))

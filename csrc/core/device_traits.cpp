@@ -62,7 +62,9 @@ uint32_t compiled_engines(int capability_major, int capability_minor, const std:
   uint32_t engines = engine_bit(Engine::kSimt) | engine_bit(Engine::kDepthwise);
   const std::string image = image_for(capability_major, capability_minor, architectures);
   // mma.sync for bfloat16 and TF32, and cp.async.
-  if (!image.empty() && Architecture(image).number >= 80) engines |= engine_bit(Engine::kMma);
+  if (!image.empty() && Architecture(image).number >= 80) {
+    engines |= engine_bit(Engine::kMma) | engine_bit(Engine::kMatmul);
+  }
   // Hopper's own instructions are no part of any other architecture.
   if (image == "sm_90a") engines |= engine_bit(Engine::kWgmma);
   return engines;

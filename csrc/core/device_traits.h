@@ -7,7 +7,7 @@
 
 namespace convt3d {
 
-enum class Engine : int { kSimt, kDepthwise, kWgmma, kMma };
+enum class Engine : int { kSimt, kDepthwise, kWgmma, kMma, kMatmul };
 
 constexpr uint32_t engine_bit(Engine engine) { return uint32_t{1} << static_cast<int>(engine); }
 

@@ -52,7 +52,7 @@ inline bool has_dense_images(const OperandTraits& tensor, int64_t channels, cons
 inline Operands dense_operands(const Problem& problem, bool channels_last) {
   Operands operands;
   operands.first = dense_operand(problem.in_channels, problem.input_size, channels_last);
-  operands.second = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
+  operands.second = dense_operand(problem.out_channels_per_group(), problem.kernel_size, channels_last);
   operands.result = dense_operand(problem.out_channels, problem.output_size(), channels_last);
   return operands;
 }

@@ -17,6 +17,7 @@
 #include "engines/depthwise/run.h"
 #include "engines/depthwise/run_patches.h"
 #include "engines/depthwise/run_tiles.h"
+#include "engines/matmul/run.h"
 #include "engines/mma/backward/run.h"
 #include "engines/mma/correlation/run.h"
 #include "engines/mma/weight_grad/run.h"
@@ -72,13 +73,14 @@ DeviceTraits planned_device() {
 }  // namespace
 
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
-                                              const Operands& operands) {
+                                              const Operands& operands, const std::optional<NormTask>& norm) {
   // Not destroyed at exit: other threads may still be calling.
   static auto* const cache = new PlanCache(1024);
   PlanQuery query{op, problem, dtype, mode, operands, planned_device(), std::nullopt, 0};
   const auto [engine, candidate] = asked.load(std::memory_order_relaxed);
   if (engine >= 0) query.engine = static_cast<Engine>(engine);
   if (engine >= 0 || is_backward(op)) query.candidate = candidate;
+  query.norm = norm;
   return cache->get(query);
 }
 
@@ -140,6 +142,9 @@ void forward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Con
       }
       if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
         return wgmma::forward<T>(problem, *of_wgmma, input, weight, epilogue, output, workspace, stream);
+      }
+      if (const auto* product = std::get_if<MatmulPlan>(&plan.plan)) {
+        return matmul::forward<T>(*product, input, weight, epilogue, output, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::forward<T>(problem, *correlation, input, weight, epilogue, output, workspace, stream);

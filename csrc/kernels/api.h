@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/call.h"
 #include "core/operands.h"
@@ -30,7 +31,8 @@ struct OperatorPlan;
 
 // What an operator runs on the current device. It is remembered: asking again for the same costs no search.
 std::shared_ptr<const OperatorPlan> plan_call(Operator op, const Problem& problem, DataType dtype, Float32Mode mode,
-                                              const Operands& operands);
+                                              const Operands& operands,
+                                              const std::optional<NormTask>& norm = std::nullopt);
 int64_t workspace_bytes(const OperatorPlan& plan);
 // Of gradients: whether a plan is for a weight, and a gradient of it, whose taps along the width follow one another as
 // the channels do: stride[4] == C_out * stride[1], as with the channels last. No plan asks for it but where grad_output

@@ -15,7 +15,7 @@ Tensor empty_output(const char* op, const Problem& problem, const Tensor& input,
 }  // namespace
 
 CudaForward::CudaForward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
-                         const std::optional<Tensor>& bias, Activation activation)
+                         const std::optional<Tensor>& bias, Activation activation, std::optional<DataType> norm_result)
     : op_(op),
       problem_(problem),
       input_(input),
@@ -24,9 +24,15 @@ CudaForward::CudaForward(const char* op, const Problem& problem, const Tensor& i
       activation_(activation),
       output_(empty_output(op, problem, input, weight)) {
   if (problem.batch == 0) return;
-  plan_ =
-      plan_call(Operator::kForward, problem, kernel_dtype(input), float32_mode(),
-                {operand_traits(view(input)), operand_traits(view(weight)), {}, operand_traits(mutable_view(output_))});
+  const DataType dtype = kernel_dtype(input);
+  if (norm_result) {
+    const int64_t rows = output_.size(0) * output_.size(1);
+    norm_ = NormTask{rows, output_.numel() / rows, static_cast<int32_t>(element_size(dtype)),
+                     static_cast<int32_t>(element_size(*norm_result))};
+  }
+  plan_ = plan_call(
+      Operator::kForward, problem, dtype, float32_mode(),
+      {operand_traits(view(input)), operand_traits(view(weight)), {}, operand_traits(mutable_view(output_))}, norm_);
 }
 
 void CudaForward::run(const EpilogueMoments& moments, const EpilogueNorm& norm, bool stores) const {

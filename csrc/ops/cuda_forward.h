@@ -9,15 +9,19 @@
 
 namespace convt3d {
 
-// The device of the input is the current one; the tensors outlive it.
+// The device of the input is the current one; the tensors outlive it. `norm_result`: of the norm behind it, if any.
 class CudaForward {
  public:
   CudaForward(const char* op, const Problem& problem, const Tensor& input, const Tensor& weight,
-              const std::optional<Tensor>& bias, Activation activation);
+              const std::optional<Tensor>& bias, Activation activation,
+              std::optional<DataType> norm_result = std::nullopt);
 
   const Tensor& output() const { return output_; }
   // Null where the batch is empty: nothing is run.
   const OperatorPlan* plan() const { return plan_.get(); }
+
+  // The norm behind it, without what derivatives need, as it is planned for: with them a call has the same bits.
+  const std::optional<NormTask>& norm() const { return norm_; }
 
   // Launches the forward, as often as the caller wants.
   void run() const { run({}, {}, true); }
@@ -31,6 +35,7 @@ class CudaForward {
   const std::optional<Tensor>& bias_;
   Activation activation_;
   Tensor output_;
+  std::optional<NormTask> norm_;
   std::shared_ptr<const OperatorPlan> plan_;
 };
 

@@ -41,12 +41,10 @@ class Moments {
   std::optional<Scratch> memory_;
 };
 
-NormWay way_of(const CudaForward& forward, const NormArguments& arguments, bool keeps_input) {
-  const Tensor& output = forward.output();
-  const int64_t rows = output.size(0) * output.size(1);
-  return norm_way(*forward.plan(),
-                  {rows, output.numel() / rows, static_cast<int32_t>(element_size(kernel_dtype(output))),
-                   static_cast<int32_t>(element_size(*data_type(arguments.result_dtype))), keeps_input});
+NormWay way_of(const CudaForward& forward, bool keeps_input) {
+  NormTask task = *forward.norm();
+  task.keeps_input = keeps_input;
+  return norm_way(*forward.plan(), task);
 }
 
 void apply(const char* op, const Tensor& input, const NormArguments& arguments, const EpilogueMoments& moments,
@@ -108,11 +106,11 @@ Tensor as_input(const char* op, const Tensor& input) {
 Tensor CudaNorm::forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments) {
   const auto& [problem, input, weight, bias, activation] = convolution;
   const DeviceGuard guard(device_of(input).index);
-  const CudaForward forward(op, problem, input, weight, bias, activation);
+  const CudaForward forward(op, problem, input, weight, bias, activation, data_type(arguments.result_dtype));
   const Tensor& convolved = forward.output();
   const bool in_place = arguments.result_dtype == dtype_of(convolved);
   if (!forward.plan()) return in_place ? convolved : allocate_like(op, convolved, arguments.result_dtype);
-  const NormWay way = way_of(forward, arguments, false);
+  const NormWay way = way_of(forward, false);
   if (way == NormWay::kTwice) {
     run_twice(op, forward, arguments);
     return convolved;
@@ -128,9 +126,9 @@ NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments
                                       const NormArguments& arguments) {
   const auto& [problem, input, weight, bias, activation] = convolution;
   const DeviceGuard guard(device_of(input).index);
-  const CudaForward forward(op, problem, input, weight, bias, activation);
+  const CudaForward forward(op, problem, input, weight, bias, activation, data_type(arguments.result_dtype));
   const Tensor& convolved = forward.output();
-  const bool gathers = forward.plan() != nullptr && way_of(forward, arguments, true) == NormWay::kEpilogue;
+  const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
   const Moments moments(op, forward, gathers);
   forward.run(moments.target(), {}, true);
   const NormResult result{allocate_like(op, convolved, arguments.result_dtype), convolved,

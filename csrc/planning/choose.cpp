@@ -12,6 +12,7 @@
 #include "engines/simt/cost.h"
 #include "engines/wgmma/plan/problem.h"
 #include "planning/least_cost.h"
+#include "planning/norm_way.h"
 #include "planning/separate_plan.h"
 
 namespace convt3d {
@@ -20,7 +21,8 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
+      query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -46,7 +48,8 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
+      query;
   if (is_backward(op)) return std::nullopt;
   if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
     return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
@@ -80,6 +83,7 @@ OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&)
 OperatorPlan operator_plan(const mma::BackwardPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
 }
+OperatorPlan operator_plan(const MatmulPlan& plan, const DeviceTraits&) { return {plan, 0, {plan.cost_ms, false}}; }
 
 template <typename Plan>
 Offer offer_of(const std::optional<Plan>& plan, const DeviceTraits& device) {
@@ -143,7 +147,8 @@ mma::Correlation correlation_of(Operator op) {
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
+      query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
     if (op == Operator::kBackwardAndBias && !sees_all_outputs(query)) return std::nullopt;
@@ -160,7 +165,8 @@ Offer mma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole] = query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
+      query;
   if (!is_for_mma(query)) return {};
   if (is_backward(op)) {
     return all_of(
@@ -175,6 +181,17 @@ std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
                 device);
 }
 
+Offer matmul_offer(const PlanQuery& query) {
+  if (query.op != Operator::kForward) return std::nullopt;
+  return offer_of(plan_matmul(query.problem, query.dtype, terms_of(query), query.operands, query.device), query.device);
+}
+
+std::vector<OperatorPlan> matmul_plans(const PlanQuery& query) {
+  if (query.op != Operator::kForward) return {};
+  return all_of(matmul_candidates(query.problem, query.dtype, terms_of(query), query.operands, query.device),
+                query.device);
+}
+
 // Of an engine that searches no others.
 std::vector<OperatorPlan> no_plans(const PlanQuery&) { return {}; }
 
@@ -186,9 +203,8 @@ struct OfferingEngine {
 
 // Of plans that cost the same, the first engine's is taken.
 constexpr OfferingEngine kEngines[] = {
-    {Engine::kDepthwise, depthwise_offer, no_plans},
-    {Engine::kWgmma, wgmma_offer, wgmma_plans},
-    {Engine::kMma, mma_offer, mma_plans},
+    {Engine::kDepthwise, depthwise_offer, no_plans}, {Engine::kMatmul, matmul_offer, matmul_plans},
+    {Engine::kWgmma, wgmma_offer, wgmma_plans},      {Engine::kMma, mma_offer, mma_plans},
     {Engine::kSimt, simt_offer, no_plans},
 };
 
@@ -196,11 +212,12 @@ constexpr OfferingEngine kEngines[] = {
 // that were never compared with one another's measured times are worth. Those of forwards by wgmma and mma were fitted
 // apart, and are right to about a sixth each (root mean square). Those of groups that mma fills up with other groups'
 // zeros, beside the depthwise engine, nobody measured. Those of mma and the general engine were compared, and so were
-// those of input gradients by wgmma and mma.
+// those of input gradients by wgmma and mma. Of a small forward wgmma takes more than is expected, and matmul does not.
 double margin(Operator op, Engine first, Engine other) {
   constexpr double kFittedApart = 1.16;
   constexpr double kFilledUp = 4;
   if (first == Engine::kDepthwise) return kFilledUp;
+  if (first == Engine::kMatmul && other == Engine::kWgmma) return kFittedApart;
   const bool wgmma = first == Engine::kWgmma && (op == Operator::kForward || other != Engine::kMma);
   return wgmma ? kFittedApart : 1;
 }
@@ -210,9 +227,15 @@ double margin(Operator op, Engine first, Engine other) {
 // less than the times by which mma's plans were above it for most layers of the benchmark.
 bool cannot_win(const PlanQuery& query, const OperatorPlan& best, Engine other) {
   constexpr double kFilledUp = 3;
+  if (query.norm) return false;
   const Engine first = *best.engine();
   const double worth = first == Engine::kDepthwise ? kFilledUp : 1;
   return best.cost.ms <= margin(query.op, first, other) * worth * least_cost_ms(query, other);
+}
+
+// Of a plan, and of the norm behind it, which some plans make cheaper than others.
+double with_norm_ms(const PlanQuery& query, const OperatorPlan& plan) {
+  return plan.cost.ms + (query.norm ? choose_norm(plan, *query.norm, query.device).ms : 0);
 }
 
 std::string name_of_asked(const PlanQuery& query) {
@@ -232,7 +255,9 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
   Operands& operands = part.operands;
   part.problem = view->problem;
   if (query.op == Operator::kForward) {
+    operands.second = viewed_weight(*view, operands.second);
     operands.result = viewed(*view, operands.result, element_size(query.dtype));
+    part.norm.reset();  // a view's epilogue serves none
     return part;
   }
   part.whole = WholeGradOutput{query.problem, operands.first, operands.mask, view->has_all_outputs()};
@@ -293,7 +318,7 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
     if (best && cannot_win(query, *best, engine)) continue;
     Offer offered = offer(query);
     if (!offered) continue;
-    if (!best || offered->cost.ms * margin(query.op, *best->engine(), engine) < best->cost.ms)
+    if (!best || with_norm_ms(query, *offered) * margin(query.op, *best->engine(), engine) < with_norm_ms(query, *best))
       best = std::move(offered);
   }
   // An engine that is asked alone computes all gradients at once where it can.

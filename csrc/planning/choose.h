@@ -11,6 +11,7 @@
 #include "core/operands.h"
 #include "core/operator.h"
 #include "core/problem.h"
+#include "planning/norm_task.h"
 #include "planning/operator_plan.h"
 
 namespace convt3d {
@@ -36,6 +37,7 @@ struct PlanQuery {
   int64_t most_copied = kMostCopiedBytes;  // by what serves several gradients
   bool sums_bias = false;                  // of the weight gradient: by a plan that has the bias's, too
   std::optional<WholeGradOutput> whole{};  // set by choose() and candidates(), where `problem` is a view's
+  std::optional<NormTask> norm{};          // behind a forward; its `keeps_input` does not count
 };
 
 // Numbers that stand for one of float32 in the tensor cores: TF32, or float32 proper as a high and a low one.

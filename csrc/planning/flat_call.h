@@ -96,6 +96,7 @@ inline PlanQuery flat_query(const FlatCall& call) {
   query.device = flat_device(call.device);
   if (call.engine >= 0) query.engine = static_cast<Engine>(call.engine);
   query.candidate = call.candidate;
+  if (call.norm_result_bytes > 0) query.norm = flat_norm(call);
   return query;
 }
 

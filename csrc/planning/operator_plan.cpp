@@ -19,6 +19,7 @@ OfEngine engine_of(const WgmmaWeightGradPlan&) { return Engine::kWgmma; }
 OfEngine engine_of(const mma::CorrelationPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::WeightGradPlan&) { return Engine::kMma; }
 OfEngine engine_of(const mma::BackwardPlan&) { return Engine::kMma; }
+OfEngine engine_of(const MatmulPlan&) { return Engine::kMatmul; }
 OfEngine engine_of(const SeparatePlan&) { return std::nullopt; }
 
 template <typename Plan>
@@ -85,6 +86,8 @@ const char* engine_name(Engine engine) {
       return "halo_wgmma";
     case Engine::kMma:
       return "mma";
+    case Engine::kMatmul:
+      return "matmul";
   }
   return "unknown";
 }

@@ -14,6 +14,7 @@
 #include "engines/depthwise/patch_plan.h"
 #include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
+#include "engines/matmul/plan.h"
 #include "engines/mma/backward/plan.h"
 #include "engines/mma/correlation/plan.h"
 #include "engines/mma/weight_grad/plan.h"
@@ -50,7 +51,7 @@ struct SeparatePlan {
 // The first three are of the general engine.
 using EnginePlan = std::variant<CorrelationPlan, WeightGradPlan, BiasGradPlan, DepthwiseForwardPlan, DepthwiseTilePlan,
                                 DepthwisePatchPlan, WgmmaPlan, mma::CorrelationPlan, mma::WeightGradPlan,
-                                mma::BackwardPlan, WgmmaWeightGradPlan, SeparatePlan>;
+                                mma::BackwardPlan, WgmmaWeightGradPlan, MatmulPlan, SeparatePlan>;
 
 struct OperatorPlan {
   EnginePlan plan;

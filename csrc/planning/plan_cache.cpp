@@ -37,7 +37,7 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   *next++ = device.l2_bytes;
   visit_measures(device, [&](double value) { *next++ = bits_of(value); });
   *next++ = int64_t{device.kernel_blocks} << 32 | device.engines;
-  *next++ = query.most_copied;
+  *next++ = query.most_copied | (query.norm ? int64_t{1 + query.norm->result_bytes} << 56 : 0);
   return key;
 }
 

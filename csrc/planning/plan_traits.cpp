@@ -2,6 +2,7 @@
 
 #include "core/trait_values.h"
 #include "engines/depthwise/traits.h"
+#include "engines/matmul/traits.h"
 #include "engines/mma/traits.h"
 #include "engines/simt/traits.h"
 #include "engines/wgmma/plan/traits.h"
@@ -40,6 +41,7 @@ struct TraitsOf {
   Traits operator()(const mma::BackwardPlan& plan) const {
     return mma::backward_traits(query.problem, plan, arguments);
   }
+  Traits operator()(const MatmulPlan& plan) const { return matmul_traits(query.problem, plan, arguments); }
   Traits operator()(const SeparatePlan& plan) const {
     Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
     traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in_rows" : "no"});

@@ -4,6 +4,7 @@
 #include "depthwise_checks.h"
 #include "depthwise_patch_checks.h"
 #include "depthwise_tile_checks.h"
+#include "matmul_checks.h"
 #include "norm_checks.h"
 #include "operand_checks.h"
 #include "ordered_sum_checks.h"
@@ -139,6 +140,7 @@ int main() {
     check_plans(problem);
     check_general_sum_shapes(problem);
     check_wgmma(problem);
+    check_matmul(problem);
     check_depthwise(problem, draw(1, 3), draw(1, 3));
     if (draw(0, 1) == 0) {
       for (int axis = 0; axis < 3; ++axis) {

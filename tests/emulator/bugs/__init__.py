@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bugs import (
     depthwise,
+    matmul,
     mma,
     mma_backward,
     mma_copy,
@@ -28,6 +29,7 @@ BUGS = [
         depthwise,
         shared,
         simt,
+        matmul,
         mma,
         mma_splits,
         mma_weight_grad,

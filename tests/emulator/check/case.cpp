@@ -22,11 +22,9 @@ const Words<Type> kTypes = {{"fp64", Type::kFloat64},    {"fp32", Type::kFloat32
                             {"float32", Type::kFloat32}, {"float16", Type::kFloat16},   {"half", Type::kFloat16},
                             {"double", Type::kFloat64},  {"bfloat16", Type::kBFloat16}, {"float", Type::kFloat32}};
 const Words<Layout> kLayouts = {{"NCDHW", Layout::kNcdhw}, {"NDHWC", Layout::kNdhwc}};
-const Words<Engine> kEngines = {{"auto", Engine::kAuto},
-                                {"wgmma", Engine::kWgmma},
-                                {"simt", Engine::kSimt},
-                                {"depthwise", Engine::kDepthwise},
-                                {"mma", Engine::kMma}};
+const Words<Engine> kEngines = {{"auto", Engine::kAuto}, {"wgmma", Engine::kWgmma},
+                                {"simt", Engine::kSimt}, {"depthwise", Engine::kDepthwise},
+                                {"mma", Engine::kMma},   {"matmul", Engine::kMatmul}};
 
 template <typename Value>
 const char* word_of(const Words<Value>& words, Value value) {

@@ -13,7 +13,7 @@ namespace check {
 // In the order of core/operator.h; `bias` of a case says whether a backward sums that gradient, too.
 enum class Operator { kForward, kInputGrad, kWeightGrad, kBiasGrad, kBackward };
 enum class Type { kFloat64, kFloat32, kTf32, kFloat16, kBFloat16 };
-enum class Engine { kAuto, kWgmma, kSimt, kDepthwise, kMma };
+enum class Engine { kAuto, kWgmma, kSimt, kDepthwise, kMma, kMatmul };
 
 constexpr int kBestPlan = -1;
 

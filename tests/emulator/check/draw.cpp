@@ -70,10 +70,12 @@ Case Draw::next_of_any_plan() {
   while (true) {
     Case item;
     Drawing drawing{random_, item.problem};
+    const bool product = wanted_.engine ? *wanted_.engine == Engine::kMatmul : !wanted_.op && drawing.coin(6);
     const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
-    const bool cores = mma || (wanted_.engine ? *wanted_.engine == Engine::kWgmma : drawing.coin(50));
+    const bool cores = mma || product || (wanted_.engine ? *wanted_.engine == Engine::kWgmma : drawing.coin(50));
     const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
-    const bool forward = mma              ? drawing.coin(33)
+    const bool forward = product          ? true
+                         : mma            ? drawing.coin(33)
                          : only_depthwise ? drawing.coin(60)
                                           : cores || wanted_.engine || drawing.coin(50);
     item.op = wanted_.op              ? *wanted_.op
@@ -81,8 +83,8 @@ Case Draw::next_of_any_plan() {
               : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
                                       : static_cast<Operator>(drawing.draw(1, 4));
     if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
-    if (cores && !mma && !wanted_.op && drawing.coin(20)) item.op = Operator::kInputGrad;
-    if (cores && !mma && !wanted_.op && drawing.coin(10)) item.op = Operator::kWeightGrad;
+    if (cores && !mma && !product && !wanted_.op && drawing.coin(20)) item.op = Operator::kInputGrad;
+    if (cores && !mma && !product && !wanted_.op && drawing.coin(10)) item.op = Operator::kWeightGrad;
     const bool wgmma_weights = cores && !mma && item.op == Operator::kWeightGrad;
     const bool gradient_in_cores = wgmma_weights || (cores && !mma && item.op == Operator::kInputGrad);
     item.type = wanted_.type ? *wanted_.type : static_cast<Type>(drawing.draw(cores ? 1 : 0, 4));
@@ -94,8 +96,9 @@ Case Draw::next_of_any_plan() {
       wide_channels(drawing);
       if (!wanted_.type) item.type = static_cast<Type>(drawing.draw(1, 4));  // all but float64
       if (wgmma_weights || drawing.coin(50)) item.layout = Layout::kNdhwc;
-    } else if (mma && item.op == Operator::kBackward) {
+    } else if (product || (mma && item.op == Operator::kBackward)) {
       whole_strides(drawing);
+      if (product) item.problem.padding = {0, 0, 0};
     } else if (mma && drawing.coin(40)) {
       kOtherKinds[drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     } else if (cores) {
@@ -134,6 +137,12 @@ Case Draw::next_of_any_plan() {
       item.engine = Engine::kMma;
       if (!may_have_mma_plan(item)) continue;
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
+      return item;
+    }
+    if (product) {
+      item.engine = Engine::kMatmul;
+      if (item.op != Operator::kForward || !has_matmul_plan(item)) continue;
+      item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }
     if (only_depthwise && item.op != Operator::kBiasGrad) {

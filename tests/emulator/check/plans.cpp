@@ -33,9 +33,22 @@ convt3d::Engine engine_of(Engine engine) {
       return convt3d::Engine::kWgmma;
     case Engine::kMma:
       return convt3d::Engine::kMma;
+    case Engine::kMatmul:
+      return convt3d::Engine::kMatmul;
     default:
       return convt3d::Engine::kSimt;
   }
+}
+
+// With little shared memory in some cases, and so few multiprocessors that blocks have several tiles.
+convt3d::DeviceTraits matmul_device(const Case& item) {
+  Random random(item.seed);
+  constexpr int32_t kMultiprocessors[] = {1, 6, 132};
+  constexpr int32_t kSharedKilobytes[] = {99, 163, 227};
+  convt3d::DeviceTraits device = device_of(item);
+  device.multiprocessors = kMultiprocessors[between(random, 0, 2)];
+  device.shared_bytes = kSharedKilobytes[between(random, 0, 2)] * 1024;
+  return device;
 }
 
 // Of a copy with its channels last.
@@ -54,6 +67,7 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   query.operands = operands;
   query.device =
       item.op == Operator::kWeightGrad && item.engine == Engine::kWgmma ? weight_grad_device(item) : device_of(item);
+  if (item.engine == Engine::kMatmul) query.device = matmul_device(item);
   const bool asks =
       item.op == Operator::kForward ||
       (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
@@ -110,10 +124,10 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
     const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
     return all[static_cast<std::size_t>(item.plan) % all.size()];
   }
-  if (item.engine != Engine::kWgmma || item.plan < 0) return choose(query);
-  if (item.op == Operator::kWeightGrad) {
+  if ((item.engine != Engine::kWgmma && item.engine != Engine::kMatmul) || item.plan < 0) return choose(query);
+  if (item.op == Operator::kWeightGrad || item.engine == Engine::kMatmul) {
     const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
-    if (all.empty()) throw std::invalid_argument("the wgmma engine has no plan for this problem");
+    if (all.empty()) throw std::invalid_argument("the engine has no plan for this problem");
     return all[static_cast<std::size_t>(item.plan) % all.size()];
   }
   const std::vector<convt3d::WgmmaPlan> plans = candidates(item);
@@ -129,6 +143,14 @@ bool has_wgmma_weight_grad_plan(const Case& item) {
   return plan_wgmma_weight_grad(item.problem, item.data_type(), item.terms(), gradient_operands(item),
                                 weight_grad_device(item))
       .has_value();
+}
+
+bool has_matmul_plan(const Case& item) {
+  convt3d::Operands operands;
+  operands.first = operand(item, item.first_size(), item.layout, *item.first);
+  operands.second = operand(item, item.second_size(), item.layout, *item.second);
+  operands.result = operand(item, item.output_size(), item.result_layout(), *item.result);
+  return plan_matmul(item.problem, item.data_type(), item.terms(), operands, matmul_device(item)).has_value();
 }
 
 bool has_depthwise_plan(const Case& item) {

@@ -22,6 +22,7 @@ std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
 convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands);
 bool has_wgmma_weight_grad_plan(const Case& item);
 bool has_depthwise_plan(const Case& item);
+bool has_matmul_plan(const Case& item);
 // Of a weight gradient or a backward, before its tensors are there.
 convt3d::Operands gradient_operands(const Case& item);
 

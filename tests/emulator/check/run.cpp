@@ -30,7 +30,8 @@ using convt3d::Problem;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
 bool on_tensor_cores(const OperatorPlan& plan) {
-  return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma;
+  return plan.engine() == convt3d::Engine::kWgmma || plan.engine() == convt3d::Engine::kMma ||
+         plan.engine() == convt3d::Engine::kMatmul;
 }
 
 bool shares_sums(const OperatorPlan& plan) {

@@ -1,0 +1,191 @@
+// What a block stages of the two matrices: copies of its threads, a stage of K at a time, and zeros past the end of
+// each.
+#pragma once
+
+#include <cstdint>
+
+#include "device/ptx/async_copy.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "engines/matmul/params.cuh"
+
+namespace convt3d {
+
+// The offset of a position, in elements, where an axis' coordinates count `scale` times.
+template <typename T>
+__device__ __forceinline__ int64_t matmul_place(const MatmulParams<T>& params, const Strides& stride, int32_t position,
+                                                const int32_t (&scale)[3]) {
+  const int64_t w = params.by_size[0].take(position) * scale[2];
+  const int64_t h = params.by_size[1].take(position) * scale[1];
+  const int64_t d = params.by_size[2].take(position) * scale[0];
+  return position * stride.n + d * stride.d + h * stride.h + w * stride.w;
+}
+
+// The weight's rows, [K][columns].
+template <typename T, MatmulTile kTile>
+class MatmulWeightLoader {
+ public:
+  static constexpr int kColumns = matmul_extent(kTile).n;
+  static constexpr int kThreads = matmul_extent(kTile).threads();
+  static constexpr int kPiece = 16 / sizeof(T);
+  static constexpr int kDepth = kMatmulStageBytes / sizeof(T);
+  static constexpr int kPieces = kColumns / kPiece;  // of a row
+  static constexpr int kRowStep = kThreads / kPieces;
+  static constexpr int kPitch = matmul_pitch(kColumns * sizeof(T), sizeof(T) == 4);
+
+  __device__ __forceinline__ MatmulWeightLoader(const MatmulParams<T>& params, int32_t group, int32_t first_column)
+      : step_(kRowStep * params.weight_stride) {
+    const int32_t row = static_cast<int32_t>(threadIdx.x) / kPieces;
+    const int32_t piece = static_cast<int32_t>(threadIdx.x) % kPieces;
+    const int32_t column = first_column + piece * kPiece;
+    rows_ = column < params.plan.columns ? params.plan.in_channels - row : 0;
+    weight_ =
+        params.weight + (static_cast<int64_t>(group) * params.plan.in_channels + row) * params.weight_stride + column;
+    at_ = static_cast<uint32_t>(row * kPitch + piece * 16);
+  }
+
+  __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
+    const T* from = weight_ + first_k * params.weight_stride;
+    const int32_t rows = rows_ - first_k;
+#pragma unroll
+    for (int i = 0; i < kDepth / kRowStep; ++i) {
+      async_copy<16>(stage + at_ + i * kRowStep * kPitch, from, i * kRowStep < rows ? 16 : 0);
+      from += step_;
+    }
+  }
+
+ private:
+  int64_t step_;
+  const T* weight_;
+  int32_t rows_;  // from the thread's first on
+  uint32_t at_;
+};
+
+// The input's rows: positions, of channels that lie side by side.
+template <typename T, MatmulTile kTile, MatmulRows kRows>
+class MatmulInputLoader {
+ public:
+  static constexpr int kThreads = matmul_extent(kTile).threads();
+  static constexpr int kPiece = 16 / sizeof(T);
+  static constexpr int kPieces = kMatmulStageBytes / 16;  // of a row
+  static constexpr int kRowStep = kThreads / kPieces;
+  static constexpr int kOwn = matmul_extent(kTile).m / kRowStep;
+  static constexpr int kPitch = matmul_pitch(kMatmulStageBytes, false);
+
+  __device__ __forceinline__ MatmulInputLoader(const MatmulParams<T>& params, int32_t group)
+      : row_(static_cast<int32_t>(threadIdx.x) / kPieces),
+        channel_(static_cast<int32_t>(threadIdx.x) % kPieces * kPiece),
+        input_(params.input + (static_cast<int64_t>(group) * params.plan.in_channels + channel_)) {}
+
+  __device__ __forceinline__ void begin(const MatmulParams<T>& params, int32_t first_position) {
+    constexpr int32_t kOnce[3] = {1, 1, 1};
+    int32_t position = first_position + row_;
+    positions_ = static_cast<int32_t>(params.plan.positions) - position;
+    if (params.plan.linear) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) row_of_[i] = input_ + (position + i * kRowStep) * params.input_stride.w;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      row_of_[i] = input_ + matmul_place(params, params.input_stride, position, kOnce);
+      position += kRowStep;
+    }
+  }
+
+  __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
+    const int32_t positions = first_k + channel_ < params.plan.in_channels ? positions_ : 0;
+    const uint32_t at = stage + static_cast<uint32_t>(row_ * kPitch) + threadIdx.x % kPieces * 16;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      async_copy<16>(at + i * kRowStep * kPitch, row_of_[i] + first_k, i * kRowStep < positions ? 16 : 0);
+    }
+  }
+
+ private:
+  int32_t row_;
+  int32_t channel_;
+  int32_t positions_;  // from the thread's first on
+  const T* input_;
+  const T* row_of_[kOwn];
+};
+
+// The input's rows: channels, of positions that lie side by side. A thread keeps its positions and walks the channels.
+template <typename T, MatmulTile kTile>
+class MatmulInputLoader<T, kTile, MatmulRows::kPositions> {
+ public:
+  static constexpr int kPositions = matmul_extent(kTile).m;
+  static constexpr int kThreads = matmul_extent(kTile).threads();
+  static constexpr int kDepth = kMatmulStageBytes / sizeof(T);
+  static constexpr int kPitch = matmul_pitch(kPositions * sizeof(T), sizeof(T) == 4);
+
+  __device__ __forceinline__ MatmulInputLoader(const MatmulParams<T>& params, int32_t group)
+      : input_(params.input + static_cast<int64_t>(group) * params.plan.in_channels * params.input_stride.c) {}
+
+  __device__ __forceinline__ void begin(const MatmulParams<T>& params, int32_t first_position) {
+    const int32_t bytes = max(params.plan.copied_bytes, 4);
+    const int32_t count = bytes / static_cast<int32_t>(sizeof(T));
+    const int32_t piece = static_cast<int32_t>(threadIdx.x) & (kPositions / count - 1);
+    const int32_t position = first_position + piece * count;
+    const auto positions = static_cast<int32_t>(params.plan.positions);
+    channels_ = position < positions ? params.plan.in_channels : 0;
+    place_ = place_of(params, position);
+    if constexpr (sizeof(T) == 2) next_ = place_of(params, min(position + 1, positions - 1));
+  }
+
+  __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
+    if (params.plan.copied_bytes == 16) {
+      copy<16>(params, stage, first_k);
+    } else if (params.plan.copied_bytes == 4) {
+      copy<4>(params, stage, first_k);
+    } else if constexpr (sizeof(T) == 2) {
+      move(params, stage, first_k);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static int64_t place_of(const MatmulParams<T>& params, int32_t position) {
+    const int32_t image = params.by_volume.quotient(position);
+    return image * params.input_stride.n + params.by_volume.remainder(position, image);
+  }
+
+  template <int kBytes>
+  __device__ __forceinline__ void copy(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
+    constexpr int kPieces = kPositions * static_cast<int>(sizeof(T)) / kBytes;
+    constexpr int kRowStep = kThreads / kPieces;
+    static_assert(kThreads % kPieces == 0 && kDepth % kRowStep == 0);
+    const auto row = static_cast<int32_t>(threadIdx.x) / kPieces;
+    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + threadIdx.x % kPieces * kBytes;
+    const int32_t left = channels_ - first_k - row;
+    const T* from = input_ + ((first_k + row) * params.input_stride.c + place_);
+    const int64_t step = kRowStep * params.input_stride.c;
+#pragma unroll
+    for (int i = 0; i < kDepth / kRowStep; ++i) {
+      async_copy<kBytes>(at + i * kRowStep * kPitch, from, i * kRowStep < left ? kBytes : 0);
+      from += step;
+    }
+  }
+
+  // Two elements of 16 bits, which are a word there and anywhere here.
+  __device__ __forceinline__ void move(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
+    constexpr int kPieces = kPositions / 2;
+    constexpr int kRowStep = kThreads / kPieces;
+    const auto row = static_cast<int32_t>(threadIdx.x) / kPieces;
+    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + threadIdx.x % kPieces * 4;
+    const int32_t left = channels_ - first_k - row;
+    const auto* from = reinterpret_cast<const uint16_t*>(input_) + (first_k + row) * params.input_stride.c;
+#pragma unroll 4
+    for (int i = 0; i < kDepth / kRowStep; ++i) {
+      uint32_t word = 0;
+      if (i * kRowStep < left) word = __ldg(from + place_) | static_cast<uint32_t>(__ldg(from + next_)) << 16;
+      hopper::store_shared(at + i * kRowStep * kPitch, word);
+      from += kRowStep * params.input_stride.c;
+    }
+  }
+
+  const T* input_;
+  int32_t channels_;  // that exist at the thread's positions
+  int64_t place_;
+  int64_t next_;  // of 16 bits that go through registers
+};
+
+}  // namespace convt3d

@@ -1,0 +1,179 @@
+// The products of a stage: fragments from shared memory, and the tensor cores.
+#pragma once
+
+#include <cstdint>
+
+#include "device/matrix_element.cuh"
+#include "device/ptx/matrices.cuh"
+#include "device/ptx/mma.cuh"
+#include "device/ptx/shared_memory.cuh"
+#include "device/two_terms.cuh"
+#include "engines/matmul/params.cuh"
+
+namespace convt3d {
+
+// The sums of a warp: kFragments x 16 positions by kColumns x 8 columns of the block's tile.
+template <typename T, MatmulTile kTile, MatmulRows kRows, int kTerms>
+class MatmulSums {
+ public:
+  static constexpr MatmulExtent kExtent = matmul_extent(kTile);
+  static constexpr int kFragments = kExtent.m / kExtent.warps_m / 16;
+  static constexpr int kColumns = kExtent.n / kExtent.warps_n / 8;
+  static constexpr int kSteps = kMatmulStageBytes / 32;
+  static constexpr bool kWords = sizeof(T) == 4;
+  static constexpr bool kByChannels = kRows == MatmulRows::kChannels;
+  static constexpr uint32_t kInputPitch =
+      kByChannels ? matmul_pitch(kMatmulStageBytes, false) : matmul_pitch(kExtent.m * sizeof(T), kWords);
+  static constexpr uint32_t kWeightPitch = matmul_pitch(kExtent.n * sizeof(T), kWords);
+  // Steps that are unrolled: as many as registers are left for.
+  static constexpr int kUnrolled = kTerms == 2 ? 1 : kWords && kTile == MatmulTile::k64x64 ? 4 : 2;
+  // From a fragment, or 32 bytes of K, to the next.
+  static constexpr uint32_t kFragmentStep = 16 * (kByChannels ? kInputPitch : sizeof(T));
+  static constexpr uint32_t kInputStep = kByChannels ? 32 : 32 / sizeof(T) * kInputPitch;
+  static constexpr uint32_t kWeightStep = 32 / sizeof(T) * kWeightPitch;
+
+  float sum[kFragments][kColumns][4];
+
+  __device__ __forceinline__ MatmulSums() {
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t warp = threadIdx.x / 32;
+    first_position = static_cast<int32_t>(warp / kExtent.warps_n) * kFragments * 16;
+    first_column = static_cast<int32_t>(warp % kExtent.warps_n) * kColumns * 8;
+    constexpr uint32_t pitch = kInputPitch;
+    if constexpr (kByChannels) {
+      // Matrices: 8 positions x 16 bytes of channels; the next 8 positions; then both of the next 16 bytes.
+      input_ = (first_position + lane % 16) * pitch + lane / 16 * 16;
+    } else {
+      // 16 bits: matrices of 8 channels x 8 positions, transposed. Words: a lane's own of four channels.
+      input_ = kWords ? lane % 4 * pitch + (first_position + lane / 4) * 4
+                      : (lane / 16 * 8 + lane % 8) * pitch + (first_position + lane / 8 % 2 * 8) * 2;
+    }
+    constexpr uint32_t rows = kWeightPitch;
+    weight_ = kWords ? lane % 4 * rows + (first_column + lane / 4) * 4
+                     : lane % 16 * rows + (first_column + lane / 16 * 8) * 2;
+    clear();
+  }
+
+  __device__ __forceinline__ void clear() { clear(sum); }
+
+  // A stage's part of the sums.
+  __device__ __forceinline__ void add(uint32_t input, uint32_t weight) {
+    input += input_;
+    weight += weight_;
+#pragma unroll(kUnrolled)
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t b[kColumns][2];
+      read_columns(b, weight);
+      if constexpr (kTerms == 1) {
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) {
+          b[j][0] = to_matrix_word<T>(b[j][0]);
+          b[j][1] = to_matrix_word<T>(b[j][1]);
+        }
+#pragma unroll
+        for (int i = 0; i < kFragments; ++i) {
+          uint32_t a[4];
+          read_positions(a, input + i * kFragmentStep);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) a[k] = to_matrix_word<T>(a[k]);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
+        }
+      } else {
+        add_terms(input, b);
+      }
+      input += kInputStep;
+      weight += kWeightStep;
+    }
+  }
+
+  int32_t first_position;  // of the warp, in the tile
+  int32_t first_column;
+
+ private:
+  __device__ __forceinline__ static void clear(float (&c)[kFragments][kColumns][4]) {
+#pragma unroll
+    for (int i = 0; i < kFragments; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) c[i][j][k] = 0;
+      }
+    }
+  }
+
+  // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
+  __device__ __forceinline__ void add_terms(uint32_t input, const uint32_t (&b)[kColumns][2]) {
+    uint32_t high[kColumns][2];
+    uint32_t low[kColumns][2];
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const TwoTerms terms = two_terms(__uint_as_float(b[j][k]));
+        high[j][k] = terms.high;
+        low[j][k] = terms.low;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kFragments; ++i) {
+      uint32_t a_high[4];
+      uint32_t a_low[4];
+      read_positions(a_high, input + i * kFragmentStep);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const TwoTerms terms = two_terms(__uint_as_float(a_high[k]));
+        a_high[k] = terms.high;
+        a_low[k] = terms.low;
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        float part[4] = {0, 0, 0, 0};
+        multiply_add<T>(part, a_low, high[j]);
+        multiply_add<T>(part, a_high, low[j]);
+        multiply_add<T>(part, a_high, high[j]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) sum[i][j][k] += part[k];
+      }
+    }
+  }
+
+  __device__ __forceinline__ void read_positions(uint32_t (&a)[4], uint32_t at) const {
+    if constexpr (kByChannels) {
+      load_matrices<4>(a, at);
+    } else if constexpr (kWords) {
+#pragma unroll
+      for (uint32_t k = 0; k < 4; ++k) {
+        a[k] = hopper::load_shared<uint32_t>(at + k % 2 * 32 + k / 2 * 4 * kInputPitch);
+      }
+    } else {
+      load_matrices_transposed<4>(a, at);
+    }
+  }
+
+  __device__ __forceinline__ void read_columns(uint32_t (&b)[kColumns][2], uint32_t at) const {
+    if constexpr (kWords) {
+#pragma unroll
+      for (uint32_t j = 0; j < kColumns; ++j) {
+        b[j][0] = hopper::load_shared<uint32_t>(at + j * 32);
+        b[j][1] = hopper::load_shared<uint32_t>(at + j * 32 + 4 * kWeightPitch);
+      }
+    } else {
+      static_assert(kColumns % 2 == 0);
+#pragma unroll
+      for (uint32_t j = 0; j < kColumns; j += 2) {
+        uint32_t pair[4];  // of 16 channels, 8 columns each: channels 0 to 7, 8 to 15, then the next columns
+        load_matrices_transposed<4>(pair, at + j * 16);
+        b[j][0] = pair[0];
+        b[j][1] = pair[1];
+        b[j + 1][0] = pair[2];
+        b[j + 1][1] = pair[3];
+      }
+    }
+  }
+
+  uint32_t input_;
+  uint32_t weight_;
+};
+
+}  // namespace convt3d
