@@ -63,7 +63,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("candidate", [0, 2, 5, 9])
+@pytest.mark.parametrize("candidate", [0, 2, 5, 8])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=str)
@@ -71,7 +71,7 @@ def test_integers_are_exact(problem: Problem, precision: str, layout: str, candi
     """Tiles of both sizes, weights that stay and that come, two to four stages."""
     try:
         _check(problem, precision, layout, relu=candidate == 2, candidate=candidate)
-    except RuntimeError as error:
+    except ValueError as error:
         if "none with the number" not in str(error):
             raise
         pytest.skip("the engine has fewer plans")
