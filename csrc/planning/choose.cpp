@@ -210,14 +210,14 @@ constexpr OfferingEngine kEngines[] = {
 
 // How many times as much as the other engine's plan the first one's has to cost before the other's is taken: what costs
 // that were never compared with one another's measured times are worth. Those of forwards by wgmma and mma were fitted
-// apart, and are right to about a sixth each (root mean square). Those of groups that mma fills up with other groups'
-// zeros, beside the depthwise engine, nobody measured. Those of mma and the general engine were compared, and so were
-// those of input gradients by wgmma and mma. Of a small forward wgmma takes more than is expected, and matmul does not.
+// apart, and are right to about a sixth each (root mean square); beside those of matmul both are about a sixth too low.
+// Those of groups that mma fills up with other groups' zeros, beside the depthwise engine, nobody measured. Those of
+// mma and the general engine were compared, and so were those of input gradients by wgmma and mma.
 double margin(Operator op, Engine first, Engine other) {
   constexpr double kFittedApart = 1.16;
   constexpr double kFilledUp = 4;
   if (first == Engine::kDepthwise) return kFilledUp;
-  if (first == Engine::kMatmul && other == Engine::kWgmma) return kFittedApart;
+  if (first == Engine::kMatmul) return other == Engine::kWgmma ? kFittedApart : kFittedApart * kFittedApart;
   const bool wgmma = first == Engine::kWgmma && (op == Operator::kForward || other != Engine::kMma);
   return wgmma ? kFittedApart : 1;
 }

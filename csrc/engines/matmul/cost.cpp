@@ -14,8 +14,8 @@ constexpr double kTensorShare = 0.7;
 constexpr double kSharedShare = 0.8;
 constexpr double kL2Share = 0.7;
 constexpr double kStartClocks = 7200;    // from the launch to the first stage
-constexpr double kStageClocks = 360;     // that a block waits for each stage, however many are on their way
-constexpr double kAheadClocks = 240;     // that it waits besides, where only one is
+constexpr double kStageClocks = 250;     // that a block waits for each stage, however many are on their way
+constexpr double kAheadClocks = 480;     // that it waits besides, where only one is
 constexpr double kTileClocks = 288;      // that it takes to hand over 8 KB of outputs
 constexpr double kProductsAlone = 0.62;  // of the clocks of a tile's products, while nothing else is done
 constexpr double kLoadInstructions = 21;
@@ -23,6 +23,7 @@ constexpr double kStoreInstructions = 26;
 constexpr double kRoundInstructions = 1.65;
 constexpr double kTermsInstructions = 5;  // in place of one that rounds
 constexpr double kTileInstructions = 100;
+constexpr double kAlongside = 0.1;  // of what is not the slowest
 
 }  // namespace
 
@@ -68,7 +69,7 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
                         static_cast<double>(plan.in_channels) * plan.columns) *
                        plan.element_bytes;
   const double memory_ms = moved / (device.memory.ahead * device.bytes_per_ms);
-  return device.launches.next + kStartClocks / device.clocks_per_ms + std::max(memory_ms, own_ms);
+  return device.launches.next + kStartClocks / device.clocks_per_ms + at_once({memory_ms, own_ms}, kAlongside);
 }
 
 }  // namespace convt3d
