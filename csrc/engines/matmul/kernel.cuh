@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/overlap.cuh"
+#include "device/ptx/shared_memory.cuh"
 #include "engines/matmul/load.cuh"
 #include "engines/matmul/mainloop.cuh"
 #include "engines/matmul/store.cuh"

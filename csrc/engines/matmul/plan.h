@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "core/device_traits.h"
-#include "core/divisor.h"
-#include "core/host_device.h"
 #include "core/operands.h"
 #include "core/problem.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include "device/ptx/global_memory.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "engines/matmul/load.cuh"
 #include "engines/matmul/mainloop.cuh"
