@@ -81,7 +81,7 @@ def test_every_planted_bug_has_its_place(tmp_path: Path) -> None:
     assert all(f"planted({number})" in text for number in range(len(planted_bugs.BUGS)))
 
 
-@pytest.mark.parametrize("engine", ["wgmma", "simt", "depthwise"])
+@pytest.mark.parametrize("engine", ["wgmma", "simt", "depthwise", "matmul"])
 def test_random_forwards(emulate: Path, engine: str) -> None:
     run(emulate, "--engine", engine, "--seconds", str(SECONDS))
 
