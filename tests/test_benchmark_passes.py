@@ -265,7 +265,7 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
 
 def test_engine_of_gradients_that_are_computed_at_once() -> None:
     layer = Layer("", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True)
-    for pass_, name in (("backward", "mma_together"), ("training_step", "halo_wgmma+mma_together")):
+    for pass_, name in (("backward", "mma_together"), ("training_step", "matmul+mma_together")):
         assert engine(layer, pass_, "fp16", "NDHWC", device=known_device((9, 0))).name == name
     hashes: Hashes = {(name, "__half"): (name,) for kernels in KERNELS.values() for name in kernels}
     before = fingerprint(hashes, "mma_together", "backward", "fp16")

@@ -52,9 +52,12 @@ def test_table() -> None:
         "-",
         f"{sum(call.backward_ms or 0 for call in result.calls):.3g}",
     ]
-    unmeasured = dict.fromkeys(
-        f"backward ({engines_of(call)})" for call in result.calls if call.backward and not call.backward.measured
-    )
+    unmeasured: dict[str, None] = {}
+    for call in result.calls:
+        if call.explanation and not call.explanation.measured:
+            unmeasured[f"forward ({call.explanation.engine})"] = None
+        if call.backward and not call.backward.measured:
+            unmeasured[f"backward ({engines_of(call)})"] = None
     assert lines[6:] == [
         "device: NVIDIA H200 (assumed)",
         "expected by a model, not measured on this GPU: " + ", ".join(unmeasured),

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/devices.h"
@@ -12,12 +14,10 @@
 
 namespace convt3d {
 
-inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, const Operands& operands,
-                              const DeviceTraits& device) {
-  const MatmulExtent extent = plan.extent();
+// Whether the weight's columns are where the order of a plan says.
+inline void check_matmul_columns(const MatmulPlan& plan, const Problem& problem, const Operands& operands) {
   const int64_t channels = problem.out_channels_per_group();
   const int64_t taps = problem.taps();
-  // A column's element of the weight is where the plan's order says.
   const auto& weight = operands.second.stride;
   for (int64_t column = 0; column < plan.columns; ++column) {
     const int64_t channel = plan.channels_last ? column % channels : column / taps;
@@ -29,6 +29,12 @@ inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, co
     const int64_t place = channel * weight[1] + d * weight[2] + h * weight[3] + w * weight[4];
     if (place != column) return expect(false, "columns of the weight are neighbours", problem);
   }
+}
+
+inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, const Operands& operands,
+                              const DeviceTraits& device) {
+  const MatmulExtent extent = plan.extent();
+  const int64_t channels = problem.out_channels_per_group();
   expect(int64_t{plan.m_tiles} * extent.m >= plan.positions && int64_t{plan.m_tiles - 1} * extent.m < plan.positions,
          "tiles cover the positions, and none is empty", problem);
   expect(int64_t{plan.n_tiles} * extent.n >= plan.columns && int64_t{plan.n_tiles - 1} * extent.n < plan.columns,
@@ -84,6 +90,7 @@ inline void check_matmul(const Problem& any) {
               expect(!plans.empty(), "a product has a plan", problem);
             }
             for (const MatmulPlan& plan : plans) check_matmul_plan(plan, problem, operands, device);
+            if (!plans.empty()) check_matmul_columns(plans[0], problem, operands);
           }
         }
       }

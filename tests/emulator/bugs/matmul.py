@@ -63,7 +63,13 @@ BUGS = [
         "if (!BUG) __syncthreads();  // the stage has arrived",
         MATMUL,
     ),
-    Bug("matmul: groups of copies", M + "kernel.cuh", "async_wait<1>();", "BUG ? async_wait<2>() : async_wait<1>();", MATMUL),
+    Bug(
+        "matmul: groups of copies",
+        M + "kernel.cuh",
+        "async_wait<1>();",
+        "BUG ? async_wait<2>() : async_wait<1>();",
+        MATMUL,
+    ),
     Bug(
         "matmul: tiles of a walker",
         M + "kernel.cuh",
