@@ -41,6 +41,13 @@ ROWS_OF_CHANNELS = [
 ROW_SIZES = ["2,4,32", "2,4,36", "2,4,7", "3,5,7"]
 
 
+# One image or one channel whose stride is no multiple of 16 bytes.
+PAST_THE_LAST = [
+    "op=forward type=bf16 layout=NDHWC n=2 cin=1 cout=32 size=8,1,2 kernel=4,4,4 stride=4,4,4 {}",
+    "op=forward type=bf16 layout=NDHWC n=1 cin=1 cout=18 size=3,11,8 kernel=8,1,8 stride=8,1,8 first=batch_inner {}",
+]
+
+
 @pytest.fixture(scope="session")
 def emulate() -> Path:
     if build.compiler() is None:
@@ -79,6 +86,13 @@ def test_every_planted_bug_has_its_place(tmp_path: Path) -> None:
     tree = planted_bugs.copied_tree(tmp_path / "tree")
     text = "".join(path.read_text(encoding="utf-8") for path in (tree / "csrc").rglob("*.*"))
     assert all(f"planted({number})" in text for number in range(len(planted_bugs.BUGS)))
+
+
+@pytest.mark.parametrize("problem", PAST_THE_LAST)
+def test_past_the_last_image_and_channel(emulate: Path, problem: str) -> None:
+    """Nothing is read there, but a copy of nothing has an address, which must be a multiple of 16 bytes, too."""
+    run(emulate, "--problem", problem.format("engine=matmul plan=1037386"))
+    run(emulate, "--problem", problem.format("engine=matmul plan=754985"))
 
 
 @pytest.mark.parametrize("engine", ["wgmma", "simt", "depthwise", "matmul"])

@@ -46,7 +46,9 @@ std::optional<std::pair<MatmulRows, int32_t>> reading(const Problem& problem, co
   const auto& [depth, height, width] = problem.input_size;
   const int64_t positions = depth * height * width;
   const int32_t piece = kCopyBytes / element_bytes;
-  const std::array<int64_t, 5> sizes = {problem.batch, problem.in_channels, depth, height, width};
+  // What lies past the last image and channel is not read, but has an address. Depth, height and width have nothing
+  // past the last: of an axis of one the stride does not count.
+  const std::array<int64_t, 5> sizes = {2, 2, depth, height, width};
   const auto aligned = [&](int64_t count, std::initializer_list<size_t> axes) {
     for (const size_t axis : axes) {
       if (sizes[axis] > 1 && input.stride[axis] % count != 0) return false;
@@ -133,9 +135,7 @@ std::vector<MatmulPlan> matmul_candidates(const Problem& problem, DataType dtype
   // Tiles past the end have positions, too.
   if (positions == 0 || columns == 0 || positions > INT_MAX - 256 || columns > INT_MAX - 256) return found;
   if (problem.in_channels_per_group() > INT_MAX - 256 || problem.groups > INT_MAX) return found;
-  if (columns % piece != 0 || (problem.in_channels > 1 && weight.stride[0] % piece != 0) ||
-      weight.address % kCopyBytes != 0)
-    return found;
+  if (columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0) return found;
   const auto read = reading(problem, operands.first, bytes);
   if (!read) return found;
 
