@@ -277,16 +277,32 @@ def test_engine_of_gradients_that_are_computed_at_once() -> None:
     assert changing == {"convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"}
 
 
+def test_a_forward_with_a_norm_behind_it_is_chosen_for_both() -> None:
+    """Its epilogue gathers what the norm needs, which another engine that is as fast by itself does not."""
+    layer = Layer("", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2))
+    for pass_, name in (("forward", "matmul"), ("relu_group_norm", "halo_wgmma+group_norm")):
+        assert engine(layer, pass_, "fp16", "NDHWC", device=known_device((9, 0))).name == name
+
+
 @pytest.mark.parametrize("pass_", ["backward", "backward_of_slice"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_plans_are_of_the_strides_that_are_measured(pass_: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[plan.Operands] = []
 
     def seen(
-        layer: Layer, operator: str, precision: str, operands: plan.Operands, device: plan.Device, engine: str | None
+        layer: Layer,
+        operator: str,
+        precision: str,
+        operands: plan.Operands,
+        device: plan.Device,
+        engine: str | None,
+        *,
+        norm_result_bytes: int,
     ) -> OperatorPlan:
         planned.append(operands)
-        return plan.operator_plan(layer, operator, precision, operands, device, engine)
+        return plan.operator_plan(
+            layer, operator, precision, operands, device, engine, norm_result_bytes=norm_result_bytes
+        )
 
     monkeypatch.setattr(planning, "operator_plan", seen)
     engine(ASYMMETRIC, pass_, "fp16", layout, device=known_device((8, 0)))

@@ -13,8 +13,9 @@ from convt3d._explain import layer_plan
 from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
 from convt3d._library import image_for
 
+from .calls import DTYPES
 from .fingerprint import NORM_ENGINE, FingerprintError, fingerprint, fingerprints, kernel_hashes
-from .passes import JOINT_PASSES, NORM_TRAINING_STEP, OF_SLICE, runs
+from .passes import JOINT_PASSES, NORM_PASSES, NORM_TRAINING_STEP, OF_SLICE, runs
 
 if TYPE_CHECKING:
     from convt3d._explain.plan import Device, OperatorPlan
@@ -116,7 +117,9 @@ def _plans(
         if pass_ == OF_SLICE:
             batch, channels, *size = layer.output_shape
             operands = replace(operands, first=dense((batch, 2 * channels, *size), layout))
-        return operator_plan(layer, operator, precision, operands, device, only)
+        # A forward is chosen for itself and the norm behind it.
+        norm_result_bytes = DTYPES[precision].itemsize if operator == "forward" and pass_ in NORM_PASSES else 0
+        return operator_plan(layer, operator, precision, operands, device, only, norm_result_bytes=norm_result_bytes)
 
     together: OperatorPlan | None = None
     if pass_ in (*JOINT_PASSES, NORM_TRAINING_STEP):

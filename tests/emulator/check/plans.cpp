@@ -1,5 +1,7 @@
 #include "check/plans.h"
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -40,15 +42,23 @@ convt3d::Engine engine_of(Engine engine) {
   }
 }
 
-// With little shared memory in some cases, and so few multiprocessors that blocks have several tiles.
-convt3d::DeviceTraits matmul_device(const Case& item) {
+// By the seed with little shared memory, and so few multiprocessors that blocks have several tiles.
+convt3d::DeviceTraits some_device(const Case& item, const std::array<int32_t, 3>& shared_kilobytes) {
   Random random(item.seed);
   constexpr int32_t kMultiprocessors[] = {1, 6, 132};
-  constexpr int32_t kSharedKilobytes[] = {99, 163, 227};
   convt3d::DeviceTraits device = device_of(item);
   device.multiprocessors = kMultiprocessors[between(random, 0, 2)];
-  device.shared_bytes = kSharedKilobytes[between(random, 0, 2)] * 1024;
+  device.shared_bytes = shared_kilobytes[static_cast<std::size_t>(between(random, 0, 2))] * 1024;
   return device;
+}
+convt3d::DeviceTraits matmul_device(const Case& item) { return some_device(item, {99, 163, 227}); }
+
+convt3d::Operands forward_operands(const Case& item) {
+  convt3d::Operands operands;
+  operands.first = operand(item, item.first_size(), item.layout, *item.first);
+  operands.second = operand(item, item.second_size(), item.layout, *item.second);
+  operands.result = operand(item, item.output_size(), item.result_layout(), *item.result);
+  return operands;
 }
 
 // Of a copy with its channels last.
@@ -96,15 +106,7 @@ const convt3d::DeviceTraits& device_of(const Case& item) {
   return convt3d::device_of_capability(hopper ? 9 : 8, 0).traits;
 }
 
-convt3d::DeviceTraits weight_grad_device(const Case& item) {
-  Random random(item.seed);
-  constexpr int32_t kMultiprocessors[] = {1, 6, 132};
-  constexpr int32_t kSharedKilobytes[] = {24, 60, 227};
-  convt3d::DeviceTraits device = device_of(item);
-  device.multiprocessors = kMultiprocessors[between(random, 0, 2)];
-  device.shared_bytes = kSharedKilobytes[between(random, 0, 2)] * 1024;
-  return device;
-}
+convt3d::DeviceTraits weight_grad_device(const Case& item) { return some_device(item, {24, 60, 227}); }
 
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item) {
   const bool forward = item.op == Operator::kForward;
@@ -146,11 +148,8 @@ bool has_wgmma_weight_grad_plan(const Case& item) {
 }
 
 bool has_matmul_plan(const Case& item) {
-  convt3d::Operands operands;
-  operands.first = operand(item, item.first_size(), item.layout, *item.first);
-  operands.second = operand(item, item.second_size(), item.layout, *item.second);
-  operands.result = operand(item, item.output_size(), item.result_layout(), *item.result);
-  return plan_matmul(item.problem, item.data_type(), item.terms(), operands, matmul_device(item)).has_value();
+  return plan_matmul(item.problem, item.data_type(), item.terms(), forward_operands(item), matmul_device(item))
+      .has_value();
 }
 
 bool has_depthwise_plan(const Case& item) {
