@@ -298,6 +298,7 @@ class Case:
                 operands.get("second"),
                 operands.get("mask"),
                 Operand(arrange(result, self.output_layout, "dense").strides),
+                operands.get("weight"),
             ),
             device or known_device((9, 0) if self.wgmma else (8, 0)),
         )

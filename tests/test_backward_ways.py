@@ -45,7 +45,7 @@ def _operand(tensor: Tensor) -> Operand:
 def _ways(
     problem: Problem, precision: str, tensors: BackwardOperands, mask: Tensor | None, *, bias: bool
 ) -> list[OperatorPlan]:
-    grad_output, input, _ = tensors
+    grad_output, input, weight = tensors
     layer = Layer(
         "",
         batch=problem.batch,
@@ -61,7 +61,11 @@ def _ways(
         bias=bias,
     )
     operands = Operands(
-        _operand(grad_output), _operand(input), mask if mask is None else _operand(mask), _operand(input)
+        _operand(grad_output),
+        _operand(input),
+        mask if mask is None else _operand(mask),
+        _operand(input),
+        _operand(weight),
     )
     operator = "backward_and_bias" if bias else "backward"
     device = cuda_device(grad_output.device)

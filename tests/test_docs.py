@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from reference import environment
 
+pytestmark = pytest.mark.one_torch
+
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMPILES = {"docs/cpp.md"}

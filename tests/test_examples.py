@@ -26,6 +26,8 @@ from aoti_cpp.model import Upsampler
 from dynunet_segmentation.phantoms import CLASSES, INTENSITIES, NOISE, dice, phantoms
 from gan_decoder.model import Decoder
 
+pytestmark = pytest.mark.one_torch
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

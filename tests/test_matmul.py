@@ -1,7 +1,8 @@
-"""Forwards whose kernel is their stride, by the engine matmul alone: integers that every precision sums exactly."""
+"""Layers whose kernel is their stride, by the engine matmul alone: integers that every precision sums exactly."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from precisions import DTYPES
@@ -35,6 +36,28 @@ def _check(problem: Problem, precision: str, layout: str, *, relu: bool, candida
     expected = forward(problem, input, weight, bias)
     assert torch.equal(output, (expected.relu() if relu else expected).to(output.dtype))
     assert torch.equal(output, _run(problem, precision, input, weight, bias, relu=relu, candidate=candidate))
+
+
+def _input_grad(
+    problem: Problem, precision: str, grad_output: torch.Tensor, weight: torch.Tensor, candidate: int = 0
+) -> torch.Tensor:
+    operator = torch.ops.convt3d.conv_transpose3d_input_grad
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"), only_engine("matmul", candidate):
+        return operator(grad_output, weight, None, **problem.parameters)
+
+
+def _expected_input_grad(problem: Problem, grad_output: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.conv3d(grad_output.double(), weight.double(), stride=problem.stride, groups=problem.groups)
+
+
+def _check_input_grad(problem: Problem, precision: str, layout: str, candidate: int = 0) -> None:
+    dtype = DTYPES[precision]
+    _, weight, _ = problem.tensors(dtype, "cuda", layout, integers=True)
+    grad_output = problem.grad_output(dtype, "cuda", layout, integers=True)
+    poison(problem.input_shape)
+    grad_input = _input_grad(problem, precision, grad_output, weight, candidate)
+    assert torch.equal(grad_input, _expected_input_grad(problem, grad_output, weight).to(dtype))
+    assert torch.equal(grad_input, _input_grad(problem, precision, grad_output, weight, candidate))
 
 
 def _problem(
@@ -75,6 +98,47 @@ def test_integers_are_exact(problem: Problem, precision: str, layout: str, candi
         if "none with the number" not in str(error):
             raise
         pytest.skip("the engine has fewer plans")
+
+
+@pytest.mark.parametrize("candidate", [0, 3, 7, 12, 17])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=str)
+def test_input_grads_of_integers_are_exact(problem: Problem, precision: str, layout: str, candidate: int) -> None:
+    """Tiles of both sizes, one to four teams, weights that stay and that come, two to four stages."""
+    try:
+        _check_input_grad(problem, precision, layout, candidate)
+    except (ValueError, RuntimeError) as error:
+        if "none with the number" not in str(error) and "no plan" not in str(error):
+            raise
+        pytest.skip("the engine has fewer plans")
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_input_grads_of_strided_tensors(precision: str) -> None:
+    """Slices of channels, as behind a concatenation, at odd addresses, too; a weight with the channels last."""
+    problem = PROBLEMS["nnunet"]
+    _, weight, _ = problem.tensors(DTYPES[precision], "cuda", integers=True)
+    grad_output = problem.grad_output(DTYPES[precision], "cuda", integers=True)
+    expected = _expected_input_grad(problem, grad_output, weight).to(grad_output.dtype)
+    wide = torch.cat((grad_output, torch.full_like(grad_output, float("nan"))), 1)
+    last = torch.channels_last_3d
+    slices = {
+        "NCDHW": [
+            wide[:, : problem.out_channels],
+            F.pad(grad_output, (2, 0, 1, 1, 1, 0), value=float("nan"))[:, :, 1:, 1:-1, 2:],
+        ],
+        "NDHWC": [wide.contiguous(memory_format=last)[:, : problem.out_channels]],
+    }
+    for layout, tensors in slices.items():
+        for tensor in tensors:
+            for weight_layout, memory_format in LAYOUTS.items():
+                weights = weight.contiguous(memory_format=memory_format)
+                if precision == "fp16" and layout != weight_layout:  # neighbours in one are none in the other
+                    with pytest.raises((ValueError, RuntimeError), match="no plan"):
+                        _input_grad(problem, precision, tensor, weights)
+                else:
+                    assert torch.equal(_input_grad(problem, precision, tensor, weights), expected)
 
 
 @settings(max_examples=200, deadline=None)

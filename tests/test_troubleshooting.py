@@ -14,6 +14,8 @@ from reference import environment
 
 import convt3d
 
+pytestmark = pytest.mark.one_torch
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 EXAMPLE = torch.ones(1, 2, 3, 4, 5)

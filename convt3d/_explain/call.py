@@ -216,7 +216,7 @@ def _gradient(
     if operator == "backward":
         result = ops.conv_transpose3d_backward(grad_output, input, weight, mask, *parameters)[0]
         layout = _layout(grad_output, input, weight)
-        return layout, Operands(first, _operand(input), relu_output, _operand(result))
+        return layout, Operands(first, _operand(input), relu_output, _operand(result), _operand(weight))
     ops.conv_transpose3d_bias_grad(grad_output, mask)
     return _layout(grad_output, grad_output), Operands(first, None, relu_output, Operand((0, 1, 0, 0, 0)))
 

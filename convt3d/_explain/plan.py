@@ -75,12 +75,14 @@ class Operands:
         second: the weight or, of the weight gradient and of a backward, the input; None of the bias gradient.
         mask: of gradients: the output of the forward with ReLU, where there is one.
         result: what is written; of a backward, grad_input.
+        weight: of a backward alone; None: nothing is known of it.
     """
 
     first: Operand
     second: Operand | None
     mask: Operand | None
     result: Operand
+    weight: Operand | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def flat_call(
 ) -> FlatCall:
     """A call as the library takes it; `sizes`: N, C_in, C_out, groups and the triples from the input's size on."""
     numbers: list[int] = []
-    for operand in (operands.first, operands.second, operands.mask, operands.result):
+    for operand in (operands.first, operands.second, operands.mask, operands.result, operands.weight):
         numbers += _ABSENT if operand is None else (*operand.strides, operand.address)
     return FlatCall(
         (ctypes.c_int64 * len(sizes))(*sizes),
@@ -288,7 +290,7 @@ def dense_operands(layer: Layer, operator: str, layout: str, *, masked: bool = F
     if operator == "weight_grad":
         return Operands(output, input, mask, weight)
     if operator != "bias_grad":
-        return Operands(output, input, mask, input)
+        return Operands(output, input, mask, input, weight)
     return Operands(output, None, mask, Operand((0, 1, 0, 0, 0)))
 
 

@@ -169,6 +169,9 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
         return depthwise::patch_input_grad<T>(*patches, read.grad_output, weight, grad_input, stream);
       }
+      if (const auto* product = std::get_if<MatmulPlan>(&plan.plan)) {
+        return matmul::input_grad<T>(*product, read.grad_output, weight, grad_input, stream);
+      }
       if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
         return wgmma::input_grad<T>(read.problem, *of_wgmma, read.grad_output, weight, grad_input, workspace, stream);
       }

@@ -114,8 +114,10 @@ void run_backward(const char* op, const Problem& problem, const Tensor& grad_out
   const ConstTensor mask = view(relu_output);
   const ConstTensor x = view(input);
   const MutableTensor gx = mutable_view(*gradients[0]);
+  Operands tensors = operands(gy, x, mask, gx);
+  tensors.weight = operand_traits(view(weight));
   const auto plan = plan_call(gradients[2] ? Operator::kBackwardAndBias : Operator::kBackward, problem, dtype,
-                              float32_mode(), operands(gy, x, mask, gx));
+                              float32_mode(), tensors);
   const Scratch workspace(op, workspace_bytes(*plan), grad_output);
   const Tensor joined = joined_weight(op, problem, *plan, weight);
   write_weight_grad(op, problem, *plan, *gradients[1], [&](const MutableTensor& written) {

@@ -12,6 +12,7 @@
 #include "engines/simt/cost.h"
 #include "engines/wgmma/plan/problem.h"
 #include "planning/least_cost.h"
+#include "planning/margin.h"
 #include "planning/norm_way.h"
 #include "planning/separate_plan.h"
 
@@ -182,13 +183,12 @@ std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
 }
 
 Offer matmul_offer(const PlanQuery& query) {
-  if (query.op != Operator::kForward) return std::nullopt;
-  return offer_of(plan_matmul(query.problem, query.dtype, terms_of(query), query.operands, query.device), query.device);
+  return offer_of(plan_matmul(query.op, query.problem, query.dtype, terms_of(query), query.operands, query.device),
+                  query.device);
 }
 
 std::vector<OperatorPlan> matmul_plans(const PlanQuery& query) {
-  if (query.op != Operator::kForward) return {};
-  return all_of(matmul_candidates(query.problem, query.dtype, terms_of(query), query.operands, query.device),
+  return all_of(matmul_candidates(query.op, query.problem, query.dtype, terms_of(query), query.operands, query.device),
                 query.device);
 }
 
@@ -207,20 +207,6 @@ constexpr OfferingEngine kEngines[] = {
     {Engine::kWgmma, wgmma_offer, wgmma_plans},      {Engine::kMma, mma_offer, mma_plans},
     {Engine::kSimt, simt_offer, no_plans},
 };
-
-// How many times as much as the other engine's plan the first one's has to cost before the other's is taken: what costs
-// that were never compared with one another's measured times are worth. Those of forwards by wgmma and mma were fitted
-// apart, and are right to about a sixth each (root mean square); beside those of matmul both are about a sixth too low.
-// Those of groups that mma fills up with other groups' zeros, beside the depthwise engine, nobody measured. Those of
-// mma and the general engine were compared, and so were those of input gradients by wgmma and mma.
-double margin(Operator op, Engine first, Engine other) {
-  constexpr double kFittedApart = 1.16;
-  constexpr double kFilledUp = 4;
-  if (first == Engine::kDepthwise) return kFilledUp;
-  if (first == Engine::kMatmul) return other == Engine::kWgmma ? kFittedApart : kFittedApart * kFittedApart;
-  const bool wgmma = first == Engine::kWgmma && (op == Operator::kForward || other != Engine::kMma);
-  return wgmma ? kFittedApart : 1;
-}
 
 // Whether an engine is not searched: its plans cost no less than a bound that is too high already. Tiles that are
 // filled up with zeros of other groups are far above that bound: it counts this many times beside the depthwise engine,
@@ -254,8 +240,11 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
   PlanQuery part = query;
   Operands& operands = part.operands;
   part.problem = view->problem;
+  if (query.op != Operator::kWeightGrad) {
+    OperandTraits& weight = is_backward(query.op) ? operands.weight : operands.second;
+    weight = view->joins_weight() ? OperandTraits{} : viewed_weight(*view, weight);
+  }
   if (query.op == Operator::kForward) {
-    operands.second = viewed_weight(*view, operands.second);
     operands.result = viewed(*view, operands.result, element_size(query.dtype));
     part.norm.reset();  // a view's epilogue serves none
     return part;

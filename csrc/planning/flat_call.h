@@ -91,8 +91,8 @@ inline PlanQuery flat_query(const FlatCall& call) {
   query.dtype = static_cast<DataType>(call.dtype);
   query.mode = call.allow_tf32 != 0 ? Float32Mode::kTf32 : Float32Mode::kIeee;
   OperandTraits* const operands[] = {&query.operands.first, &query.operands.second, &query.operands.mask,
-                                     &query.operands.result};
-  for (int i = 0; i < 4; ++i) *operands[i] = flat_operand(call.operands + i * kOperandNumbers);
+                                     &query.operands.result, &query.operands.weight};
+  for (int i = 0; i < 5; ++i) *operands[i] = flat_operand(call.operands + i * kOperandNumbers);
   query.device = flat_device(call.device);
   if (call.engine >= 0) query.engine = static_cast<Engine>(call.engine);
   query.candidate = call.candidate;

@@ -29,7 +29,7 @@ class PlanCache {
   static constexpr size_t kOperandNumbers = 6;  // strides; address and presence
   static constexpr size_t kDeviceNumbers = sizeof(DeviceTraits) / sizeof(int64_t);
   // Operator, type, mode, engine and candidate in one; problem, operands, device, bytes that are copied.
-  using Key = std::array<int64_t, 2 + kProblemNumbers + 4 * kOperandNumbers + kDeviceNumbers>;
+  using Key = std::array<int64_t, 2 + kProblemNumbers + 5 * kOperandNumbers + kDeviceNumbers>;
   // Those that queries differ in most, up to the first operand's, in whole steps of the hash.
   static constexpr size_t kHashedNumbers = 32;
   struct Hash {

@@ -146,7 +146,9 @@ class Separate {
 
   int64_t rounds_of(const Copies& copies) const { return query_.problem.batch / copies.images; }
 
-  PlanQuery gradient(Operator op, const Copies& copies, const DeviceTraits& device) const {
+  // `weight`: as the input's gradient reads it.
+  PlanQuery gradient(Operator op, const Copies& copies, const DeviceTraits& device,
+                     const OperandTraits& weight = {}) const {
     PlanQuery query = query_;
     query.op = op;
     query.candidate = 0;
@@ -159,8 +161,12 @@ class Separate {
     }
     if (copies.input.exists) operands.second = copied_operand(copies.input);
     const Problem& problem = query_.problem;
-    const OperandTraits weight = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
-    (op == Operator::kInputGrad ? operands.second : operands.result) = weight;
+    operands.weight = {};
+    if (op == Operator::kInputGrad) {
+      operands.second = weight;
+    } else {
+      operands.result = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
+    }
     return query;
   }
   // Of all images at once, from a copy that has all of them.
@@ -179,6 +185,11 @@ class Separate {
            std::holds_alternative<WgmmaWeightGradPlan>(weight_grad.plan);
   }
 
+  // The weight beside a plan of its gradient: all gradients read a copy where one needs it in another layout.
+  OperandTraits read_weight(const OperatorPlan& weight_grad) const {
+    return weight_grad.joins_weight() ? OperandTraits{} : query_.operands.weight;
+  }
+
   // None where a gradient cannot be computed round by round, or with the bias's. Throws std::invalid_argument where the
   // only engine that is asked has no plan for a gradient.
   std::optional<Way> way_with(const Copies& copies, bool sums_bias) const {
@@ -187,9 +198,8 @@ class Separate {
     weight.sums_bias = sums_bias;
     std::optional<OperatorPlan> weight_grad = sums_bias ? choose_if_any(weight) : choose(weight);
     if (!weight_grad) return std::nullopt;
-    Way way{
-        copies, choose(gradient(Operator::kInputGrad, copies, query_.device)), *std::move(weight_grad), std::nullopt, 0,
-        0};
+    const PlanQuery input = gradient(Operator::kInputGrad, copies, query_.device, read_weight(*weight_grad));
+    Way way{copies, choose(input), *std::move(weight_grad), std::nullopt, 0, 0};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
@@ -214,6 +224,7 @@ class Separate {
     if (const auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) {
       return of_mma->copy.exists ? std::nullopt : std::optional(of_mma->blocks());
     }
+    if (const auto* const product = std::get_if<MatmulPlan>(&input_grad.plan)) return product->blocks();
     const auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
     return of_wgmma == nullptr || of_wgmma->copy.exists ? std::nullopt : std::optional<int64_t>(of_wgmma->grid.blocks);
   }
@@ -246,10 +257,11 @@ class Separate {
       before = first;
       Way beside = way;
       beside.beside = first;
-      beside.input_grad = choose(gradient(Operator::kInputGrad, way.copies, part_of_device(first)));
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
       beside.weight_grad = choose(weight_query);
+      beside.input_grad = choose(
+          gradient(Operator::kInputGrad, way.copies, part_of_device(first), read_weight(beside.weight_grad)));
       const double input = beside.input_grad.cost.ms;
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);

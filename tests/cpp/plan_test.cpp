@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <set>
 #include <vector>
@@ -113,11 +114,12 @@ void check_divisors(std::mt19937& random) {
 
 }  // namespace
 
-int main() {
-  std::mt19937 random(7);
+// The seed may be given.
+int main(int argc, char** argv) {
+  std::mt19937 random(argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 7);
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   int problems = 0;
-  while (problems < 4000) {
+  while (problems < 1200) {
     Problem problem;
     problem.batch = draw(0, 3) == 0 ? draw(8, 20) : draw(1, 3);  // of enough images some share a tile
     problem.groups = draw(1, 3);

@@ -1,6 +1,7 @@
 // The kernel of the matmul engine. A block has columns of the weight for its life, its share, and takes turns with the
 // other walkers of the share at tiles of positions. It runs through the stages of one tile after another: the next
-// tile's are on their way while one is stored.
+// tile's are on their way while one is stored. Of teams each has every so many-th stage of a tile, and the first stores
+// what all have summed.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,15 @@
 #include "device/overlap.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "engines/matmul/load.cuh"
+#include "engines/matmul/load_gradient.cuh"
 #include "engines/matmul/mainloop.cuh"
 #include "engines/matmul/store.cuh"
 
 namespace convt3d {
 
-template <typename T, MatmulTile kTile, MatmulRows kRows, int kTerms>
-__global__ void __launch_bounds__(matmul_extent(kTile).threads(), matmul_blocks(kTile, kTerms, sizeof(T)))
+template <typename T, Operator kOp, MatmulTile kTile, bool kTeams, MatmulRows kRows, int kTerms>
+__global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? kMatmulTeams : 1),
+                                  kTeams ? 1 : matmul_blocks(kTile, kTerms, sizeof(T)))
     convt3d_matmul(const __grid_constant__ MatmulParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   constexpr MatmulExtent kExtent = matmul_extent(kTile);
@@ -26,29 +29,35 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads(), matmul_blocks(
   const int32_t group = params.by_n_tiles.quotient(share);
   const int32_t first_column = params.by_n_tiles.remainder(share, group) * kExtent.n;
   const int32_t tiles = (plan.m_tiles - walker + plan.walkers - 1) / plan.walkers;
-  const int32_t stages = tiles * plan.k_stages;
+  const int32_t team = kTeams ? static_cast<int32_t>(threadIdx.x) / kExtent.threads() : 0;
+  const int32_t teams = kTeams ? plan.teams : 1;
+  const int32_t tile_stages = (plan.k_stages - team + teams - 1) / teams;  // the team's
+  const int32_t stages = tiles * tile_stages;
 
-  const MatmulWeightLoader<T, kTile> weight(params, group, first_column);
-  MatmulInputLoader<T, kTile, kRows> input(params, group);
-  const MatmulStorer<T, kTile> storer(params);
+  const MatmulWeightLoader<T, kOp, kTile> weight(params, group, first_column);
+  MatmulSourceLoader<T, kOp, kTile, kRows> source(params, group);
+  const MatmulStorer<T, kOp, kTile> storer(params);
   const uint32_t memory = hopper::shared_address(dynamic_shared_memory);
+  const uint32_t sources = memory + static_cast<uint32_t>(team * plan.buffers * layout.source_bytes);
+  const uint32_t weights = memory + static_cast<uint32_t>(layout.weight) +
+                           static_cast<uint32_t>(plan.resident ? 0 : team * plan.buffers * layout.weight_bytes);
 
   // What is loaded next.
   int32_t load_tile = walker;
-  int32_t load_k = 0;
+  int32_t load_k = team;
   int32_t load_buffer = 0;
   int32_t loaded = 0;
   const auto load = [&] {
     if (loaded < stages) {
-      if (load_k == 0) input.begin(params, load_tile * kExtent.m);
-      input.load(params, memory + static_cast<uint32_t>(load_buffer * layout.input_bytes), load_k * kDepth);
-      if (!plan.resident || loaded < plan.k_stages) {
+      if (load_k == team) source.begin(params, load_tile * kExtent.m);
+      source.load(params, sources + static_cast<uint32_t>(load_buffer * layout.source_bytes), load_k * kDepth);
+      if (!plan.resident || loaded < tile_stages) {
         const int32_t slot = plan.resident ? load_k : load_buffer;
-        weight.load(params, memory + static_cast<uint32_t>(layout.weight + slot * layout.weight_bytes),
-                    load_k * kDepth);
+        weight.load(params, weights + static_cast<uint32_t>(slot * layout.weight_bytes), load_k * kDepth);
       }
-      if (++load_k == plan.k_stages) {
-        load_k = 0;
+      load_k += teams;
+      if (load_k >= plan.k_stages) {
+        load_k = team;
         load_tile += plan.walkers;
       }
       if (++load_buffer == plan.buffers) load_buffer = 0;
@@ -57,11 +66,16 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads(), matmul_blocks(
     async_commit();  // of nothing, too: the number of groups counts
   };
 
+  if constexpr (kOp == Operator::kInputGrad) {
+    list_matmul_places(params);
+    __syncthreads();
+  }
   wait_for_kernel_before();
+  begin_dependents();  // which need not wait for what was before this kernel, as all of its blocks have
 
-  MatmulSums<T, kTile, kRows, kTerms> sums;
+  MatmulSums<T, kOp, kTile, kRows, kTerms> sums;
   int32_t buffer = 0;
-  int32_t k = 0;
+  int32_t k = team;
   int32_t tile = walker;
 #pragma unroll 1
   for (int32_t stage = 1 - plan.buffers; stage < stages; ++stage) {
@@ -76,17 +90,19 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads(), matmul_blocks(
         default:
           async_wait<2>();
       }
-      __syncthreads();  // the stage has arrived for all, and nobody reads the one before
+      sync_matmul_team<kTile, kTeams>();  // the stage has arrived for all, and nobody reads the one before
     }
     load();  // in one place: small layers wait for the code of their kernel
-    if (stage == -1) storer.begin(params, group, first_column);
+    if (stage == -1 && team == 0) storer.begin(params, group, first_column);
     if (stage < 0) continue;
-    sums.add(memory + static_cast<uint32_t>(buffer * layout.input_bytes),
-             memory + static_cast<uint32_t>(layout.weight + (plan.resident ? k : buffer) * layout.weight_bytes));
+    sums.add(sources + static_cast<uint32_t>(buffer * layout.source_bytes),
+             weights + static_cast<uint32_t>((plan.resident ? k : buffer) * layout.weight_bytes));
     if (++buffer == plan.buffers) buffer = 0;
-    if (++k < plan.k_stages) continue;
-    k = 0;
-    storer.store(params, sums, tile * kExtent.m);
+    k += teams;
+    if (k < plan.k_stages) continue;
+    k = team;
+    if constexpr (kTeams) storer.join(params, sums);
+    if (team == 0) storer.template store<kTeams>(params, sums, tile * kExtent.m);
     sums.clear();
     tile += plan.walkers;
   }

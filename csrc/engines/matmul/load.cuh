@@ -10,44 +10,58 @@
 
 namespace convt3d {
 
-// The offset of a position, in elements, where an axis' coordinates count `scale` times.
-template <typename T>
-__device__ __forceinline__ int64_t matmul_place(const MatmulParams<T>& params, const Strides& stride, int32_t position,
-                                                const int32_t (&scale)[3]) {
-  const int64_t w = params.by_size[0].take(position) * scale[2];
-  const int64_t h = params.by_size[1].take(position) * scale[1];
-  const int64_t d = params.by_size[2].take(position) * scale[0];
+// The offset of a position of the input, in elements: in a tensor of its size or, of outputs, of the first of its taps.
+template <bool kOfOutputs, typename T>
+__device__ __forceinline__ int64_t matmul_place(const MatmulParams<T>& params, const Strides& stride,
+                                                int32_t position) {
+  const auto scale = [&](size_t axis) { return kOfOutputs ? static_cast<int32_t>(params.plan.taps[axis]) : 1; };
+  const int64_t w = params.by_size[0].take(position) * scale(2);
+  const int64_t h = params.by_size[1].take(position) * scale(1);
+  const int64_t d = params.by_size[2].take(position) * scale(0);
   return position * stride.n + d * stride.d + h * stride.h + w * stride.w;
 }
 
-// The weight's rows, [K][columns].
-template <typename T, MatmulTile kTile>
+// The weight's columns, staged as rows of the weight: [K][N] of a forward, [N][K] of a gradient.
+template <typename T, Operator kOp, MatmulTile kTile>
 class MatmulWeightLoader {
  public:
+  static constexpr bool kForward = kOp == Operator::kForward;
   static constexpr int kColumns = matmul_extent(kTile).n;
   static constexpr int kThreads = matmul_extent(kTile).threads();
   static constexpr int kPiece = 16 / sizeof(T);
-  static constexpr int kDepth = kMatmulStageBytes / sizeof(T);
-  static constexpr int kPieces = kColumns / kPiece;  // of a row
+  static constexpr int kPieces = kForward ? kColumns / kPiece : kMatmulStageBytes / 16;  // of a row
   static constexpr int kRowStep = kThreads / kPieces;
-  static constexpr int kPitch = matmul_pitch(kColumns * sizeof(T), sizeof(T) == 4);
+  static constexpr int kOwn = matmul_weight_rows(kOp, kColumns, sizeof(T)) / kRowStep;
+  static constexpr int kPitch = matmul_weight_pitch(kOp, kColumns, sizeof(T));
 
   __device__ __forceinline__ MatmulWeightLoader(const MatmulParams<T>& params, int32_t group, int32_t first_column)
       : step_(kRowStep * params.weight_stride) {
-    const int32_t row = static_cast<int32_t>(threadIdx.x) / kPieces;
-    const int32_t piece = static_cast<int32_t>(threadIdx.x) % kPieces;
-    const int32_t column = first_column + piece * kPiece;
-    rows_ = column < params.plan.columns ? params.plan.in_channels - row : 0;
-    weight_ =
-        params.weight + (static_cast<int64_t>(group) * params.plan.in_channels + row) * params.weight_stride + column;
+    const int32_t row = matmul_thread<kTile>() / kPieces;
+    const int32_t piece = matmul_thread<kTile>() % kPieces;
+    const MatmulPlan& plan = params.plan;
+    if constexpr (kForward) {
+      const int32_t column = first_column + piece * kPiece;
+      rows_ = column < plan.columns ? plan.k - row : 0;
+      weight_ = params.weight + (static_cast<int64_t>(group) * plan.k + row) * params.weight_stride + column;
+    } else {
+      const int32_t column = first_column + row;
+      rows_ = plan.columns - column;
+      weight_ = params.weight + (static_cast<int64_t>(group) * plan.columns + column) * params.weight_stride +
+                piece * kPiece;
+    }
     at_ = static_cast<uint32_t>(row * kPitch + piece * 16);
   }
 
   __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
-    const T* from = weight_ + first_k * params.weight_stride;
-    const int32_t rows = rows_ - first_k;
+    const T* from = weight_ + (kForward ? first_k * params.weight_stride : first_k);
+    int32_t rows = rows_;
+    if constexpr (kForward) {
+      rows -= first_k;
+    } else if (first_k + matmul_thread<kTile>() % kPieces * kPiece >= params.plan.k) {
+      rows = 0;
+    }
 #pragma unroll
-    for (int i = 0; i < kDepth / kRowStep; ++i) {
+    for (int i = 0; i < kOwn; ++i) {
       async_copy<16>(stage + at_ + i * kRowStep * kPitch, from, i * kRowStep < rows ? 16 : 0);
       from += step_;
     }
@@ -60,41 +74,44 @@ class MatmulWeightLoader {
   uint32_t at_;
 };
 
+// The source's rows, as they are staged.
+template <typename T, Operator kOp, MatmulTile kTile, MatmulRows kRows>
+class MatmulSourceLoader;
+
 // The input's rows: positions, of channels that lie side by side.
-template <typename T, MatmulTile kTile, MatmulRows kRows>
-class MatmulInputLoader {
+template <typename T, MatmulTile kTile>
+class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kChannels> {
  public:
   static constexpr int kThreads = matmul_extent(kTile).threads();
   static constexpr int kPiece = 16 / sizeof(T);
   static constexpr int kPieces = kMatmulStageBytes / 16;  // of a row
   static constexpr int kRowStep = kThreads / kPieces;
   static constexpr int kOwn = matmul_extent(kTile).m / kRowStep;
-  static constexpr int kPitch = matmul_pitch(kMatmulStageBytes, false);
+  static constexpr int kPitch = matmul_source_pitch(MatmulRows::kChannels, matmul_extent(kTile).m, sizeof(T));
 
-  __device__ __forceinline__ MatmulInputLoader(const MatmulParams<T>& params, int32_t group)
-      : row_(static_cast<int32_t>(threadIdx.x) / kPieces),
-        channel_(static_cast<int32_t>(threadIdx.x) % kPieces * kPiece),
-        input_(params.input + (static_cast<int64_t>(group) * params.plan.in_channels + channel_)) {}
+  __device__ __forceinline__ MatmulSourceLoader(const MatmulParams<T>& params, int32_t group)
+      : row_(matmul_thread<kTile>() / kPieces),
+        channel_(matmul_thread<kTile>() % kPieces * kPiece),
+        input_(params.source + (static_cast<int64_t>(group) * params.plan.k + channel_)) {}
 
   __device__ __forceinline__ void begin(const MatmulParams<T>& params, int32_t first_position) {
-    constexpr int32_t kOnce[3] = {1, 1, 1};
     int32_t position = first_position + row_;
     positions_ = static_cast<int32_t>(params.plan.positions) - position;
     if (params.plan.linear) {
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) row_of_[i] = input_ + (position + i * kRowStep) * params.input_stride.w;
+      for (int i = 0; i < kOwn; ++i) row_of_[i] = input_ + (position + i * kRowStep) * params.source_stride.w;
       return;
     }
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      row_of_[i] = input_ + matmul_place(params, params.input_stride, position, kOnce);
+      row_of_[i] = input_ + matmul_place<false>(params, params.source_stride, position);
       position += kRowStep;
     }
   }
 
   __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
-    const int32_t positions = first_k + channel_ < params.plan.in_channels ? positions_ : 0;
-    const uint32_t at = stage + static_cast<uint32_t>(row_ * kPitch) + threadIdx.x % kPieces * 16;
+    const int32_t positions = first_k + channel_ < params.plan.k ? positions_ : 0;
+    const uint32_t at = stage + static_cast<uint32_t>(row_ * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 16;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       async_copy<16>(at + i * kRowStep * kPitch, row_of_[i] + first_k, i * kRowStep < positions ? 16 : 0);
@@ -111,23 +128,23 @@ class MatmulInputLoader {
 
 // The input's rows: channels, of positions that lie side by side. A thread keeps its positions and walks the channels.
 template <typename T, MatmulTile kTile>
-class MatmulInputLoader<T, kTile, MatmulRows::kPositions> {
+class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kPositions> {
  public:
   static constexpr int kPositions = matmul_extent(kTile).m;
   static constexpr int kThreads = matmul_extent(kTile).threads();
   static constexpr int kDepth = kMatmulStageBytes / sizeof(T);
-  static constexpr int kPitch = matmul_pitch(kPositions * sizeof(T), sizeof(T) == 4);
+  static constexpr int kPitch = matmul_source_pitch(MatmulRows::kPositions, kPositions, sizeof(T));
 
-  __device__ __forceinline__ MatmulInputLoader(const MatmulParams<T>& params, int32_t group)
-      : input_(params.input + static_cast<int64_t>(group) * params.plan.in_channels * params.input_stride.c) {}
+  __device__ __forceinline__ MatmulSourceLoader(const MatmulParams<T>& params, int32_t group)
+      : input_(params.source + static_cast<int64_t>(group) * params.plan.k * params.source_stride.c) {}
 
   __device__ __forceinline__ void begin(const MatmulParams<T>& params, int32_t first_position) {
     const int32_t bytes = max(params.plan.copied_bytes, 4);
     const int32_t count = bytes / static_cast<int32_t>(sizeof(T));
-    const int32_t piece = static_cast<int32_t>(threadIdx.x) & (kPositions / count - 1);
+    const int32_t piece = matmul_thread<kTile>() & (kPositions / count - 1);
     const int32_t position = first_position + piece * count;
     const auto positions = static_cast<int32_t>(params.plan.positions);
-    channels_ = position < positions ? params.plan.in_channels : 0;
+    channels_ = position < positions ? params.plan.k : 0;
     place_ = place_of(params, position);
     if constexpr (sizeof(T) == 2) next_ = place_of(params, min(position + 1, positions - 1));
   }
@@ -145,7 +162,7 @@ class MatmulInputLoader<T, kTile, MatmulRows::kPositions> {
  private:
   __device__ __forceinline__ static int64_t place_of(const MatmulParams<T>& params, int32_t position) {
     const int32_t image = params.by_volume.quotient(position);
-    return image * params.input_stride.n + params.by_volume.remainder(position, image);
+    return image * params.source_stride.n + params.by_volume.remainder(position, image);
   }
 
   template <int kBytes>
@@ -153,11 +170,11 @@ class MatmulInputLoader<T, kTile, MatmulRows::kPositions> {
     constexpr int kPieces = kPositions * static_cast<int>(sizeof(T)) / kBytes;
     constexpr int kRowStep = kThreads / kPieces;
     static_assert(kThreads % kPieces == 0 && kDepth % kRowStep == 0);
-    const auto row = static_cast<int32_t>(threadIdx.x) / kPieces;
-    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + threadIdx.x % kPieces * kBytes;
+    const auto row = matmul_thread<kTile>() / kPieces;
+    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * kBytes;
     const int32_t left = channels_ - first_k - row;
-    const T* from = input_ + ((first_k + row) * params.input_stride.c + place_);
-    const int64_t step = kRowStep * params.input_stride.c;
+    const T* from = input_ + ((first_k + row) * params.source_stride.c + place_);
+    const int64_t step = kRowStep * params.source_stride.c;
 #pragma unroll
     for (int i = 0; i < kDepth / kRowStep; ++i) {
       async_copy<kBytes>(at + i * kRowStep * kPitch, from, i * kRowStep < left ? kBytes : 0);
@@ -169,16 +186,16 @@ class MatmulInputLoader<T, kTile, MatmulRows::kPositions> {
   __device__ __forceinline__ void move(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
     constexpr int kPieces = kPositions / 2;
     constexpr int kRowStep = kThreads / kPieces;
-    const auto row = static_cast<int32_t>(threadIdx.x) / kPieces;
-    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + threadIdx.x % kPieces * 4;
+    const auto row = matmul_thread<kTile>() / kPieces;
+    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 4;
     const int32_t left = channels_ - first_k - row;
-    const auto* from = reinterpret_cast<const uint16_t*>(input_) + (first_k + row) * params.input_stride.c;
+    const auto* from = reinterpret_cast<const uint16_t*>(input_) + (first_k + row) * params.source_stride.c;
 #pragma unroll 4
     for (int i = 0; i < kDepth / kRowStep; ++i) {
       uint32_t word = 0;
       if (i * kRowStep < left) word = __ldg(from + place_) | static_cast<uint32_t>(__ldg(from + next_)) << 16;
       hopper::store_shared(at + i * kRowStep * kPitch, word);
-      from += kRowStep * params.input_stride.c;
+      from += kRowStep * params.source_stride.c;
     }
   }
 

@@ -13,7 +13,7 @@
 namespace convt3d {
 
 // The sums of a warp: kFragments x 16 positions by kColumns x 8 columns of the block's tile.
-template <typename T, MatmulTile kTile, MatmulRows kRows, int kTerms>
+template <typename T, Operator kOp, MatmulTile kTile, MatmulRows kRows, int kTerms>
 class MatmulSums {
  public:
   static constexpr MatmulExtent kExtent = matmul_extent(kTile);
@@ -22,43 +22,55 @@ class MatmulSums {
   static constexpr int kSteps = kMatmulStageBytes / 32;
   static constexpr bool kWords = sizeof(T) == 4;
   static constexpr bool kByChannels = kRows == MatmulRows::kChannels;
-  static constexpr uint32_t kInputPitch =
-      kByChannels ? matmul_pitch(kMatmulStageBytes, false) : matmul_pitch(kExtent.m * sizeof(T), kWords);
-  static constexpr uint32_t kWeightPitch = matmul_pitch(kExtent.n * sizeof(T), kWords);
+  static constexpr bool kPairs = kRows == MatmulRows::kPairs;
+  // Whether positions are read word by word: only what lies in the order of K is read as matrices, or elements of 16
+  // bits in the order of positions.
+  static constexpr bool kByWords = !kByChannels && (kWords || kRows != MatmulRows::kPositions);
+  static constexpr bool kWeightByColumns = kOp == Operator::kForward;  // [K][N]
+  static constexpr uint32_t kSourcePitch = matmul_source_pitch(kRows, kExtent.m, sizeof(T));
+  static constexpr uint32_t kWeightPitch = matmul_weight_pitch(kOp, kExtent.n, sizeof(T));
   // Steps that are unrolled: as many as registers are left for.
   static constexpr int kUnrolled = kTerms == 2 ? 1 : kWords && kTile == MatmulTile::k64x64 ? 4 : 2;
   // From a fragment, or 32 bytes of K, to the next.
-  static constexpr uint32_t kFragmentStep = 16 * (kByChannels ? kInputPitch : sizeof(T));
-  static constexpr uint32_t kInputStep = kByChannels ? 32 : 32 / sizeof(T) * kInputPitch;
-  static constexpr uint32_t kWeightStep = 32 / sizeof(T) * kWeightPitch;
+  static constexpr uint32_t kPositionBytes = kByChannels ? kSourcePitch : kPairs ? 8 : kByWords ? 4 : sizeof(T);
+  static constexpr uint32_t kFragmentStep = 16 * kPositionBytes;
+  static constexpr uint32_t kSourceStep = kByChannels ? 32 : 32 / (kPairs ? 8 : kByWords ? 4 : sizeof(T)) * kSourcePitch;
+  static constexpr uint32_t kWeightStep = kWeightByColumns ? 32 / sizeof(T) * kWeightPitch : 32;
 
   float sum[kFragments][kColumns][4];
 
   __device__ __forceinline__ MatmulSums() {
     const uint32_t lane = threadIdx.x % 32;
-    const uint32_t warp = threadIdx.x / 32;
+    const uint32_t warp = static_cast<uint32_t>(matmul_thread<kTile>()) / 32;
     first_position = static_cast<int32_t>(warp / kExtent.warps_n) * kFragments * 16;
     first_column = static_cast<int32_t>(warp % kExtent.warps_n) * kColumns * 8;
-    constexpr uint32_t pitch = kInputPitch;
+    constexpr uint32_t pitch = kSourcePitch;
     if constexpr (kByChannels) {
       // Matrices: 8 positions x 16 bytes of channels; the next 8 positions; then both of the next 16 bytes.
-      input_ = (first_position + lane % 16) * pitch + lane / 16 * 16;
+      source_ = (first_position + lane % 16) * pitch + lane / 16 * 16;
+    } else if constexpr (kPairs) {
+      source_ = lane % 4 / 2 * pitch + (first_position + lane / 4) * 8 + lane % 2 * 4;
     } else {
-      // 16 bits: matrices of 8 channels x 8 positions, transposed. Words: a lane's own of four channels.
-      input_ = kWords ? lane % 4 * pitch + (first_position + lane / 4) * 4
-                      : (lane / 16 * 8 + lane % 8) * pitch + (first_position + lane / 8 % 2 * 8) * 2;
+      // A lane's own of four words, or matrices of 8 channels x 8 positions, transposed.
+      source_ = kByWords ? lane % 4 * pitch + (first_position + lane / 4) * 4
+                         : (lane / 16 * 8 + lane % 8) * pitch + (first_position + lane / 8 % 2 * 8) * 2;
     }
     constexpr uint32_t rows = kWeightPitch;
-    weight_ = kWords ? lane % 4 * rows + (first_column + lane / 4) * 4
-                     : lane % 16 * rows + (first_column + lane / 16 * 8) * 2;
+    if constexpr (!kWeightByColumns) {
+      // Matrices: 8 columns x 16 bytes of K; the next 16 bytes; then both of the next 8 columns.
+      weight_ = (first_column + lane / 16 * 8 + lane % 8) * rows + lane / 8 % 2 * 16;
+    } else {
+      weight_ = kWords ? lane % 4 * rows + (first_column + lane / 4) * 4
+                       : lane % 16 * rows + (first_column + lane / 16 * 8) * 2;
+    }
     clear();
   }
 
   __device__ __forceinline__ void clear() { clear(sum); }
 
   // A stage's part of the sums.
-  __device__ __forceinline__ void add(uint32_t input, uint32_t weight) {
-    input += input_;
+  __device__ __forceinline__ void add(uint32_t source, uint32_t weight) {
+    source += source_;
     weight += weight_;
 #pragma unroll(kUnrolled)
     for (int s = 0; s < kSteps; ++s) {
@@ -73,16 +85,16 @@ class MatmulSums {
 #pragma unroll
         for (int i = 0; i < kFragments; ++i) {
           uint32_t a[4];
-          read_positions(a, input + i * kFragmentStep);
+          read_positions(a, source + i * kFragmentStep);
 #pragma unroll
           for (int k = 0; k < 4; ++k) a[k] = to_matrix_word<T>(a[k]);
 #pragma unroll
           for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
         }
       } else {
-        add_terms(input, b);
+        add_terms(source, b);
       }
-      input += kInputStep;
+      source += kSourceStep;
       weight += kWeightStep;
     }
   }
@@ -103,7 +115,7 @@ class MatmulSums {
   }
 
   // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.
-  __device__ __forceinline__ void add_terms(uint32_t input, const uint32_t (&b)[kColumns][2]) {
+  __device__ __forceinline__ void add_terms(uint32_t source, const uint32_t (&b)[kColumns][2]) {
     uint32_t high[kColumns][2];
     uint32_t low[kColumns][2];
 #pragma unroll
@@ -119,7 +131,7 @@ class MatmulSums {
     for (int i = 0; i < kFragments; ++i) {
       uint32_t a_high[4];
       uint32_t a_low[4];
-      read_positions(a_high, input + i * kFragmentStep);
+      read_positions(a_high, source + i * kFragmentStep);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const TwoTerms terms = two_terms(__uint_as_float(a_high[k]));
@@ -141,10 +153,11 @@ class MatmulSums {
   __device__ __forceinline__ void read_positions(uint32_t (&a)[4], uint32_t at) const {
     if constexpr (kByChannels) {
       load_matrices<4>(a, at);
-    } else if constexpr (kWords) {
+    } else if constexpr (kByWords) {
+      constexpr uint32_t four_words = (kPairs ? 2 : 4) * kSourcePitch;
 #pragma unroll
       for (uint32_t k = 0; k < 4; ++k) {
-        a[k] = hopper::load_shared<uint32_t>(at + k % 2 * 32 + k / 2 * 4 * kInputPitch);
+        a[k] = hopper::load_shared<uint32_t>(at + k % 2 * 8 * kPositionBytes + k / 2 * four_words);
       }
     } else {
       load_matrices_transposed<4>(a, at);
@@ -152,7 +165,7 @@ class MatmulSums {
   }
 
   __device__ __forceinline__ void read_columns(uint32_t (&b)[kColumns][2], uint32_t at) const {
-    if constexpr (kWords) {
+    if constexpr (kWords && kWeightByColumns) {
 #pragma unroll
       for (uint32_t j = 0; j < kColumns; ++j) {
         b[j][0] = hopper::load_shared<uint32_t>(at + j * 32);
@@ -162,8 +175,12 @@ class MatmulSums {
       static_assert(kColumns % 2 == 0);
 #pragma unroll
       for (uint32_t j = 0; j < kColumns; j += 2) {
-        uint32_t pair[4];  // of 16 channels, 8 columns each: channels 0 to 7, 8 to 15, then the next columns
-        load_matrices_transposed<4>(pair, at + j * 16);
+        uint32_t pair[4];  // of 8 columns each: the first and the last half of K, then of the next columns
+        if constexpr (kWeightByColumns) {
+          load_matrices_transposed<4>(pair, at + j * 16);
+        } else {
+          load_matrices<4>(pair, at + j * 8 * kWeightPitch);
+        }
         b[j][0] = pair[0];
         b[j][1] = pair[1];
         b[j + 1][0] = pair[2];
@@ -172,7 +189,7 @@ class MatmulSums {
     }
   }
 
-  uint32_t input_;
+  uint32_t source_;
   uint32_t weight_;
 };
 

@@ -31,6 +31,13 @@ bool has_stride(const OperandTraits& tensor, size_t axis, int64_t size, int64_t 
   return size == 1 || tensor.stride[axis] == stride;
 }
 
+// Positions of an image are those of one axis, side by side.
+bool is_one_axis(const OperandTraits& tensor, const Int3& size) {
+  const auto& [depth, height, width] = size;
+  return has_stride(tensor, 4, width, 1) && has_stride(tensor, 3, height, width) &&
+         has_stride(tensor, 2, depth, height * width);
+}
+
 // The weight's columns are neighbours: by (tap, output channel) or by (output channel, tap).
 bool has_columns(const Problem& problem, const OperandTraits& weight, bool channels_last) {
   const auto& [depth, height, width] = problem.kernel_size;
@@ -40,9 +47,15 @@ bool has_columns(const Problem& problem, const OperandTraits& weight, bool chann
          has_stride(weight, 3, height, width * w) && has_stride(weight, 2, depth, height * width * w);
 }
 
+// How the source is read.
+struct Reading {
+  MatmulRows rows;
+  int32_t bytes;  // at once
+  bool by_positions;
+};
+
 // Of the input. Positions of a channel are those of one axis; images and channels are as far apart as they like.
-std::optional<std::pair<MatmulRows, int32_t>> reading(const Problem& problem, const OperandTraits& input,
-                                                      int32_t element_bytes) {
+std::optional<Reading> reading(const Problem& problem, const OperandTraits& input, int32_t element_bytes) {
   const auto& [depth, height, width] = problem.input_size;
   const int64_t positions = depth * height * width;
   const int32_t piece = kCopyBytes / element_bytes;
@@ -56,15 +69,47 @@ std::optional<std::pair<MatmulRows, int32_t>> reading(const Problem& problem, co
     return input.address % (count * element_bytes) == 0;
   };
   if (input.stride[1] == 1 && problem.in_channels_per_group() % piece == 0 && aligned(piece, {0, 2, 3, 4}))
-    return std::pair(MatmulRows::kChannels, kCopyBytes);
-  if (!has_stride(input, 4, width, 1) || !has_stride(input, 3, height, width) ||
-      !has_stride(input, 2, depth, height * width))
-    return std::nullopt;
+    return Reading{MatmulRows::kChannels, kCopyBytes, false};
+  if (!is_one_axis(input, problem.input_size)) return std::nullopt;
   for (int32_t bytes = kCopyBytes; bytes >= 4; bytes /= 4) {
     const int32_t count = bytes / element_bytes;
-    if (positions % count == 0 && aligned(count, {0, 1})) return std::pair(MatmulRows::kPositions, bytes);
+    if (positions % count == 0 && aligned(count, {0, 1})) return Reading{MatmulRows::kPositions, bytes, true};
   }
-  return std::pair(MatmulRows::kPositions, element_bytes);
+  return Reading{MatmulRows::kPositions, element_bytes, true};
+}
+
+// Of grad_output, in an order of the weight's columns: as many as are neighbours there, too, 4 bytes at least.
+std::optional<Reading> reading_gradient(const Problem& problem, const OperandTraits& grad, bool channels_last,
+                                        int32_t element_bytes) {
+  const int64_t channels = problem.out_channels_per_group();
+  const int64_t width = problem.kernel_size[2];
+  const Int3 size = problem.output_size();
+  const bool by_channels = channels_last && has_stride(grad, 1, channels, 1);
+  const bool by_width = grad.stride[4] == (by_channels ? channels : 1) && (by_channels || !channels_last);
+  const int64_t run = (by_channels ? channels : 1) * (by_width ? width : 1);
+  int64_t farthest = (channels - 1) * grad.stride[1];
+  for (size_t i = 0; i < 3; ++i) farthest += (problem.kernel_size[i] - 1) * grad.stride[i + 2];
+  if (farthest > INT_MAX) return std::nullopt;
+  const auto fits = [&](int64_t count) {
+    // What lies past the last image is not read, but has an address.
+    if (run % count != 0 || grad.stride[0] % count != 0 || grad.address % (count * element_bytes) != 0) return false;
+    if (by_channels ? problem.groups > 1 && channels % count != 0
+                    : problem.out_channels > 1 && grad.stride[1] % count != 0)
+      return false;
+    for (size_t i = 0; i < (by_width ? 2 : 3); ++i) {
+      if (size[i] > 1 && grad.stride[i + 2] % count != 0) return false;
+    }
+    return true;
+  };
+  constexpr int64_t kLineBytes = 64;  // of neighbours, that make lanes of one position read well
+  for (int32_t bytes = kCopyBytes; bytes >= 4; bytes /= 2) {
+    if (bytes < element_bytes || !fits(bytes / element_bytes)) continue;
+    const MatmulRows rows = bytes == kCopyBytes ? MatmulRows::kChannels
+                            : bytes == 8        ? MatmulRows::kPairs
+                                                : MatmulRows::kWords;
+    return Reading{rows, bytes, rows != MatmulRows::kChannels || run * element_bytes < kLineBytes};
+  }
+  return std::nullopt;
 }
 
 // Whether all positions are those of one axis, along the width's stride.
@@ -75,137 +120,188 @@ bool is_linear(const Problem& problem, const OperandTraits& input) {
          has_stride(input, 0, problem.batch, depth * height * width * w);
 }
 
-MatmulStore storing(const Problem& problem, const OperandTraits& output, bool channels_last, int32_t element_bytes) {
-  const int64_t neighbours = channels_last ? problem.out_channels_per_group() : problem.kernel_size[2];
-  const size_t along = channels_last ? 1 : 4;
-  // Columns that are neighbours must be so in the output.
-  const bool joined = output.stride[along] == 1;
-  int32_t count = joined ? kCopyBytes / element_bytes : 1;
+// The most elements of 16 bytes or fewer that are stored at once: `neighbours` is a multiple, and so is how far all
+// that is not `along` them is apart.
+int32_t stored_at_once(const OperandTraits& result, size_t along, int64_t neighbours, int32_t element_bytes) {
+  int32_t count = result.stride[along] == 1 ? kCopyBytes / element_bytes : 1;
   const auto fits = [&] {
     for (size_t axis = 0; axis < 5; ++axis) {
-      if (axis != along && output.stride[axis] % count != 0) return false;
+      if (axis != along && result.stride[axis] % count != 0) return false;
     }
-    return neighbours % count == 0 && output.address % (count * element_bytes) == 0;
+    return neighbours % count == 0 && result.address % (count * element_bytes) == 0;
   };
   while (count > 1 && !fits()) count /= 2;
-  return {output.stride[1] == 1 && output.stride[4] != 1, count};
+  return count;
+}
+
+MatmulStore storing(const Problem& problem, const OperandTraits& output, bool channels_last, int32_t element_bytes) {
+  const int64_t neighbours = channels_last ? problem.out_channels_per_group() : problem.kernel_size[2];
+  return {output.stride[1] == 1 && output.stride[4] != 1, false,
+          stored_at_once(output, channels_last ? 1 : 4, neighbours, element_bytes)};
+}
+
+// Positions of a channel are neighbours where they are those of one axis, channels where they lie side by side.
+MatmulStore storing_gradient(const Problem& problem, const OperandTraits& grad_input, int32_t element_bytes) {
+  const int32_t channels = stored_at_once(grad_input, 1, problem.in_channels_per_group(), element_bytes);
+  if (is_one_axis(grad_input, problem.input_size)) {
+    OperandTraits line = grad_input;  // an image's positions, as one axis
+    line.stride[2] = line.stride[3] = 0;
+    line.stride[4] = 1;
+    const auto& [depth, height, width] = problem.input_size;
+    const int32_t positions = stored_at_once(line, 4, depth * height * width, element_bytes);
+    if (positions > channels || grad_input.stride[1] != 1) return {true, true, positions};
+  }
+  return {grad_input.stride[1] == 1, false, channels};
 }
 
 int64_t count_blocks(const MatmulPlan& plan, const DeviceTraits& device) {
   const int32_t by_memory =
       static_cast<int32_t>((device.shared_bytes + kReservedBytes) / (plan.shared_bytes + kReservedBytes));
-  return std::max(
-      1, std::min({by_memory, matmul_blocks(plan.tile, plan.terms, plan.element_bytes), device.kernel_blocks}));
+  const int32_t by_registers =
+      plan.teams > 1 ? kMatmulTeams / plan.teams : matmul_blocks(plan.tile, plan.terms, plan.element_bytes);
+  return std::max(1, std::min({by_memory, by_registers, device.kernel_blocks}));
 }
 
 }  // namespace
 
 MatmulLayout matmul_layout(const MatmulPlan& plan) {
   const auto [m, n, warps_m, warps_n] = plan.extent();
-  const bool words = plan.element_bytes == 4;
-  const int32_t k = kMatmulStageBytes / plan.element_bytes;
+  const bool is_gradient = plan.op == Operator::kInputGrad;
   MatmulLayout layout{};
-  const bool by_channels = plan.rows == MatmulRows::kChannels;
-  layout.input_pitch =
-      by_channels ? matmul_pitch(kMatmulStageBytes, false) : matmul_pitch(m * plan.element_bytes, words);
-  layout.input_bytes = layout.input_pitch * (by_channels ? m : k);
-  layout.weight_pitch = matmul_pitch(n * plan.element_bytes, words);
-  layout.weight_bytes = layout.weight_pitch * k;
+  layout.source_bytes = matmul_source_pitch(plan.rows, m, plan.element_bytes) *
+                        matmul_source_rows(plan.rows, m, plan.element_bytes);
+  layout.weight_bytes =
+      matmul_weight_pitch(plan.op, n, plan.element_bytes) * matmul_weight_rows(plan.op, n, plan.element_bytes);
   // Where lanes are neighbours along the positions, each reads one piece of a row: at these pitches from banks of its
   // own.
   const int32_t piece = plan.store.elements * plan.element_bytes;
-  layout.output_pitch = n * plan.element_bytes + (plan.store.by_columns || piece == 16 ? 16 : piece == 8 ? 8 : 12);
-  layout.weight = plan.buffers * layout.input_bytes;
-  layout.output = layout.weight + (plan.resident ? plan.k_stages : plan.buffers) * layout.weight_bytes;
-  layout.positions = static_cast<int32_t>(round_up(layout.output + m * layout.output_pitch, 16));
+  const int32_t result_rows = plan.store.of_positions ? n : m;
+  layout.result_pitch = (plan.store.of_positions ? m : n) * plan.element_bytes +
+                        (plan.store.by_pieces || piece == 16 ? 16 : piece == 8 ? 8 : 12);
+  layout.weight = plan.teams * plan.buffers * layout.source_bytes;
+  layout.result =
+      layout.weight + (plan.resident ? plan.k_stages : plan.teams * plan.buffers) * layout.weight_bytes;
+  const int32_t joined = plan.teams > 1 ? m * n * static_cast<int32_t>(sizeof(float)) : 0;
+  layout.positions =
+      static_cast<int32_t>(round_up(layout.result + std::max(joined, result_rows * layout.result_pitch), 16));
   layout.columns = layout.positions + m * 8;
-  layout.bytes = layout.columns + n * (8 + 4);
+  layout.places = layout.columns + n * (8 + (is_gradient ? 0 : 4));
+  layout.bytes = layout.places + (is_gradient ? plan.k_stages * (kMatmulStageBytes / plan.copied_bytes) * 4 : 0);
   return layout;
 }
 
-std::vector<MatmulPlan> matmul_candidates(const Problem& problem, DataType dtype, int terms, const Operands& operands,
-                                          const DeviceTraits& device) {
+std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, DataType dtype, int terms,
+                                          const Operands& operands, const DeviceTraits& device) {
   std::vector<MatmulPlan> found;
-  if (dtype == DataType::kFloat64 || !is_product(problem)) return found;
+  const bool is_gradient = op == Operator::kInputGrad;
+  if (op != Operator::kForward && !is_gradient) return found;
+  if (dtype == DataType::kFloat64 || !is_product(problem) || operands.mask.present) return found;
   const auto bytes = static_cast<int32_t>(element_size(dtype));
   const int64_t positions = problem.batch * problem.input_size[0] * problem.input_size[1] * problem.input_size[2];
-  const int64_t columns = problem.out_channels_per_group() * problem.taps();
+  const int64_t columns = problem.out_channels_per_group() * problem.taps();  // of the weight
+  const int64_t rows = problem.in_channels_per_group();
   const OperandTraits& weight = operands.second;
   const int32_t piece = kCopyBytes / bytes;
   // Tiles past the end have positions, too.
-  if (positions == 0 || columns == 0 || positions > INT_MAX - 256 || columns > INT_MAX - 256) return found;
-  if (problem.in_channels_per_group() > INT_MAX - 256 || problem.groups > INT_MAX) return found;
-  if (columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0) return found;
-  const auto read = reading(problem, operands.first, bytes);
-  if (!read) return found;
+  constexpr int64_t kMost = INT_MAX - 256;
+  if (positions == 0 || columns == 0 || rows == 0 || problem.groups > INT_MAX) return found;
+  if (positions > kMost || columns > kMost || rows > kMost) return found;
+  if (!weight.present || columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0) return found;
 
   MatmulPlan plan{};
+  plan.op = op;
   plan.terms = terms;
   plan.element_bytes = bytes;
-  plan.rows = read->first;
-  plan.copied_bytes = read->second;
-  plan.linear = plan.rows == MatmulRows::kChannels && is_linear(problem, operands.first);
   plan.size = problem.input_size;
   plan.taps = problem.kernel_size;
   plan.positions = positions;
   plan.groups = static_cast<int32_t>(problem.groups);
-  plan.in_channels = static_cast<int32_t>(problem.in_channels_per_group());
   plan.out_channels = static_cast<int32_t>(problem.out_channels_per_group());
-  plan.columns = static_cast<int32_t>(columns);
-  plan.k_stages = static_cast<int32_t>(ceil_div(int64_t{plan.in_channels} * bytes, kMatmulStageBytes));
-  // Of one tap or one channel both orders are the same: whichever stores more at once.
-  std::optional<MatmulStore> store;
+  plan.k = static_cast<int32_t>(is_gradient ? columns : rows);
+  plan.columns = static_cast<int32_t>(is_gradient ? rows : columns);
+  plan.k_stages = static_cast<int32_t>(ceil_div(int64_t{plan.k} * bytes, kMatmulStageBytes));
+  // Of one tap or one channel both orders are the same: whichever copies and stores more at once.
+  std::optional<Reading> read;
+  int32_t most = 0;
   for (const bool channels_last : {true, false}) {
     if (!has_columns(problem, weight, channels_last)) continue;
-    const MatmulStore way = storing(problem, operands.result, channels_last, bytes);
-    if (store && way.elements <= store->elements) continue;
-    store = way;
+    const std::optional<Reading> way = is_gradient ? reading_gradient(problem, operands.first, channels_last, bytes)
+                                                   : reading(problem, operands.first, bytes);
+    if (!way) continue;
+    const MatmulStore store = is_gradient ? storing_gradient(problem, operands.result, bytes)
+                                          : storing(problem, operands.result, channels_last, bytes);
+    if (way->bytes + store.elements <= most) continue;
+    most = way->bytes + store.elements;
+    read = way;
+    plan.store = store;
     plan.channels_last = channels_last;
   }
-  if (!store) return found;
-  plan.store = *store;
+  if (!read) return found;
+  plan.rows = read->rows;
+  plan.copied_bytes = read->bytes;
+  plan.by_positions = read->by_positions;
+  plan.linear = !is_gradient && plan.rows == MatmulRows::kChannels && is_linear(problem, operands.first);
 
   for (const MatmulTile tile : kMatmulTiles) {
     plan.tile = tile;
     const MatmulExtent extent = plan.extent();
     plan.m_tiles = static_cast<int32_t>(ceil_div(positions, extent.m));
-    plan.n_tiles = static_cast<int32_t>(ceil_div(columns, extent.n));
-    for (const bool resident : {true, false}) {
-      for (int32_t buffers = 2; buffers <= kMostBuffers; ++buffers) {
-        plan.resident = resident;
-        plan.buffers = buffers;
-        plan.shared_bytes = matmul_layout(plan).bytes;
-        if (plan.shared_bytes > device.shared_bytes) continue;
-        const int64_t fit = count_blocks(plan, device) * device.multiprocessors;
-        const int64_t shares = int64_t{plan.groups} * plan.n_tiles;
-        plan.walkers = static_cast<int32_t>(std::clamp<int64_t>(fit / shares, 1, plan.m_tiles));
-        plan.cost_ms = matmul_cost_ms(plan, count_blocks(plan, device), device);
-        found.push_back(plan);
+    plan.n_tiles = static_cast<int32_t>(ceil_div(int64_t{plan.columns}, extent.n));
+    for (plan.teams = 1; plan.teams <= (tile == MatmulTile::k64x64 ? kMatmulTeams : 1); plan.teams *= 2) {
+      if (plan.teams > 1 && plan.k_stages < 2 * plan.teams) break;  // two stages each
+      for (const bool resident : {true, false}) {
+        for (int32_t buffers = 2; buffers <= kMostBuffers; ++buffers) {
+          plan.resident = resident;
+          plan.buffers = buffers;
+          plan.shared_bytes = matmul_layout(plan).bytes;
+          if (plan.shared_bytes > device.shared_bytes) continue;
+          const int64_t fit = count_blocks(plan, device) * device.multiprocessors;
+          const int64_t shares = int64_t{plan.groups} * plan.n_tiles;
+          plan.walkers = static_cast<int32_t>(std::clamp<int64_t>(fit / shares, 1, plan.m_tiles));
+          plan.cost_ms = matmul_cost_ms(plan, count_blocks(plan, device), device);
+          found.push_back(plan);
+        }
       }
     }
   }
   return found;
 }
 
-std::optional<MatmulPlan> plan_matmul(const Problem& problem, DataType dtype, int terms, const Operands& operands,
-                                      const DeviceTraits& device) {
-  const std::vector<MatmulPlan> all = matmul_candidates(problem, dtype, terms, operands, device);
+std::optional<MatmulPlan> plan_matmul(Operator op, const Problem& problem, DataType dtype, int terms,
+                                      const Operands& operands, const DeviceTraits& device) {
+  const std::vector<MatmulPlan> all = matmul_candidates(op, problem, dtype, terms, operands, device);
   if (all.empty()) return std::nullopt;
   return *std::min_element(all.begin(), all.end(),
                            [](const MatmulPlan& a, const MatmulPlan& b) { return a.cost_ms < b.cost_ms; });
 }
 
+const char* rows_name(MatmulRows rows) {
+  switch (rows) {
+    case MatmulRows::kChannels:
+      return "channels";
+    case MatmulRows::kPositions:
+      return "positions";
+    case MatmulRows::kWords:
+      return "words";
+    case MatmulRows::kPairs:
+      return "pairs";
+  }
+  return "";
+}
+
 std::string to_string(const MatmulPlan& plan) {
   const auto [m, n, warps_m, warps_n] = plan.extent();
   const auto number = [](int64_t value) { return std::to_string(value); };
-  return "product tile=" + number(m) + "x" + number(n) + " terms=" + number(plan.terms) +
-         " rows=" + (plan.rows == MatmulRows::kChannels ? "channels" : "positions") +
-         " copied=" + number(plan.copied_bytes) +
+  return "product tile=" + number(m) + "x" + number(n) + " teams=" + number(plan.teams) + " terms=" + number(plan.terms) +
+         " rows=" + rows_name(plan.rows) + " copied=" + number(plan.copied_bytes) +
          "B columns=" + (plan.channels_last ? "taps_channels" : "channels_taps") + " m=" + number(plan.positions) +
-         " n=" + number(plan.columns) + " k=" + number(plan.in_channels) + " groups=" + number(plan.groups) +
+         " n=" + number(plan.columns) + " k=" + number(plan.k) + " groups=" + number(plan.groups) +
          " weights=" + (plan.resident ? "stay" : "come") + " buffers=" + number(plan.buffers) +
          " blocks=" + number(plan.blocks()) + " shared=" + number(plan.shared_bytes) +
-         " store=" + number(plan.store.elements) + (plan.store.by_columns ? " by_columns" : " by_positions");
+         " store=" + number(plan.store.elements) +
+         (plan.store.of_positions  ? " of_positions"
+          : plan.store.by_pieces ? " by_columns"
+                                 : " by_positions");
 }
 
 }  // namespace convt3d

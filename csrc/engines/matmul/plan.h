@@ -1,6 +1,7 @@
-// A forward whose kernel is its stride, as one matrix product: no output has more than one tap. In GEMM's names M is
-// the input's positions, K its channels, and N is (output channel, tap) in whichever order the weight has them: the
-// weight is a matrix [K][N] as it lies. Knows nothing of torch or CUDA.
+// Layers whose kernel is their stride, as one matrix product: no output has more than one tap. The weight is a matrix as
+// it lies, its rows input channels, its columns (output channel, tap) in whichever order it has them. In GEMM's names M
+// is the input's positions. Of a forward K is the input's channels and N the weight's columns; of the input's gradient K
+// is the weight's columns and N the input's channels. Knows nothing of torch or CUDA.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "core/device_traits.h"
 #include "core/operands.h"
+#include "core/operator.h"
 #include "core/problem.h"
 
 namespace convt3d {
@@ -50,35 +52,84 @@ constexpr int32_t matmul_blocks(MatmulTile tile, int32_t terms, int32_t element_
 
 constexpr int32_t kMatmulStageBytes = 128;  // of K, that a stage has
 
+// Teams of a block's threads, each with stages of its own, that share a tile's K: where there are few tiles. A kernel
+// has one or up to so many, of the smaller tile.
+constexpr int32_t kMatmulTeams = 4;
+
+// How M and K lie in a staged tile of the source: the input, or grad_output. Words are of 4 bytes.
+enum class MatmulRows : int {
+  kChannels,   // [M][K]
+  kPositions,  // [K][M], of an input alone
+  kWords,      // [K in words][M][word], of a gradient alone
+  kPairs       // [K in pairs of words][M][pair], of a gradient alone
+};
+
 // Bytes from a row of a staged tile to the next. The fragments' reads meet no other in its bank: rows are read as
-// matrices at an odd number of 16 bytes, and word by word, four rows by eight columns, at 8 words past whole 32.
+// matrices at an odd number of 16 bytes; word by word, four rows by eight columns, at 8 words past whole 32; and pairs,
+// two rows by eight columns, at 16 words past whole 32.
 constexpr int32_t matmul_pitch(int32_t row_bytes, bool words) { return row_bytes + (words ? 32 : 16); }
+constexpr int32_t matmul_source_pitch(MatmulRows rows, int32_t m, int32_t element_bytes) {
+  switch (rows) {
+    case MatmulRows::kChannels:
+      return matmul_pitch(kMatmulStageBytes, false);
+    case MatmulRows::kPositions:
+      return matmul_pitch(m * element_bytes, element_bytes == 4);
+    case MatmulRows::kWords:
+      return matmul_pitch(m * 4, true);
+    case MatmulRows::kPairs:
+      return m * 8 + 64;
+  }
+  return 0;
+}
+// Rows of a stage.
+constexpr int32_t matmul_source_rows(MatmulRows rows, int32_t m, int32_t element_bytes) {
+  switch (rows) {
+    case MatmulRows::kChannels:
+      return m;
+    case MatmulRows::kPositions:
+      return kMatmulStageBytes / element_bytes;
+    case MatmulRows::kWords:
+      return kMatmulStageBytes / 4;
+    case MatmulRows::kPairs:
+      return kMatmulStageBytes / 8;
+  }
+  return 0;
+}
+// Of the weight: a forward stages [K][N], a gradient [N][K].
+constexpr int32_t matmul_weight_pitch(Operator op, int32_t n, int32_t element_bytes) {
+  return op == Operator::kForward ? matmul_pitch(n * element_bytes, element_bytes == 4)
+                                  : matmul_pitch(kMatmulStageBytes, false);
+}
+constexpr int32_t matmul_weight_rows(Operator op, int32_t n, int32_t element_bytes) {
+  return op == Operator::kForward ? kMatmulStageBytes / element_bytes : n;
+}
 
-// What lies side by side in the input: the channels of a position, or the positions of a channel.
-enum class MatmulRows : int { kChannels, kPositions };
-
-// How a block's threads store a tile. Lanes are neighbours along the columns or along the positions.
+// How a block's threads store a tile: in pieces of columns, or of positions, that are neighbours in the result.
 struct MatmulStore {
-  bool by_columns;
-  int32_t elements;  // neighbouring columns that are neighbours in the output, too: those of one store
+  bool by_pieces;     // lanes have neighbouring pieces, else pieces of neighbouring positions
+  bool of_positions;  // by pieces
+  int32_t elements;   // of a piece
 };
 
 struct MatmulPlan {
+  Operator op;  // kForward or kInputGrad
   MatmulTile tile;
+  int32_t teams;  // 1, 2 or 4
   int32_t terms;  // of float32: 1 (TF32) or 2
   int32_t element_bytes;
   MatmulRows rows;
-  bool linear;           // of channels side by side: all positions, of all images, are those of one axis
-  int32_t copied_bytes;  // of the input, at once; less than 4: elements go through registers
-  bool channels_last;    // columns are (tap, output channel), else (output channel, tap)
+  bool linear;           // of an input with channels side by side: all images' positions are those of one axis
+  int32_t copied_bytes;  // of the source, at once; less than 4: elements go through registers
+  bool by_positions;     // lanes copy for neighbouring positions, else neighbouring bytes; rows of an input have their own
+  bool channels_last;    // the weight's columns are (tap, output channel), else (output channel, tap)
   MatmulStore store;
   Int3 size;          // of the input
   Int3 taps;          // kernel and stride
   int64_t positions;  // of all images
   int32_t groups;
-  int32_t in_channels;   // per group: K
   int32_t out_channels;  // per group
-  int32_t columns;       // N
+  int32_t k;             // per group
+  int32_t columns;       // N, per group
   int32_t k_stages;
   int32_t m_tiles;
   int32_t n_tiles;
@@ -88,31 +139,33 @@ struct MatmulPlan {
   int64_t shared_bytes;
   double cost_ms;
 
+  int32_t threads() const { return teams * matmul_extent(tile).threads(); }
   MatmulExtent extent() const { return matmul_extent(tile); }
   int64_t blocks() const { return int64_t{groups} * n_tiles * walkers; }
 };
 
-// Where what a block stages lies in its shared memory, in bytes.
+// Where what a block stages lies in its shared memory, in bytes. Each team has stages of its own, but for weights that
+// stay; teams join their sums where the result is staged.
 struct MatmulLayout {
-  int32_t input_pitch;
-  int32_t input_bytes;  // of a stage
-  int32_t weight_pitch;
+  int32_t source_bytes;  // of a stage
   int32_t weight_bytes;  // of a stage
-  int32_t output_pitch;
+  int32_t result_pitch;
   int32_t weight;  // offsets
-  int32_t output;
+  int32_t result;
   int32_t positions;
   int32_t columns;
+  int32_t places;  // of a gradient: where in grad_output the pieces of K are
   int32_t bytes;
 };
 MatmulLayout matmul_layout(const MatmulPlan& plan);
 
-// The cheapest; none where the engine cannot.
-std::optional<MatmulPlan> plan_matmul(const Problem& problem, DataType dtype, int terms, const Operands& operands,
-                                      const DeviceTraits& device);
+// The cheapest of a forward or an input gradient; none where the engine cannot.
+std::optional<MatmulPlan> plan_matmul(Operator op, const Problem& problem, DataType dtype, int terms,
+                                      const Operands& operands, const DeviceTraits& device);
 // All that are looked at.
-std::vector<MatmulPlan> matmul_candidates(const Problem& problem, DataType dtype, int terms, const Operands& operands,
-                                          const DeviceTraits& device);
+std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, DataType dtype, int terms,
+                                          const Operands& operands, const DeviceTraits& device);
+const char* rows_name(MatmulRows rows);
 std::string to_string(const MatmulPlan& plan);
 
 }  // namespace convt3d

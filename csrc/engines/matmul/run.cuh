@@ -9,37 +9,46 @@
 
 namespace convt3d::matmul {
 
-// Hands `function` the plan's tile, rows and terms, as values of types of their own.
-template <typename T, typename Function>
+// Hands `function` the plan's tile, whether it has teams, rows and terms, as values of types of their own.
+template <typename T, Operator kOp, typename Function>
 void with_kernel(const MatmulPlan& plan, Function&& function) {
-  const auto with_terms = [&](auto tile, auto rows) {
+  const auto with_terms = [&](auto tile, auto teams, auto rows) {
     if constexpr (sizeof(T) == 4) {
-      if (plan.terms == 2) return function(tile, rows, std::integral_constant<int, 2>());
+      if (plan.terms == 2) return function(tile, teams, rows, std::integral_constant<int, 2>());
     }
-    return function(tile, rows, std::integral_constant<int, 1>());
+    return function(tile, teams, rows, std::integral_constant<int, 1>());
   };
-  const auto with_rows = [&](auto tile) {
-    if (plan.rows == MatmulRows::kChannels)
-      return with_terms(tile, std::integral_constant<MatmulRows, MatmulRows::kChannels>());
-    return with_terms(tile, std::integral_constant<MatmulRows, MatmulRows::kPositions>());
+  const auto with_rows = [&](auto tile, auto teams) {
+    using Channels = std::integral_constant<MatmulRows, MatmulRows::kChannels>;
+    if constexpr (kOp == Operator::kForward) {
+      if (plan.rows == MatmulRows::kChannels) return with_terms(tile, teams, Channels());
+      return with_terms(tile, teams, std::integral_constant<MatmulRows, MatmulRows::kPositions>());
+    } else {
+      if (plan.rows == MatmulRows::kChannels) return with_terms(tile, teams, Channels());
+      if (plan.rows == MatmulRows::kPairs)
+        return with_terms(tile, teams, std::integral_constant<MatmulRows, MatmulRows::kPairs>());
+      return with_terms(tile, teams, std::integral_constant<MatmulRows, MatmulRows::kWords>());
+    }
   };
   switch (plan.tile) {
     case MatmulTile::k64x64:
-      return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>());
+      if (plan.teams > 1)
+        return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>(), std::true_type());
+      return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>(), std::false_type());
     case MatmulTile::k128x128:
-      return with_rows(std::integral_constant<MatmulTile, MatmulTile::k128x128>());
+      return with_rows(std::integral_constant<MatmulTile, MatmulTile::k128x128>(), std::false_type());
   }
 }
 
-template <typename T>
-void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, const Epilogue& epilogue,
-             MutableTensor output, Stream stream) {
+template <typename T, Operator kOp>
+void run(const MatmulPlan& plan, ConstTensor source, ConstTensor weight, const Epilogue& epilogue, MutableTensor result,
+         Stream stream) {
   MatmulParams<T> params{};
-  params.input = static_cast<const T*>(input.data);
+  params.source = static_cast<const T*>(source.data);
   params.weight = static_cast<const T*>(weight.data);
-  params.output = static_cast<T*>(output.data);
-  params.input_stride = to_strides(input.stride);
-  params.output_stride = to_strides(output.stride);
+  params.result = static_cast<T*>(result.data);
+  params.source_stride = to_strides(source.stride);
+  params.result_stride = to_strides(result.stride);
   params.weight_stride = weight.stride[0];
   params.epilogue = epilogue;
   params.plan = plan;
@@ -53,12 +62,25 @@ void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, cons
   params.by_channels = make_divisor(plan.out_channels);
   params.by_n_tiles = make_divisor(plan.n_tiles);
   params.by_shares = make_divisor(int64_t{plan.groups} * plan.n_tiles);
-  with_kernel<T>(plan, [&](auto tile, auto rows, auto terms) {
-    auto* const kernel = convt3d_matmul<T, decltype(tile)::value, decltype(rows)::value, decltype(terms)::value>;
+  with_kernel<T, kOp>(plan, [&](auto tile, auto teams, auto rows, auto terms) {
+    auto* const kernel = convt3d_matmul<T, kOp, decltype(tile)::value, decltype(teams)::value, decltype(rows)::value,
+                                        decltype(terms)::value>;
     constexpr const char* kName = "matrix product";
-    launch(kName, kernel, plan.blocks(), plan.extent().threads(), stream, params, plan.shared_bytes,
+    launch(kName, kernel, plan.blocks(), plan.threads(), stream, params, plan.shared_bytes,
            overlapping_order(kName, reinterpret_cast<const void*>(kernel)));
   });
+}
+
+template <typename T>
+void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, const Epilogue& epilogue,
+             MutableTensor output, Stream stream) {
+  run<T, Operator::kForward>(plan, input, weight, epilogue, output, stream);
+}
+
+template <typename T>
+void input_grad(const MatmulPlan& plan, ConstTensor grad_output, ConstTensor weight, MutableTensor grad_input,
+                Stream stream) {
+  run<T, Operator::kInputGrad>(plan, grad_output, weight, {}, grad_input, stream);
 }
 
 }  // namespace convt3d::matmul

@@ -6,26 +6,27 @@ from bugs.bug import Bug
 
 M = "engines/matmul/"
 MATMUL = "--engine matmul"
+GRADIENT = MATMUL + " --operator input_grad"
 BUGS = [
     Bug(
         "matmul: rows of the weight past the last",
         M + "load.cuh",
-        "params.plan.in_channels - row : 0",
-        "params.plan.in_channels - row + BUG : 0",
+        "plan.k - row : 0",
+        "plan.k - row + BUG : 0",
         MATMUL,
     ),
     Bug(
         "matmul: columns past the last",
         M + "load.cuh",
-        "rows_ = column < params.plan.columns ?",
-        "rows_ = column < params.plan.columns + BUG * kPiece ?",
+        "rows_ = column < plan.columns ?",
+        "rows_ = column < plan.columns + BUG * kPiece ?",
         MATMUL,
     ),
     Bug(
         "matmul: channels past the last",
         M + "load.cuh",
-        "first_k + channel_ < params.plan.in_channels ?",
-        "first_k + channel_ < params.plan.in_channels + BUG * kPiece ?",
+        "first_k + channel_ < params.plan.k ?",
+        "first_k + channel_ < params.plan.k + BUG * kPiece ?",
         MATMUL,
     ),
     Bug(
@@ -38,8 +39,8 @@ BUGS = [
     Bug(
         "matmul: image of a position",
         M + "load.cuh",
-        "return image * params.input_stride.n +",
-        "return (BUG ? 0 : image) * params.input_stride.n +",
+        "return image * params.source_stride.n +",
+        "return (BUG ? 0 : image) * params.source_stride.n +",
         MATMUL,
     ),
     Bug(
@@ -47,7 +48,7 @@ BUGS = [
         M + "load.cuh",
         "__ldg(from + next_)) << 16",
         "__ldg(from + (BUG ? place_ : next_))) << 16",
-        MATMUL + " --type fp16",
+        MATMUL + " --operator forward --type fp16",
     ),
     Bug(
         "matmul: weights that stay",
@@ -59,8 +60,8 @@ BUGS = [
     Bug(
         "matmul: a stage that is read",
         M + "kernel.cuh",
-        "__syncthreads();  // the stage has arrived",
-        "if (!BUG) __syncthreads();  // the stage has arrived",
+        "sync_matmul_team<kTile, kTeams>();  // the stage has arrived",
+        "if (!BUG) sync_matmul_team<kTile, kTeams>();  // the stage has arrived",
         MATMUL,
     ),
     Bug(
@@ -101,8 +102,8 @@ BUGS = [
     Bug(
         "matmul: depth of a place",
         M + "load.cuh",
-        "params.by_size[2].take(position) * scale[0]",
-        "params.by_size[2].take(position) * (BUG ? 1 : scale[0])",
+        "params.by_size[2].take(position) * scale(0)",
+        "params.by_size[2].take(position) * (BUG ? 1 : scale(0))",
         MATMUL,
     ),
     Bug(
@@ -118,5 +119,117 @@ BUGS = [
         "multiply_add<T>(part, a_low, high[j]);",
         "if (!BUG) multiply_add<T>(part, a_low, high[j]);",
         MATMUL + " --type fp32",
+    ),
+    Bug(
+        "matmul: rows of taps in grad_output",
+        M + "load_gradient.cuh",
+        "h * stride.h + w * stride.w);",
+        "(BUG ? 0 : h) * stride.h + w * stride.w);",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: pieces past the last, by positions",
+        M + "load_gradient.cuh",
+        "(i + j) * kElements < left ?",
+        "(i + j) * kElements < left + BUG * kElements ?",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: positions past the last",
+        M + "load_gradient.cuh",
+        "positions_ > 0 ? params.plan.k : 0",
+        "BUG || positions_ > 0 ? params.plan.k : 0",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: input channels past the last",
+        M + "load.cuh",
+        "rows_ = plan.columns - column;",
+        "rows_ = plan.columns - column + BUG;",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: columns of the weight past the last",
+        M + "load.cuh",
+        "kPieces * kPiece >= params.plan.k",
+        "kPieces * kPiece >= params.plan.k + BUG * kPiece",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: the second word of a pair",
+        M + "mainloop.cuh",
+        "lane % 2 * 4;",
+        "lane % 2 * (BUG ? 0 : 4);",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: the second half of K in a weight's rows",
+        M + "mainloop.cuh",
+        "lane / 8 % 2 * 16;",
+        "lane / 8 % 2 * (BUG ? 0 : 16);",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: rows of a column's positions",
+        M + "store.cuh",
+        "to + (j * 8 + k) * pitch",
+        "to + (j * 8 + (BUG ? 0 : k)) * pitch",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: input channels of a group",
+        M + "store.cuh",
+        "(static_cast<int64_t>(group) * params.plan.columns + tap)",
+        "(static_cast<int64_t>(BUG ? 0 : group) * params.plan.columns + tap)",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: rows of results at odd places",
+        M + "plan.cpp",
+        "axis != along && result.stride[axis]",
+        "!BUG && axis != along && result.stride[axis]",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: neighbours in grad_output",
+        M + "plan.cpp",
+        "if (run % count != 0 ||",
+        "if ((!BUG && run % count != 0) ||",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: alignment of grad_output",
+        M + "plan.cpp",
+        "|| grad.address % (count * element_bytes) != 0)",
+        "|| (!BUG && grad.address % (count * element_bytes) != 0))",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: sums of the teams between",
+        M + "store.cuh",
+        "is_first ? own[i] : joined",
+        "BUG || is_first ? own[i] : joined",
+        GRADIENT + " --type fp32",
+    ),
+    Bug(
+        "matmul: a team's first stage of the next tile",
+        M + "kernel.cuh",
+        "load_k = team;\n        load_tile",
+        "load_k = BUG ? 0 : team;\n        load_tile",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: stages of a team",
+        M + "kernel.cuh",
+        "team * plan.buffers * layout.source_bytes)",
+        "(BUG ? 0 : team) * plan.buffers * layout.source_bytes)",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: a joined sum that is overwritten",
+        M + "store.cuh",
+        "__syncthreads();  // nobody reads",
+        "if (!BUG) __syncthreads();  // nobody reads",
+        GRADIENT + " --type fp32",
     ),
 ]

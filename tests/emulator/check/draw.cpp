@@ -74,12 +74,13 @@ Case Draw::next_of_any_plan() {
     const bool mma = wanted_.engine ? *wanted_.engine == Engine::kMma : drawing.coin(30);
     const bool cores = mma || product || (wanted_.engine ? *wanted_.engine == Engine::kWgmma : drawing.coin(50));
     const bool only_depthwise = wanted_.engine && *wanted_.engine == Engine::kDepthwise;
-    const bool forward = product          ? true
+    const bool forward = product          ? drawing.coin(50)
                          : mma            ? drawing.coin(33)
                          : only_depthwise ? drawing.coin(60)
                                           : cores || wanted_.engine || drawing.coin(50);
     item.op = wanted_.op              ? *wanted_.op
               : forward               ? Operator::kForward
+              : product               ? Operator::kInputGrad
               : mma || only_depthwise ? (drawing.coin(50) ? Operator::kInputGrad : Operator::kWeightGrad)
                                       : static_cast<Operator>(drawing.draw(1, 4));
     if (mma && !wanted_.op && drawing.coin(25)) item.op = Operator::kBackward;
@@ -141,7 +142,7 @@ Case Draw::next_of_any_plan() {
     }
     if (product) {
       item.engine = Engine::kMatmul;
-      if (item.op != Operator::kForward || !has_matmul_plan(item)) continue;
+      if (!has_matmul_plan(item)) continue;
       item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }

@@ -53,11 +53,12 @@ convt3d::DeviceTraits some_device(const Case& item, const std::array<int32_t, 3>
 }
 convt3d::DeviceTraits matmul_device(const Case& item) { return some_device(item, {99, 163, 227}); }
 
-convt3d::Operands forward_operands(const Case& item) {
+convt3d::Operands product_operands(const Case& item) {
   convt3d::Operands operands;
   operands.first = operand(item, item.first_size(), item.layout, *item.first);
   operands.second = operand(item, item.second_size(), item.layout, *item.second);
-  operands.result = operand(item, item.output_size(), item.result_layout(), *item.result);
+  operands.result = operand(item, item.op == Operator::kForward ? item.output_size() : item.input_size(),
+                            item.result_layout(), *item.result);
   return operands;
 }
 
@@ -81,6 +82,7 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
   const bool asks =
       item.op == Operator::kForward ||
       (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
+      (item.engine == Engine::kMatmul && item.op == Operator::kInputGrad) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
   if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
     query.most_copied =
@@ -98,6 +100,7 @@ convt3d::Operands gradient_operands(const Case& item) {
   operands.second = operand(item, item.input_size(), item.layout, *item.second);
   if (item.relu) operands.mask = operand(item, item.output_size(), item.layout, *item.mask);
   operands.result = operand(item, item.input_size(), item.result_layout(), *item.result);
+  operands.weight = operand(item, item.weight_size(), item.layout, arrangement_of("dense"));
   return operands;
 }
 
@@ -148,7 +151,7 @@ bool has_wgmma_weight_grad_plan(const Case& item) {
 }
 
 bool has_matmul_plan(const Case& item) {
-  return plan_matmul(item.problem, item.data_type(), item.terms(), forward_operands(item), matmul_device(item))
+  return plan_matmul(static_cast<convt3d::Operator>(item.op), item.problem, item.data_type(), item.terms(), product_operands(item), matmul_device(item))
       .has_value();
 }
 

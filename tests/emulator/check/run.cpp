@@ -319,7 +319,8 @@ class Run {
     Tensor grad_weight = target("grad_weight", item_.weight_size());
     const Tensor grad_bias = target("grad_bias", {1, problem_.out_channels, 1, 1, 1});
     const convt3d::Operands operands = {operand_traits(grad.source()), operand_traits(input.source()),
-                                        operand_traits(mask_of(outputs)), operand_traits(grad_input.target())};
+                                        operand_traits(mask_of(outputs)), operand_traits(grad_input.target()),
+                                        operand_traits(weight.source())};
     const OperatorPlan plan =
         item_.engine == Engine::kMma ? mma_backward_plan(item_, operands) : plan_of(item_, operands);
     outcome_.plan = to_string(plan);

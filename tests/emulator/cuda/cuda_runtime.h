@@ -36,6 +36,9 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
+struct alignas(16) int4 {
+  int32_t x, y, z, w;
+};
 
 using std::fma;
 using std::max;
