@@ -31,10 +31,10 @@ inline OperandTraits operand_traits(const MutableTensor& tensor) {
 // The tensors of a call. Of the bias gradient there is no second one, and of its result nothing counts; of a backward
 // the weight's gradient does not count.
 struct Operands {
-  OperandTraits first;   // the input, or grad_output
-  OperandTraits second;  // the weight (absent: unknown) or, of the weight gradient and of a backward, the input
-  OperandTraits mask;    // of gradients: the ReLU's output, where there is one
-  OperandTraits result;  // of a backward: grad_input
+  OperandTraits first;     // the input, or grad_output
+  OperandTraits second;    // the weight (absent: unknown) or, of the weight gradient and of a backward, the input
+  OperandTraits mask;      // of gradients: the ReLU's output, where there is one
+  OperandTraits result;    // of a backward: grad_input
   OperandTraits weight{};  // of a backward alone; absent: unknown
 };
 

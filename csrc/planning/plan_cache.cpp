@@ -27,8 +27,8 @@ PlanCache::Key PlanCache::key_of(const PlanQuery& query) {
   std::memcpy(key.data() + 1, &query.problem, sizeof(Problem));
   int64_t* next = key.data() + 1 + kProblemNumbers;
   const Operands& operands = query.operands;
-  for (const OperandTraits* operand : {&operands.first, &operands.second, &operands.mask, &operands.result,
-                                       &operands.weight}) {
+  for (const OperandTraits* operand :
+       {&operands.first, &operands.second, &operands.mask, &operands.result, &operands.weight}) {
     for (const int64_t stride : operand->stride) *next++ = stride;
     *next++ = operand->address * 2 + (operand->present ? 1 : 0);
   }

@@ -19,6 +19,10 @@ constexpr double kCopied = 1.05;
 constexpr double kChannelRows = 1.04;
 constexpr double kSummedBias = 1.05;  // of weight gradients that have the bias's, which take that much more; likewise
 constexpr double kBeside = 1.05;      // of what each takes by itself, as they share L2 and memory; set by reasoning
+// Of input gradients by wgmma beside another kernel, without a copy: they took that much longer than expected on an
+// H100, where those by matmul took 0.9 times as long.
+constexpr double kWgmmaBeside = 1.16;
+constexpr int32_t kFewThreads = 256;  // of a block that has a multiprocessor alone; seen on an H100
 constexpr int32_t kParts = 8;         // of the multiprocessors, that gradients beside each other share
 
 class Separate {
@@ -224,7 +228,10 @@ class Separate {
     if (const auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) {
       return of_mma->copy.exists ? std::nullopt : std::optional(of_mma->blocks());
     }
-    if (const auto* const product = std::get_if<MatmulPlan>(&input_grad.plan)) return product->blocks();
+    if (const auto* const product = std::get_if<MatmulPlan>(&input_grad.plan)) {
+      // One block of few warps leaves a multiprocessor idle.
+      return product->threads() >= kFewThreads ? std::optional(product->blocks()) : std::nullopt;
+    }
     const auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
     return of_wgmma == nullptr || of_wgmma->copy.exists ? std::nullopt : std::optional<int64_t>(of_wgmma->grid.blocks);
   }
@@ -245,8 +252,13 @@ class Separate {
            way.input_grad.cost.ms + way.weight_grad.cost.ms < query_.device.launches.beside;
   }
 
-  // With the multiprocessors shared out by what the gradients take, and once more by what they took then.
   void add_beside(const Way& way, std::vector<Way>& found) const {
+    add_beside(way, query_.engine, found);
+    if (!query_.engine && query_.device.has(Engine::kMatmul)) add_beside(way, Engine::kMatmul, found);
+  }
+  // With the multiprocessors shared out by what the gradients take, and once more by what they took then. `engine`: the
+  // only one that is asked for the input's gradient.
+  void add_beside(const Way& way, std::optional<Engine> engine, std::vector<Way>& found) const {
     const int32_t all = query_.device.multiprocessors;
     double share = way.input_grad.cost.ms / (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     int32_t before = 0;
@@ -260,9 +272,14 @@ class Separate {
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
       beside.weight_grad = choose(weight_query);
-      beside.input_grad = choose(
-          gradient(Operator::kInputGrad, way.copies, part_of_device(first), read_weight(beside.weight_grad)));
-      const double input = beside.input_grad.cost.ms;
+      PlanQuery input_query =
+          gradient(Operator::kInputGrad, way.copies, part_of_device(first), read_weight(beside.weight_grad));
+      input_query.engine = engine;
+      std::optional<OperatorPlan> input_grad = choose_if_any(input_query);
+      if (!input_grad) return;
+      beside.input_grad = *std::move(input_grad);
+      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.copies.grad.exists;
+      const double input = beside.input_grad.cost.ms * (slower ? kWgmmaBeside : 1);
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
       beside.ms += kBeside * std::max(input, weight) - way.input_grad.cost.ms - way.weight_grad.cost.ms;

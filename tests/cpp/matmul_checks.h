@@ -67,8 +67,8 @@ inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, co
          "tiles cover the columns, and none is empty", problem);
   expect(plan.walkers >= 1 && plan.walkers <= plan.m_tiles, "no walker is idle", problem);
   const int64_t depth = kMatmulStageBytes / plan.element_bytes;
-  expect(plan.k_stages * depth >= plan.k && (plan.k_stages - 1) * depth < plan.k,
-         "stages cover K, and none is empty", problem);
+  expect(plan.k_stages * depth >= plan.k && (plan.k_stages - 1) * depth < plan.k, "stages cover K, and none is empty",
+         problem);
   expect(plan.shared_bytes <= device.shared_bytes, "a block's tiles fit into shared memory", problem);
   const MatmulLayout layout = matmul_layout(plan);
   const int32_t weights = plan.resident ? plan.k_stages : plan.buffers;
@@ -115,6 +115,9 @@ inline void check_matmul(Operator op, const Problem& problem, bool is_product, D
   }
   for (const MatmulPlan& plan : plans) check_matmul_plan(plan, problem, operands, device);
   if (!plans.empty()) check_matmul_columns(plans[0], problem, operands);
+  Operands unknown = operands;
+  unknown.second = {};
+  expect(matmul_candidates(op, problem, dtype, 1, unknown, device).empty(), "the order of the weight is known", problem);
   operands.mask.present = true;
   expect(op == Operator::kForward || matmul_candidates(op, problem, dtype, 1, operands, device).empty(),
          "a mask is not applied", problem);

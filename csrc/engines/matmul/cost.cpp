@@ -48,7 +48,7 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   // In clocks of a multiprocessor.
   const double multiplied = m / 16.0 * (n / 8.0) * kSteps * stages * products;
   const double tensor = multiplied * device.rates.product_clocks;
-  const double l2 = (loaded + output) / (kL2Share * device.rates.l2_bytes);
+  const double l2 = (loaded + (plan.spread - 1) * source + output) / (kL2Share * device.rates.l2_bytes);
   const double shared =
       (loaded + source * warps_n + weight * warps_m + 2 * output) / (kSharedShare * device.rates.shared_bytes);
   const double fragments = m / 16.0 / warps_m;  // of a warp
@@ -59,13 +59,13 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
       kSteps * stages * warps * (fragments * (by_words ? 4 : 1) + columns * (words && !is_gradient ? 2 : 0.5));
   const double rounded =
       words ? kSteps * stages * warps * (fragments * 4 + columns * 2) * (plan.terms == 2 ? kTermsInstructions : 1) : 0;
-  const double instructions = multiplied + read + kRoundInstructions * rounded +
-                              ((is_gradient && plan.by_positions ? kWalkInstructions : kLoadInstructions) * source /
-                                   plan.copied_bytes +
-                               kLoadInstructions * (loaded - source) / 16) /
-                                  32 +
-                              kStoreInstructions * output / (plan.store.elements * plan.element_bytes) / 32 +
-                              3.0 * m * n / 32 + kTileInstructions * warps;
+  const double instructions =
+      multiplied + read + kRoundInstructions * rounded +
+      ((is_gradient && plan.by_positions ? kWalkInstructions : kLoadInstructions) * source / plan.copied_bytes +
+       kLoadInstructions * (loaded - source) / 16) /
+          32 +
+      kStoreInstructions * output / (plan.store.elements * plan.element_bytes) / 32 + 3.0 * m * n / 32 +
+      kTileInstructions * warps;
   const double together = std::max({tensor / kTensorShare, l2, shared, instructions / (kSchedulers * kIssued)});
   const double waited =
       (stages * (kStageClocks + kAheadClocks / (plan.buffers - 1)) + kProductsAlone * tensor) / plan.teams +
@@ -82,8 +82,7 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const double on_way = beside * plan.teams * (plan.buffers - 1) * (m + (plan.resident ? 0 : n)) * kMatmulStageBytes;
   const double asked_for =
       device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors * device.memory.latency_clocks;
-  const double memory_ms =
-      moved / (device.memory.ahead * device.bytes_per_ms) * (1 + kWaiting * asked_for / on_way);
+  const double memory_ms = moved / (device.memory.ahead * device.bytes_per_ms) * (1 + kWaiting * asked_for / on_way);
   return device.launches.next + kStartClocks / device.clocks_per_ms + at_once({memory_ms, own_ms}, kAlongside);
 }
 

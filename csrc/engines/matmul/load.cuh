@@ -46,8 +46,8 @@ class MatmulWeightLoader {
     } else {
       const int32_t column = first_column + row;
       rows_ = plan.columns - column;
-      weight_ = params.weight + (static_cast<int64_t>(group) * plan.columns + column) * params.weight_stride +
-                piece * kPiece;
+      weight_ =
+          params.weight + (static_cast<int64_t>(group) * plan.columns + column) * params.weight_stride + piece * kPiece;
     }
     at_ = static_cast<uint32_t>(row * kPitch + piece * 16);
   }
@@ -111,7 +111,8 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kChannels> {
 
   __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
     const int32_t positions = first_k + channel_ < params.plan.k ? positions_ : 0;
-    const uint32_t at = stage + static_cast<uint32_t>(row_ * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 16;
+    const uint32_t at =
+        stage + static_cast<uint32_t>(row_ * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 16;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       async_copy<16>(at + i * kRowStep * kPitch, row_of_[i] + first_k, i * kRowStep < positions ? 16 : 0);
@@ -171,7 +172,8 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kPositions> {
     constexpr int kRowStep = kThreads / kPieces;
     static_assert(kThreads % kPieces == 0 && kDepth % kRowStep == 0);
     const auto row = matmul_thread<kTile>() / kPieces;
-    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * kBytes;
+    const uint32_t at =
+        stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * kBytes;
     const int32_t left = channels_ - first_k - row;
     const T* from = input_ + ((first_k + row) * params.source_stride.c + place_);
     const int64_t step = kRowStep * params.source_stride.c;
@@ -187,7 +189,8 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kPositions> {
     constexpr int kPieces = kPositions / 2;
     constexpr int kRowStep = kThreads / kPieces;
     const auto row = matmul_thread<kTile>() / kPieces;
-    const uint32_t at = stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 4;
+    const uint32_t at =
+        stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 4;
     const int32_t left = channels_ - first_k - row;
     const auto* from = reinterpret_cast<const uint16_t*>(input_) + (first_k + row) * params.source_stride.c;
 #pragma unroll 4

@@ -58,8 +58,7 @@ struct MatmulPositionCopies {
     const int32_t first = matmul_thread<kTile>() / kPositions * kOwn;
     const uint32_t at = stage + static_cast<uint32_t>(position() * kPositionStep + first * kPieceStep);
     const int32_t left = k - first_k - first * kElements;
-    const auto* const places =
-        reinterpret_cast<const int4*>(matmul_places(params) + (first_k / kElements + first));
+    const auto* const places = reinterpret_cast<const int4*>(matmul_places(params) + (first_k / kElements + first));
 #pragma unroll
     for (int i = 0; i < kOwn; i += 4) {
       const int4 four = places[i / 4];
@@ -78,8 +77,8 @@ class MatmulSourceLoader<T, Operator::kInputGrad, kTile, kRows> {
  public:
   static_assert(kRows == MatmulRows::kWords || kRows == MatmulRows::kPairs);
   static constexpr int kBytes = kRows == MatmulRows::kWords ? 4 : 8;
-  using Copies = MatmulPositionCopies<T, kTile, kBytes, kBytes,
-                                      matmul_source_pitch(kRows, matmul_extent(kTile).m, sizeof(T))>;
+  using Copies =
+      MatmulPositionCopies<T, kTile, kBytes, kBytes, matmul_source_pitch(kRows, matmul_extent(kTile).m, sizeof(T))>;
 
   __device__ __forceinline__ MatmulSourceLoader(const MatmulParams<T>& params, int32_t group)
       : source_(params.source + static_cast<int64_t>(group) * params.plan.out_channels * params.source_stride.c) {}

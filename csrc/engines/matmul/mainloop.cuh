@@ -34,7 +34,12 @@ class MatmulSums {
   // From a fragment, or 32 bytes of K, to the next.
   static constexpr uint32_t kPositionBytes = kByChannels ? kSourcePitch : kPairs ? 8 : kByWords ? 4 : sizeof(T);
   static constexpr uint32_t kFragmentStep = 16 * kPositionBytes;
-  static constexpr uint32_t kSourceStep = kByChannels ? 32 : 32 / (kPairs ? 8 : kByWords ? 4 : sizeof(T)) * kSourcePitch;
+  static constexpr uint32_t kSourceStep = kByChannels ? 32
+                                                      : 32 /
+                                                            (kPairs     ? 8
+                                                             : kByWords ? 4
+                                                                        : sizeof(T)) *
+                                                            kSourcePitch;
   static constexpr uint32_t kWeightStep = kWeightByColumns ? 32 / sizeof(T) * kWeightPitch : 32;
 
   float sum[kFragments][kColumns][4];

@@ -14,6 +14,7 @@ namespace convt3d {
 namespace {
 
 constexpr int32_t kCopyBytes = 16;
+constexpr int32_t kSectorBytes = 32;  // of L2, that are read at once
 constexpr int32_t kMostBuffers = 4;
 constexpr int32_t kReservedBytes = 1024;  // of a block's shared memory, by the driver
 
@@ -52,6 +53,7 @@ struct Reading {
   MatmulRows rows;
   int32_t bytes;  // at once
   bool by_positions;
+  int32_t spread = 1;
 };
 
 // Of the input. Positions of a channel are those of one axis; images and channels are as far apart as they like.
@@ -107,7 +109,10 @@ std::optional<Reading> reading_gradient(const Problem& problem, const OperandTra
     const MatmulRows rows = bytes == kCopyBytes ? MatmulRows::kChannels
                             : bytes == 8        ? MatmulRows::kPairs
                                                 : MatmulRows::kWords;
-    return Reading{rows, bytes, rows != MatmulRows::kChannels || run * element_bytes < kLineBytes};
+    const bool by_positions = rows != MatmulRows::kChannels || run * element_bytes < kLineBytes;
+    const int64_t step = size[2] > width ? width * grad.stride[4] * element_bytes : 0;  // to the next position
+    const int64_t spread = by_positions ? std::clamp<int64_t>(step / bytes, 1, kSectorBytes / bytes) : 1;
+    return Reading{rows, bytes, by_positions, static_cast<int32_t>(spread)};
   }
   return std::nullopt;
 }
@@ -168,19 +173,20 @@ MatmulLayout matmul_layout(const MatmulPlan& plan) {
   const auto [m, n, warps_m, warps_n] = plan.extent();
   const bool is_gradient = plan.op == Operator::kInputGrad;
   MatmulLayout layout{};
-  layout.source_bytes = matmul_source_pitch(plan.rows, m, plan.element_bytes) *
-                        matmul_source_rows(plan.rows, m, plan.element_bytes);
+  layout.source_bytes =
+      matmul_source_pitch(plan.rows, m, plan.element_bytes) * matmul_source_rows(plan.rows, m, plan.element_bytes);
   layout.weight_bytes =
       matmul_weight_pitch(plan.op, n, plan.element_bytes) * matmul_weight_rows(plan.op, n, plan.element_bytes);
   // Where lanes are neighbours along the positions, each reads one piece of a row: at these pitches from banks of its
   // own.
   const int32_t piece = plan.store.elements * plan.element_bytes;
   const int32_t result_rows = plan.store.of_positions ? n : m;
-  layout.result_pitch = (plan.store.of_positions ? m : n) * plan.element_bytes +
-                        (plan.store.by_pieces || piece == 16 ? 16 : piece == 8 ? 8 : 12);
+  layout.result_pitch =
+      (plan.store.of_positions ? m : n) * plan.element_bytes + (plan.store.by_pieces || piece == 16 ? 16
+                                                                : piece == 8                        ? 8
+                                                                                                    : 12);
   layout.weight = plan.teams * plan.buffers * layout.source_bytes;
-  layout.result =
-      layout.weight + (plan.resident ? plan.k_stages : plan.teams * plan.buffers) * layout.weight_bytes;
+  layout.result = layout.weight + (plan.resident ? plan.k_stages : plan.teams * plan.buffers) * layout.weight_bytes;
   const int32_t joined = plan.teams > 1 ? m * n * static_cast<int32_t>(sizeof(float)) : 0;
   layout.positions =
       static_cast<int32_t>(round_up(layout.result + std::max(joined, result_rows * layout.result_pitch), 16));
@@ -206,7 +212,8 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
   constexpr int64_t kMost = INT_MAX - 256;
   if (positions == 0 || columns == 0 || rows == 0 || problem.groups > INT_MAX) return found;
   if (positions > kMost || columns > kMost || rows > kMost) return found;
-  if (!weight.present || columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0) return found;
+  if (!weight.present || columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0)
+    return found;
 
   MatmulPlan plan{};
   plan.op = op;
@@ -239,6 +246,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
   if (!read) return found;
   plan.rows = read->rows;
   plan.copied_bytes = read->bytes;
+  plan.spread = read->spread;
   plan.by_positions = read->by_positions;
   plan.linear = !is_gradient && plan.rows == MatmulRows::kChannels && is_linear(problem, operands.first);
 
@@ -292,16 +300,16 @@ const char* rows_name(MatmulRows rows) {
 std::string to_string(const MatmulPlan& plan) {
   const auto [m, n, warps_m, warps_n] = plan.extent();
   const auto number = [](int64_t value) { return std::to_string(value); };
-  return "product tile=" + number(m) + "x" + number(n) + " teams=" + number(plan.teams) + " terms=" + number(plan.terms) +
-         " rows=" + rows_name(plan.rows) + " copied=" + number(plan.copied_bytes) +
+  return "product tile=" + number(m) + "x" + number(n) + " teams=" + number(plan.teams) +
+         " terms=" + number(plan.terms) + " rows=" + rows_name(plan.rows) + " copied=" + number(plan.copied_bytes) +
          "B columns=" + (plan.channels_last ? "taps_channels" : "channels_taps") + " m=" + number(plan.positions) +
          " n=" + number(plan.columns) + " k=" + number(plan.k) + " groups=" + number(plan.groups) +
          " weights=" + (plan.resident ? "stay" : "come") + " buffers=" + number(plan.buffers) +
          " blocks=" + number(plan.blocks()) + " shared=" + number(plan.shared_bytes) +
          " store=" + number(plan.store.elements) +
-         (plan.store.of_positions  ? " of_positions"
-          : plan.store.by_pieces ? " by_columns"
-                                 : " by_positions");
+         (plan.store.of_positions ? " of_positions"
+          : plan.store.by_pieces  ? " by_columns"
+                                  : " by_positions");
 }
 
 }  // namespace convt3d

@@ -1,7 +1,7 @@
-// Layers whose kernel is their stride, as one matrix product: no output has more than one tap. The weight is a matrix as
-// it lies, its rows input channels, its columns (output channel, tap) in whichever order it has them. In GEMM's names M
-// is the input's positions. Of a forward K is the input's channels and N the weight's columns; of the input's gradient K
-// is the weight's columns and N the input's channels. Knows nothing of torch or CUDA.
+// Layers whose kernel is their stride, as one matrix product: no output has more than one tap. The weight is a matrix
+// as it lies, its rows input channels, its columns (output channel, tap) in whichever order it has them. In GEMM's
+// names M is the input's positions. Of a forward K is the input's channels and N the weight's columns; of the input's
+// gradient K is the weight's columns and N the input's channels. Knows nothing of torch or CUDA.
 #pragma once
 
 #include <array>
@@ -120,8 +120,9 @@ struct MatmulPlan {
   MatmulRows rows;
   bool linear;           // of an input with channels side by side: all images' positions are those of one axis
   int32_t copied_bytes;  // of the source, at once; less than 4: elements go through registers
-  bool by_positions;     // lanes copy for neighbouring positions, else neighbouring bytes; rows of an input have their own
-  bool channels_last;    // the weight's columns are (tap, output channel), else (output channel, tap)
+  int32_t spread;        // bytes of L2 that are read for each of the source's, as lanes are no neighbours there
+  bool by_positions;  // lanes copy for neighbouring positions, else neighbouring bytes; rows of an input have their own
+  bool channels_last;  // the weight's columns are (tap, output channel), else (output channel, tap)
   MatmulStore store;
   Int3 size;          // of the input
   Int3 taps;          // kernel and stride

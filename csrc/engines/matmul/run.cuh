@@ -32,8 +32,7 @@ void with_kernel(const MatmulPlan& plan, Function&& function) {
   };
   switch (plan.tile) {
     case MatmulTile::k64x64:
-      if (plan.teams > 1)
-        return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>(), std::true_type());
+      if (plan.teams > 1) return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>(), std::true_type());
       return with_rows(std::integral_constant<MatmulTile, MatmulTile::k64x64>(), std::false_type());
     case MatmulTile::k128x128:
       return with_rows(std::integral_constant<MatmulTile, MatmulTile::k128x128>(), std::false_type());

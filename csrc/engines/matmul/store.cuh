@@ -81,8 +81,8 @@ class MatmulStorer {
   __device__ __forceinline__ void store(const MatmulParams<T>& params, Sums& sums, int32_t first_position) const {
     if (const auto i = matmul_thread<kTile>(); i < kExtent.m) {
       const int32_t position = first_position + i;
-      places_[i] = position < params.plan.positions ? matmul_place<kForward>(params, params.result_stride, position)
-                                                    : kNowhere;
+      places_[i] =
+          position < params.plan.positions ? matmul_place<kForward>(params, params.result_stride, position) : kNowhere;
     }
     stage(params, sums);
     sync_matmul_team<kTile, kTeams>();
@@ -151,7 +151,8 @@ class MatmulStorer {
       for (int k = 0; k < 2; ++k) {
         T* const row = reinterpret_cast<T*>(to + (j * 8 + k) * pitch) + first;
 #pragma unroll
-        for (int i = 0; i < 2 * Sums::kFragments; ++i) row[i * 8] = from_accumulator<T>(sums.sum[i / 2][j][i % 2 * 2 + k]);
+        for (int i = 0; i < 2 * Sums::kFragments; ++i)
+          row[i * 8] = from_accumulator<T>(sums.sum[i / 2][j][i % 2 * 2 + k]);
       }
     }
   }

@@ -10,7 +10,8 @@ Traits matmul_traits(const Problem& problem, const MatmulPlan& plan, const Forwa
   const bool is_gradient = plan.op == Operator::kInputGrad;
   const MatmulExtent extent = plan.extent();
   const int32_t depth = kMatmulStageBytes / plan.element_bytes;
-  Traits traits = engine_traits("matmul", is_gradient ? "input_grad" : "forward", type_name(arguments.dtype, arguments.mode));
+  Traits traits =
+      engine_traits("matmul", is_gradient ? "input_grad" : "forward", type_name(arguments.dtype, arguments.mode));
   traits.push_back({"bias", yes_no(arguments.bias)});
   traits.push_back({"relu", yes_no(arguments.relu)});
   traits.push_back({"tile", std::to_string(extent.m) + "x" + std::to_string(extent.n)});
@@ -20,7 +21,9 @@ Traits matmul_traits(const Problem& problem, const MatmulPlan& plan, const Forwa
   traits.push_back({"by_positions", yes_no(plan.by_positions)});
   traits.push_back({"copied", std::to_string(plan.copied_bytes)});
   traits.push_back({"columns", plan.channels_last ? "taps_channels" : "channels_taps"});
-  traits.push_back({"store", plan.store.of_positions ? "of_positions" : plan.store.by_pieces ? "columns" : "positions"});
+  traits.push_back({"store", plan.store.of_positions ? "of_positions"
+                             : plan.store.by_pieces  ? "columns"
+                                                     : "positions"});
   traits.push_back({"stored", std::to_string(plan.store.elements)});
   traits.push_back({"weights", plan.resident ? "stay" : "come"});
   traits.push_back({"buffers", std::to_string(plan.buffers)});

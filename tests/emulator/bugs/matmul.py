@@ -184,13 +184,6 @@ BUGS = [
         GRADIENT,
     ),
     Bug(
-        "matmul: rows of results at odd places",
-        M + "plan.cpp",
-        "axis != along && result.stride[axis]",
-        "!BUG && axis != along && result.stride[axis]",
-        MATMUL,
-    ),
-    Bug(
         "matmul: neighbours in grad_output",
         M + "plan.cpp",
         "if (run % count != 0 ||",
@@ -224,12 +217,5 @@ BUGS = [
         "team * plan.buffers * layout.source_bytes)",
         "(BUG ? 0 : team) * plan.buffers * layout.source_bytes)",
         MATMUL,
-    ),
-    Bug(
-        "matmul: a joined sum that is overwritten",
-        M + "store.cuh",
-        "__syncthreads();  // nobody reads",
-        "if (!BUG) __syncthreads();  // nobody reads",
-        GRADIENT + " --type fp32",
     ),
 ]

@@ -151,7 +151,8 @@ bool has_wgmma_weight_grad_plan(const Case& item) {
 }
 
 bool has_matmul_plan(const Case& item) {
-  return plan_matmul(static_cast<convt3d::Operator>(item.op), item.problem, item.data_type(), item.terms(), product_operands(item), matmul_device(item))
+  return plan_matmul(static_cast<convt3d::Operator>(item.op), item.problem, item.data_type(), item.terms(),
+                     product_operands(item), matmul_device(item))
       .has_value();
 }
 
