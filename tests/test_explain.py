@@ -186,7 +186,7 @@ def test_all_gradients_have_a_plan(has_bias: bool) -> None:
 def test_gradients_one_by_one() -> None:
     explained = convt3d.explain(*tensors(), None, **PARAMETERS, operator="backward")
     assert explained.engine == "separate"
-    assert explained.plan.startswith("input_grad=halo_wgmma weight_grad=mma")
+    assert re.match(r"input_grad=\w+ weight_grad=mma", explained.plan)
     one_by_one = [convt3d.explain(*tensors(), None, **PARAMETERS, operator=operator) for operator in GRADIENTS[:2]]
     assert 0 < explained.expected_ms <= 1.001 * sum(one.expected_ms for one in one_by_one)
     bias = convt3d.explain(

@@ -37,6 +37,7 @@ PLANS = [
 CHOICE = [
     "csrc/planning/choose.cpp",
     "csrc/planning/least_cost.cpp",
+    "csrc/planning/margin.cpp",
     "csrc/planning/norm_way.cpp",
     "csrc/planning/operator_plan.cpp",
     "csrc/planning/plan_cache.cpp",

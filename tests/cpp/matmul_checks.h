@@ -117,7 +117,8 @@ inline void check_matmul(Operator op, const Problem& problem, bool is_product, D
   if (!plans.empty()) check_matmul_columns(plans[0], problem, operands);
   Operands unknown = operands;
   unknown.second = {};
-  expect(matmul_candidates(op, problem, dtype, 1, unknown, device).empty(), "the order of the weight is known", problem);
+  expect(matmul_candidates(op, problem, dtype, 1, unknown, device).empty(), "the order of the weight is known",
+         problem);
   operands.mask.present = true;
   expect(op == Operator::kForward || matmul_candidates(op, problem, dtype, 1, operands, device).empty(),
          "a mask is not applied", problem);
