@@ -219,9 +219,15 @@ bool cannot_win(const PlanQuery& query, const OperatorPlan& best, Engine other) 
   return best.cost.ms <= margin(query.op, first, other) * worth * least_cost_ms(query, other);
 }
 
-// Of a plan, and of the norm behind it, which some plans make cheaper than others.
-double with_norm_ms(const PlanQuery& query, const OperatorPlan& plan) {
-  return plan.cost.ms + (query.norm ? choose_norm(plan, *query.norm, query.device).ms : 0);
+// Of the norm behind a plan, which some make cheaper than others.
+double norm_ms(const PlanQuery& query, const OperatorPlan& plan) {
+  return query.norm ? choose_norm(plan, *query.norm, query.device).ms : 0;
+}
+
+// Whether another engine's plan takes the place of the best so far.
+bool is_better(const PlanQuery& query, const OperatorPlan& plan, const OperatorPlan& best) {
+  const double worth = margin(query.op, *best.engine(), *plan.engine());
+  return plan.cost.ms * worth + norm_ms(query, plan) < best.cost.ms + norm_ms(query, best);
 }
 
 std::string name_of_asked(const PlanQuery& query) {
@@ -307,8 +313,7 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
     if (best && cannot_win(query, *best, engine)) continue;
     Offer offered = offer(query);
     if (!offered) continue;
-    if (!best || with_norm_ms(query, *offered) * margin(query.op, *best->engine(), engine) < with_norm_ms(query, *best))
-      best = std::move(offered);
+    if (!best || is_better(query, *offered, *best)) best = std::move(offered);
   }
   // An engine that is asked alone computes all gradients at once where it can.
   if (is_backward(query.op) && (!best || !query.engine)) {
