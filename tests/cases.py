@@ -20,7 +20,8 @@ import torch
 from sizes import Int3, Sizes
 from torch import Tensor
 
-from convt3d._explain.plan import Device, FlatCall, Operand, Operands, flat_call, known_device
+from convt3d._explain.operands import Operand, Operands
+from convt3d._explain.plan import Device, FlatCall, flat_call, known_device
 from convt3d._library import LIBRARY_PATH
 from convt3d._registrations.memory_format import has_channels_last_strides
 

@@ -15,7 +15,8 @@ from reference import LAYOUTS, Problem, gradients, norm_error, poison
 from torch import Tensor
 
 from convt3d._explain.asking import only_engine
-from convt3d._explain.plan import Operand, Operands, OperatorPlan, candidate_costs, cuda_device, operator_plan
+from convt3d._explain.operands import Operand, Operands
+from convt3d._explain.plan import OperatorPlan, candidate_costs, cuda_device, operator_plan
 from convt3d._layer import Layer
 
 if TYPE_CHECKING:

@@ -106,10 +106,15 @@ def test_integers_are_exact(problem: Problem, precision: str, layout: str, candi
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=str)
 def test_input_grads_of_integers_are_exact(problem: Problem, precision: str, layout: str, candidate: int) -> None:
     """Tiles of both sizes, one to four teams, weights that stay and that come, two to four stages."""
+    taps_fill_no_word = layout == "NCDHW" and DTYPES[precision].itemsize == 2 and problem.kernel_size[2] % 2 != 0
+    if taps_fill_no_word:
+        with pytest.raises((ValueError, RuntimeError), match="no plan"):
+            _check_input_grad(problem, precision, layout, candidate)
+        return
     try:
         _check_input_grad(problem, precision, layout, candidate)
-    except (ValueError, RuntimeError) as error:
-        if "none with the number" not in str(error) and "no plan" not in str(error):
+    except ValueError as error:
+        if "none with the number" not in str(error):
             raise
         pytest.skip("the engine has fewer plans")
 

@@ -9,7 +9,8 @@ from test_group_norm import ORDERS, affine, call, doubled, reference
 from torch import Tensor
 
 from convt3d._explain.asking import NORM_WAYS, only_norm_way
-from convt3d._explain.plan import OperatorPlan, dense_operands, known_device, operator_plan
+from convt3d._explain.operands import dense_operands
+from convt3d._explain.plan import OperatorPlan, known_device, operator_plan
 from convt3d._layer import Layer
 
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}

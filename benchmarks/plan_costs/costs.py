@@ -31,7 +31,8 @@ import torch
 from tqdm import tqdm
 
 from convt3d._explain.asking import only_engine
-from convt3d._explain.plan import candidate_costs, cuda_device, dense_operands, layer_plan
+from convt3d._explain.operands import dense_operands
+from convt3d._explain.plan import candidate_costs, cuda_device, layer_plan
 from convt3d.benchmark import layers
 from convt3d.benchmark.calls import convt3d_call, precision_switches, random_operands
 from convt3d.benchmark.timing import Repetitions, Timer, warm_up

@@ -10,16 +10,8 @@ import torch
 from torch import Tensor
 
 from convt3d._arguments import Ints, integer, ints, triple
-from convt3d._explain.plan import (
-    Device,
-    Operand,
-    Operands,
-    OperatorPlan,
-    assumed_device,
-    cuda_device,
-    known_device,
-    operator_plan,
-)
+from convt3d._explain.operands import Operand, Operands
+from convt3d._explain.plan import Device, OperatorPlan, assumed_device, cuda_device, known_device, operator_plan
 from convt3d._layer import COPY_BYTES_PER_SECOND, ELEMENT_BYTES, PEAK_FLOPS_PER_SECOND, Layer
 from convt3d._library import MINIMUM_CAPABILITY, build_info, image_for
 from convt3d._registrations.memory_format import result_memory_format

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from convt3d._explain import layer_plan
-from convt3d._explain.plan import NoPlanError, cuda_device, dense, dense_operands, known_device, operator_plan
+from convt3d._explain.operands import dense, dense_operands
+from convt3d._explain.plan import NoPlanError, cuda_device, known_device, operator_plan
 from convt3d._library import image_for
 
 from .calls import DTYPES

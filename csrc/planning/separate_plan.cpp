@@ -254,7 +254,12 @@ class Separate {
 
   void add_beside(const Way& way, std::vector<Way>& found) const {
     add_beside(way, query_.engine, found);
-    if (!query_.engine && query_.device.has(Engine::kMatmul)) add_beside(way, Engine::kMatmul, found);
+    if (!query_.engine && has_product(way)) add_beside(way, Engine::kMatmul, found);
+  }
+  bool has_product(const Way& way) const {
+    PlanQuery query = gradient(Operator::kInputGrad, way.copies, query_.device, read_weight(way.weight_grad));
+    query.engine = Engine::kMatmul;
+    return choose_if_any(query).has_value();
   }
   // With the multiprocessors shared out by what the gradients take, and once more by what they took then. `engine`: the
   // only one that is asked for the input's gradient.

@@ -16,7 +16,7 @@
 namespace convt3d {
 
 template <typename T, Operator kOp, MatmulTile kTile, bool kTeams, MatmulRows kRows, int kTerms>
-__global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? kMatmulTeams : 1),
+__global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? matmul_teams(kTerms) : 1),
                                   kTeams ? 1 : matmul_blocks(kTile, kTerms, sizeof(T)))
     convt3d_matmul(const __grid_constant__ MatmulParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses

@@ -163,7 +163,7 @@ int64_t count_blocks(const MatmulPlan& plan, const DeviceTraits& device) {
   const int32_t by_memory =
       static_cast<int32_t>((device.shared_bytes + kReservedBytes) / (plan.shared_bytes + kReservedBytes));
   const int32_t by_registers =
-      plan.teams > 1 ? kMatmulTeams / plan.teams : matmul_blocks(plan.tile, plan.terms, plan.element_bytes);
+      plan.teams > 1 ? matmul_teams(plan.terms) / plan.teams : matmul_blocks(plan.tile, plan.terms, plan.element_bytes);
   return std::max(1, std::min({by_memory, by_registers, device.kernel_blocks}));
 }
 
@@ -255,7 +255,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
     const MatmulExtent extent = plan.extent();
     plan.m_tiles = static_cast<int32_t>(ceil_div(positions, extent.m));
     plan.n_tiles = static_cast<int32_t>(ceil_div(int64_t{plan.columns}, extent.n));
-    for (plan.teams = 1; plan.teams <= (tile == MatmulTile::k64x64 ? kMatmulTeams : 1); plan.teams *= 2) {
+    for (plan.teams = 1; plan.teams <= (tile == MatmulTile::k64x64 ? matmul_teams(terms) : 1); plan.teams *= 2) {
       if (plan.teams > 1 && plan.k_stages < 2 * plan.teams) break;  // two stages each
       for (const bool resident : {true, false}) {
         for (int32_t buffers = 2; buffers <= kMostBuffers; ++buffers) {
@@ -283,7 +283,7 @@ std::optional<MatmulPlan> plan_matmul(Operator op, const Problem& problem, DataT
                            [](const MatmulPlan& a, const MatmulPlan& b) { return a.cost_ms < b.cost_ms; });
 }
 
-const char* rows_name(MatmulRows rows) {
+const char* to_string(MatmulRows rows) {
   switch (rows) {
     case MatmulRows::kChannels:
       return "channels";
@@ -301,7 +301,7 @@ std::string to_string(const MatmulPlan& plan) {
   const auto [m, n, warps_m, warps_n] = plan.extent();
   const auto number = [](int64_t value) { return std::to_string(value); };
   return "product tile=" + number(m) + "x" + number(n) + " teams=" + number(plan.teams) +
-         " terms=" + number(plan.terms) + " rows=" + rows_name(plan.rows) + " copied=" + number(plan.copied_bytes) +
+         " terms=" + number(plan.terms) + " rows=" + to_string(plan.rows) + " copied=" + number(plan.copied_bytes) +
          "B columns=" + (plan.channels_last ? "taps_channels" : "channels_taps") + " m=" + number(plan.positions) +
          " n=" + number(plan.columns) + " k=" + number(plan.k) + " groups=" + number(plan.groups) +
          " weights=" + (plan.resident ? "stay" : "come") + " buffers=" + number(plan.buffers) +

@@ -53,8 +53,8 @@ constexpr int32_t matmul_blocks(MatmulTile tile, int32_t terms, int32_t element_
 constexpr int32_t kMatmulStageBytes = 128;  // of K, that a stage has
 
 // Teams of a block's threads, each with stages of its own, that share a tile's K: where there are few tiles. A kernel
-// has one or up to so many, of the smaller tile.
-constexpr int32_t kMatmulTeams = 4;
+// has one or up to so many, of the smaller tile; two terms need registers that four teams do not leave.
+constexpr int32_t matmul_teams(int32_t terms) { return terms == 2 ? 2 : 4; }
 
 // How M and K lie in a staged tile of the source: the input, or grad_output. Words are of 4 bytes.
 enum class MatmulRows : int {
@@ -166,7 +166,7 @@ std::optional<MatmulPlan> plan_matmul(Operator op, const Problem& problem, DataT
 // All that are looked at.
 std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, DataType dtype, int terms,
                                           const Operands& operands, const DeviceTraits& device);
-const char* rows_name(MatmulRows rows);
+const char* to_string(MatmulRows rows);
 std::string to_string(const MatmulPlan& plan);
 
 }  // namespace convt3d

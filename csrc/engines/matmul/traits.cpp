@@ -16,7 +16,7 @@ Traits matmul_traits(const Problem& problem, const MatmulPlan& plan, const Forwa
   traits.push_back({"relu", yes_no(arguments.relu)});
   traits.push_back({"tile", std::to_string(extent.m) + "x" + std::to_string(extent.n)});
   traits.push_back({"teams", std::to_string(plan.teams)});
-  traits.push_back({"rows", rows_name(plan.rows)});
+  traits.push_back({"rows", to_string(plan.rows)});
   traits.push_back({"linear", yes_no(plan.linear)});
   traits.push_back({"by_positions", yes_no(plan.by_positions)});
   traits.push_back({"copied", std::to_string(plan.copied_bytes)});
