@@ -23,7 +23,8 @@ FURTHER_LEVELS = {
     "depthwise_patches": (86, 100, 120),
     "simt_correlation": (86, 100, 120),
     "simt_weight_grad": (86, 100, 120),
-    "mma_correlation": (120,),
+    "mma_correlation_float16": (120,),
+    "mma_correlation_bfloat16": (120,),
 }
 
 # Those that use instructions which only 9.0 has, and are empty elsewhere.

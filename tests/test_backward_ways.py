@@ -131,6 +131,7 @@ def test_all_ways_are_there() -> None:
         words += "\n".join(way.plan for way in _ways(problem, "fp16", tensors, None, bias=True))
     assert "copied=grad_output" in words
     assert "copied=both" in words
+    assert "for=weight_grad" in words
     device = cuda_device(torch.device("cuda"))
     assert ("beside=" in words) == (device.has("halo_wgmma") or device.traits[0] > 9)
 

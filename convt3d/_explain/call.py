@@ -37,7 +37,8 @@ class Explanation:
             ``"matmul"`` (likewise, of kernels that are their stride), ``"depthwise"`` (limited by memory) or ``"simt"``
             (without tensor cores); ``"none"`` for an empty batch; ``"separate"`` for a backward whose gradients have a
             plan each, of which `plan` says by whom they are
-            computed, what is copied for all of them, and in how many rounds, and whether two run beside each other.
+            computed, what is copied for all of them or ``for=weight_grad``, in how many rounds, and whether two run
+            beside each other.
         plan: the engine's tile and launch, as text.
         workspace_bytes: scratch memory that the call allocates (the repacked weight, or partial sums).
         bytes: of input, weight and output, once each, whichever of them is computed; of the bias gradient the output's;

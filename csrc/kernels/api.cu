@@ -241,11 +241,14 @@ Tensor from_image(const Tensor& tensor, int64_t image, DataType dtype) {
   return {static_cast<Byte*>(tensor.data) + image * tensor.stride[0] * element_size(dtype), tensor.stride};
 }
 
-// Some images: what the plan says is copied, and what is read instead.
-BackwardTensors round_of(const SeparatePlan& plan, DataType dtype, const BackwardTensors& all, int64_t first,
-                         unsigned char* workspace, Stream stream) {
-  BackwardTensors round{from_image(all.grad_output, first, dtype), from_image(all.relu_output, first, dtype),
-                        from_image(all.input, first, dtype), from_image(all.grad_input, first, dtype)};
+BackwardTensors images_from(const BackwardTensors& all, int64_t first, DataType dtype) {
+  return {from_image(all.grad_output, first, dtype), from_image(all.relu_output, first, dtype),
+          from_image(all.input, first, dtype), from_image(all.grad_input, first, dtype)};
+}
+
+// Copies what the plan says of a round's images, and returns what is read instead.
+BackwardTensors copied_round(const SeparatePlan& plan, DataType dtype, BackwardTensors round, unsigned char* workspace,
+                             Stream stream) {
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
@@ -302,14 +305,16 @@ void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataT
   Problem of_round = problem;
   of_round.batch = problem.batch / plan.rounds;
   for (int64_t first = 0; first < problem.batch; first += of_round.batch) {
-    const BackwardTensors round = round_of(plan, dtype, read, first, bytes, stream);
+    const BackwardTensors uncopied = images_from(read, first, dtype);
+    const BackwardTensors round = copied_round(plan, dtype, uncopied, bytes, stream);
+    const BackwardTensors& of_input = plan.input_grad_copied ? round : uncopied;
     if (first == 0 && plan.bias_grad) {
       const BackwardTensors& summed = plan.rounds == 1 && reads_all ? round : all;
       bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grads.bias,
                 bytes + plan.bias_grad_offset(), stream);
     }
-    input_grad(of_round, *plan.input_grad, dtype, round.grad_output, round.relu_output, weight, round.grad_input,
-               bytes + plan.input_grad_offset(), stream);
+    input_grad(of_round, *plan.input_grad, dtype, of_input.grad_output, of_input.relu_output, weight,
+               of_input.grad_input, bytes + plan.input_grad_offset(), stream);
     weight_grad_round(of_round, *plan.weight_grad, dtype, round, grads, bytes + plan.weight_grad_offset(), stream,
                       {first > 0, first + of_round.batch == problem.batch});
   }

@@ -30,9 +30,7 @@ class Separate {
   explicit Separate(const PlanQuery& query) : query_(query) {}
 
   OperatorPlan best() const {
-    std::vector<Way> ways = whole_ways();
-    // Copies are compared where the cheaper way to the bias's gradient is taken.
-    for (Way& way : copied_ways(*cheapest(ways))) ways.push_back(std::move(way));
+    const std::vector<Way> ways = all_ways();
     const Way* best = cheapest(ways);
     std::vector<Way> beside;
     for (const Way& way : ways) {
@@ -45,12 +43,7 @@ class Separate {
   }
 
   std::vector<OperatorPlan> all() const {
-    std::vector<Way> ways;
-    for (Way& first : whole_ways()) {
-      std::vector<Way> copied = copied_ways(first);
-      ways.push_back(std::move(first));
-      for (Way& way : copied) ways.push_back(std::move(way));
-    }
+    const std::vector<Way> ways = all_ways();
     std::vector<Way> beside;
     for (const Way& way : ways) {
       if (may_be_beside(way)) add_beside(way, beside);
@@ -74,7 +67,8 @@ class Separate {
     OperatorPlan weight_grad;
     std::optional<OperatorPlan> bias_grad;
     double ms;
-    int32_t beside;  // SeparatePlan
+    int32_t beside;          // SeparatePlan
+    bool input_grad_copied;  // SeparatePlan
   };
 
   static const Way* cheapest(const std::vector<Way>& ways) {
@@ -118,7 +112,7 @@ class Separate {
   // Of all images at once, with operands as they lie. `sums_bias`: the weight gradient has the bias's, if it can.
   std::optional<Way> whole(bool sums_bias) const {
     if (sums_bias && (query_.op != Operator::kBackwardAndBias || !sees_all_outputs(query_))) return std::nullopt;
-    return way_with({{}, {}, query_.problem.batch}, sums_bias);
+    return way_with({{}, {}, query_.problem.batch}, sums_bias, false);
   }
 
   // Nothing is copied: with the bias's gradient by itself and, where it can be, with the weight's.
@@ -128,7 +122,18 @@ class Separate {
     return ways;
   }
 
-  // With copies, and the bias's gradient as in a way without.
+  // One gradient after another.
+  std::vector<Way> all_ways() const {
+    std::vector<Way> ways;
+    for (Way& first : whole_ways()) {
+      std::vector<Way> copied = copied_ways(first);
+      ways.push_back(std::move(first));
+      for (Way& way : copied) ways.push_back(std::move(way));
+    }
+    return ways;
+  }
+
+  // With copies, which the input's gradient reads or not, and the bias's gradient as in a way without.
   std::vector<Way> copied_ways(const Way& first) const {
     const Problem& problem = query_.problem;
     const Operands& operands = query_.operands;
@@ -140,8 +145,13 @@ class Separate {
                                      !has_dense_images(operands.second, problem.in_channels, problem.input_size));
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
-      std::optional<Way> way = copies ? way_with(*copies, first.weight_grad.sums_bias()) : std::nullopt;
-      if (way) ways.push_back(std::move(*way));
+      if (!copies) return;
+      for (const bool input_grad_copied : {true, false}) {
+        // Some images may not begin as the first one does.
+        if (!input_grad_copied && (rounds_of(*copies) > 1 || query_.engine)) continue;
+        std::optional<Way> way = way_with(*copies, first.weight_grad.sums_bias(), input_grad_copied);
+        if (way) ways.push_back(*std::move(way));
+      }
     };
     add({});
     if (input.exists) add(input);
@@ -194,16 +204,25 @@ class Separate {
     return weight_grad.joins_weight() ? OperandTraits{} : query_.operands.weight;
   }
 
-  // None where a gradient cannot be computed round by round, or with the bias's. Throws std::invalid_argument where the
-  // only engine that is asked has no plan for a gradient.
-  std::optional<Way> way_with(const Copies& copies, bool sums_bias) const {
+  static Copies read_by_input_grad(const Copies& copies, bool input_grad_copied) {
+    return input_grad_copied ? copies : Copies{{}, {}, copies.images};
+  }
+
+  // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy.
+  // Throws std::invalid_argument where the only engine that is asked has no plan for a gradient.
+  std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool input_grad_copied) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
     std::optional<OperatorPlan> weight_grad = sums_bias ? choose_if_any(weight) : choose(weight);
     if (!weight_grad) return std::nullopt;
-    const PlanQuery input = gradient(Operator::kInputGrad, copies, query_.device, read_weight(*weight_grad));
-    Way way{copies, choose(input), *std::move(weight_grad), std::nullopt, 0, 0};
+    PlanQuery input = gradient(Operator::kInputGrad, read_by_input_grad(copies, input_grad_copied), query_.device,
+                               read_weight(*weight_grad));
+    const bool leaves_copy = copies.grad.exists && !input_grad_copied;
+    if (leaves_copy) input.engine = Engine::kMatmul;  // which alone reads a contiguous width as fast as channels
+    std::optional<OperatorPlan> input_grad = leaves_copy ? choose_if_any(input) : choose(input);
+    if (!input_grad) return std::nullopt;
+    Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, input_grad_copied};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
@@ -253,11 +272,13 @@ class Separate {
   }
 
   void add_beside(const Way& way, std::vector<Way>& found) const {
-    add_beside(way, query_.engine, found);
-    if (!query_.engine && has_product(way)) add_beside(way, Engine::kMatmul, found);
+    const bool leaves_copy = way.copies.grad.exists && !way.input_grad_copied;
+    add_beside(way, leaves_copy ? std::optional(Engine::kMatmul) : query_.engine, found);
+    if (!leaves_copy && !query_.engine && has_product(way)) add_beside(way, Engine::kMatmul, found);
   }
   bool has_product(const Way& way) const {
-    PlanQuery query = gradient(Operator::kInputGrad, way.copies, query_.device, read_weight(way.weight_grad));
+    PlanQuery query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.input_grad_copied),
+                               query_.device, read_weight(way.weight_grad));
     query.engine = Engine::kMatmul;
     return choose_if_any(query).has_value();
   }
@@ -277,13 +298,13 @@ class Separate {
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
       beside.weight_grad = choose(weight_query);
-      PlanQuery input_query =
-          gradient(Operator::kInputGrad, way.copies, part_of_device(first), read_weight(beside.weight_grad));
+      PlanQuery input_query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.input_grad_copied),
+                                       part_of_device(first), read_weight(beside.weight_grad));
       input_query.engine = engine;
       std::optional<OperatorPlan> input_grad = choose_if_any(input_query);
       if (!input_grad) return;
       beside.input_grad = *std::move(input_grad);
-      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.copies.grad.exists;
+      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.input_grad_copied;
       const double input = beside.input_grad.cost.ms * (slower ? kWgmmaBeside : 1);
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
@@ -307,11 +328,19 @@ class Separate {
 
   OperatorPlan plan_of(const Way& way) const {
     OperatorPlan input_grad = way.input_grad;
-    // Behind a bias's gradient that has waited for all that was before: copies, too.
-    const bool packs_beside = way.bias_grad.has_value() && rounds_of(way.copies) == 1;
-    if (auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) of_mma->packs_beside = packs_beside;
+    // Behind copies or a bias's gradient, which wait for all that was before: the bias's for copies, too.
+    const bool copies = way.copies.grad.exists || way.copies.input.exists;
+    const bool packs_beside = (way.bias_grad || copies) && rounds_of(way.copies) == 1;
+    const bool source_beside = packs_beside && copies && !way.bias_grad;  // or that of what begins with it
+    if (auto* const of_mma = std::get_if<mma::CorrelationPlan>(&input_grad.plan)) {
+      of_mma->packs_beside = packs_beside;
+      of_mma->source_beside = source_beside;
+    }
     auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
-    if (of_wgmma != nullptr) of_wgmma->packs_beside = packs_beside && !of_wgmma->copy.exists;
+    if (of_wgmma != nullptr && !of_wgmma->copy.exists) {
+      of_wgmma->packs_beside = packs_beside;
+      of_wgmma->source_beside = source_beside;
+    }
     OperatorPlan weight_grad = way.weight_grad;
     if (auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad.plan)) of_mma->beside = way.beside > 0;
     if (auto* const grad = std::get_if<WgmmaWeightGradPlan>(&weight_grad.plan)) grad->beside = way.beside > 0;
@@ -321,7 +350,8 @@ class Separate {
                       way.copies.grad,
                       way.copies.input,
                       rounds_of(way.copies),
-                      way.beside};
+                      way.beside,
+                      way.input_grad_copied};
     Cost cost{way.ms, way.input_grad.cost.fitted && way.weight_grad.cost.fitted};
     if (way.bias_grad) {
       plan.bias_grad = std::make_shared<const OperatorPlan>(*way.bias_grad);

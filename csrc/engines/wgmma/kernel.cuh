@@ -78,6 +78,10 @@ __device__ __forceinline__ void load_tiles(const WgmmaParams<T>& params, const W
   const WgmmaPlan& plan = params.plan;
   WgmmaBarriers& barriers = *shared.barriers;
   const int thread = static_cast<int>(threadIdx.x) - kWgmmaConsumerThreads;
+  if (plan.source_beside) {
+    hopper::wait_for_predecessors();
+    hopper::allow_dependents();  // which may read the same copy, and need not wait for it
+  }
   if constexpr (kNMajor) {
     if (thread > 0) return;
     for_each_chunk<WgmmaWalker::kThread>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
@@ -237,7 +241,7 @@ template <typename T, int kN, int kSets, int kTerms, bool kNMajor>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     convt3d_halo_forward(const __grid_constant__ WgmmaParams<T> params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)  // elsewhere an empty body, which the plan never chooses
-  hopper::allow_dependents();
+  if (!params.plan.source_beside) hopper::allow_dependents();
   const WgmmaShared shared(params.plan.memory, wgmma_memory());
   const int warp = hopper::warp_index();
   if (threadIdx.x == 0) {

@@ -38,7 +38,8 @@ void correlate(const WgmmaProblem& problem, const WgmmaPlan& plan, ConstTensor i
   }
   WgmmaParams<T> params{};
   params.plan = plan;
-  // The plan says how it is read. A copy comes before the packing: the kernel waits for that alone.
+  // The plan says how it is read. A copy comes before the packing, which ends behind it: the kernel waits for that
+  // alone.
   if (plan.copy.exists) {
     void* const copy = static_cast<unsigned char*>(workspace) + plan.copy_offset();
     params.source =

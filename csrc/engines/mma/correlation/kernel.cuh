@@ -237,7 +237,7 @@ template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 __global__ void __launch_bounds__(shape_extent(kShape, kTerms).threads(), shape_extent(kShape, kTerms).blocks)
     convt3d_mma_correlation(const __grid_constant__ CorrelationParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
-  begin_dependents();                                // which wait for all of this kernel
+  if (!params.waits_for_source) begin_dependents();  // which wait for all of this kernel
   constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   const SharedLayout& layout = params.layout;
   constexpr int kThreads = 32 * kExtent.warps();

@@ -98,7 +98,10 @@ class SourceLoad {
   __device__ __forceinline__ void prepare() const { loader_.make_fixed(fillers_); }
 
   __device__ __forceinline__ void run() {
-    if (params_.copied_source) wait_for_kernel_before();
+    if (params_.waits_for_source) {
+      wait_for_kernel_before();
+      begin_dependents();  // which may read the same copy, and need not wait for it
+    }
     if (params_.only_copies) {
       for (StageWalk walk(params_, share_); walk.box < params_.end_box; walk.advance(params_, share_)) {
         begin(walk);

@@ -90,7 +90,8 @@ struct PackedElements {
       exists = exists && part == params.n_part.quotient(this_n);
       from -= part * params.part_stride;
     }
-    return exists ? __ldg(from) : from_accumulator<T>(Accumulator<T>(0));
+    const T value = __ldg(exists ? from : params.weight);  // a load that depends on nothing waits for no other
+    return exists ? value : T{};
   }
 
   template <bool kParts>

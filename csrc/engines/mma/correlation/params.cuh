@@ -65,10 +65,10 @@ struct CorrelationParams {
   Divisor by_stages[3];  // of each axis
   int32_t stages;        // of a phase
   int32_t buffers;
-  bool copied_source;    // by the kernel before
-  int32_t source_group;  // channels of the source from a group to the next
-  bool only_copies;      // a stage arrives by itself
-  int32_t ahead;         // else, stages that are on their way at once
+  bool waits_for_source;  // which the kernel before writes
+  int32_t source_group;   // channels of the source from a group to the next
+  bool only_copies;       // a stage arrives by itself
+  int32_t ahead;          // else, stages that are on their way at once
   int32_t table_bytes;
   int32_t raw_bytes;  // of a stage
   int32_t block_phases;

@@ -90,6 +90,7 @@ struct CorrelationPlan {
   int32_t shared_bytes;
   int64_t packed_bytes;
   bool packs_beside;   // its weight, beside the kernel before it, and is done after that
+  bool source_beside;  // what the weight is packed beside writes the source, which is waited for
   double cost_ms;      // expected
   double unstored_ms;  // expected where the epilogue only gathers moments
 

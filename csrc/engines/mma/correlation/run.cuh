@@ -129,7 +129,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
   params.splits = plan.splits();
   params.stages = plan.stages();
   params.buffers = plan.buffers;
-  params.copied_source = plan.copy.exists;
+  params.waits_for_source = plan.copy.exists || plan.source_beside;
   params.source_group = plan.source_group();
   params.only_copies = copies_only(plan.way);
   params.ahead = plan.ahead;
@@ -151,7 +151,7 @@ CorrelationParams<T> correlation_params(const CorrelationPlan& plan, ConstTensor
 template <typename T, int kTerms, Shape kShape>
 void launch_correlation(const CorrelationPlan& plan, const CorrelationParams<T>& params, Stream stream) {
   const auto launch_kernel = [&](auto channel_rows) {
-    if constexpr (has_shape(kShape, kTerms, decltype(channel_rows)::value)) {
+    if constexpr (has_shape(kShape, kTerms, decltype(channel_rows)::value, kIsPaired<T>)) {
       constexpr auto kKernel = convt3d_mma_correlation<T, kTerms, kShape, decltype(channel_rows)::value>;
       launch("correlation", kKernel, plan.blocks(), shape_extent(kShape, kTerms).threads(), stream, params,
              plan.shared_bytes, overlapping_order("correlation", reinterpret_cast<const void*>(kKernel)));
@@ -178,12 +178,8 @@ void run_shape(const CorrelationPlan& plan, const CorrelationParams<T>& params, 
       return launch_correlation<T, kTerms, Shape::k256x32>(plan, params, stream);
     case Shape::k64x64:
       return launch_correlation<T, kTerms, Shape::k64x64>(plan, params, stream);
-    case Shape::k128x64:
-      return launch_correlation<T, kTerms, Shape::k128x64>(plan, params, stream);
     case Shape::k128x64Wide:
       return launch_correlation<T, kTerms, Shape::k128x64Wide>(plan, params, stream);
-    case Shape::k256x64:
-      return launch_correlation<T, kTerms, Shape::k256x64>(plan, params, stream);
     case Shape::k256x64Eight:
       return launch_correlation<T, kTerms, Shape::k256x64Eight>(plan, params, stream);
     case Shape::k128x128:
@@ -210,7 +206,9 @@ void run_correlation(const CorrelationPlan& plan, CorrelationParams<T>& params, 
   const int64_t count = portion_count(plan.portions, plan.boxes);
   for (int64_t number = 0; number < count; ++number) {
     const Portion portion = portion_at(plan.portions, plan.boxes, number);
-    params.load.source = copied_source<T>(plan.copy, copied_range(plan.copy, portion, plan.tile.images, plan.batch),
+    OperandCopy portion_copy = plan.copy;
+    portion_copy.beside = number == 0;  // the packing, whose kernel reads nothing of it
+    params.load.source = copied_source<T>(portion_copy, copied_range(plan.copy, portion, plan.tile.images, plan.batch),
                                           source, mask, copy, stream);
     params.first_box = static_cast<int32_t>(portion.first_box);
     params.end_box = static_cast<int32_t>(portion.end_box);

@@ -39,7 +39,7 @@ class Search {
 
   void operator()() {
     for (const Shape shape : kShapes) {
-      if (!has_shape(shape, base_.terms, has_channel_rows(base_.way))) continue;
+      if (!has_shape(shape, base_.terms, has_channel_rows(base_.way), base_.reads_pairs())) continue;
       const ShapeExtent extent = shape_extent(shape, base_.terms);
       if (extent.n() > 8 && extent.n() >= 2 * round_up(base_.n_channels, 8)) continue;
       with_shape(shape, extent);

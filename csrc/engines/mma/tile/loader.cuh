@@ -141,14 +141,16 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
   struct Piece {
     alignas(16) T value[kChannels];
 
-    // Reads the first `left` elements, or none where the address is below zero, which is nowhere.
-    __device__ __forceinline__ void read(int64_t at, int64_t stride, int32_t left) {
-      *reinterpret_cast<uint4*>(value) = uint4{0, 0, 0, 0};
+    // Reads the first `left` elements, or none where the address is below zero, which is nowhere; for each other one
+    // that at `any`, which is not kept: of loads with conditions fewer are on their way at once.
+    __device__ __forceinline__ void read(int64_t at, int64_t stride, int32_t left, const T* any) {
       const T* const from = reinterpret_cast<const T*>(at);
       if (at < 0) left = 0;
 #pragma unroll
+      for (int c = 0; c < kChannels; ++c) value[c] = __ldg(c < left ? from + c * stride : any);
+#pragma unroll
       for (int c = 0; c < kChannels; ++c) {
-        if (c < left) value[c] = __ldg(from + c * stride);
+        if (c >= left) value[c] = T{};
       }
     }
     __device__ __forceinline__ void read_shared(uint32_t at) {
@@ -271,8 +273,8 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
         if constexpr (kMasked) Lines::read_lines(table + mask_lines, of_mask);
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
-          pieces[i].read(from + lines[i].source, source.stride.c, left);
-          if constexpr (kMasked) masks[i].read(mask + of_mask[i].source, source.mask_stride.c, left);
+          pieces[i].read(from + lines[i].source, source.stride.c, left, source.data);
+          if constexpr (kMasked) masks[i].read(mask + of_mask[i].source, source.mask_stride.c, left, source.mask);
         }
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {

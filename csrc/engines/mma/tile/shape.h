@@ -15,17 +15,15 @@ enum class Shape : int {
   k128x32,
   k256x32,
   k64x64,
-  k128x64,
   k128x64Wide,
   k128x64Eight,
-  k256x64,
   k256x64Eight,
   k128x128,
   k128x128Eight
 };
-constexpr Shape kShapes[] = {Shape::k256x8,  Shape::k256x16,      Shape::k128x32,     Shape::k256x32,
-                             Shape::k64x64,  Shape::k128x64,      Shape::k128x64Wide, Shape::k128x64Eight,
-                             Shape::k256x64, Shape::k256x64Eight, Shape::k128x128,    Shape::k128x128Eight};
+constexpr Shape kShapes[] = {Shape::k256x8,   Shape::k256x16,      Shape::k128x32,      Shape::k256x32,
+                             Shape::k64x64,   Shape::k128x64Wide,  Shape::k128x64Eight, Shape::k256x64Eight,
+                             Shape::k128x128, Shape::k128x128Eight};
 
 // The loading warps of a correlation's block, beside those that multiply.
 constexpr int kSourceWarps = 3;
@@ -62,14 +60,10 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
       return {4, 1, 64, 32, 2};
     case Shape::k64x64:
       return {2, 2, 32, 32, 2};
-    case Shape::k128x64:
-      return {2, 2, 64, 32, terms == 1 ? 2 : 1};
     case Shape::k128x64Wide:
       return {4, 1, 32, 64, terms == 1 ? 2 : 1};
     case Shape::k128x64Eight:
       return {4, 2, 32, 32, 1};
-    case Shape::k256x64:
-      return {4, 1, 64, 64, 1};
     case Shape::k256x64Eight:
       return {4, 2, 64, 32, 1};
     case Shape::k128x128:
@@ -92,16 +86,18 @@ CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
 
 // The shapes of a correlation. Channel rows are read word by word: there large warps spare reads; elsewhere wide ones
 // have too few registers, and large ones wait for their own instructions. The largest do not have the registers for
-// sums of two levels.
-constexpr bool has_shape(Shape shape, int terms, bool channel_rows) {
+// sums of two levels. Further ones are left out that would hardly ever be expected to be faster: each is a kernel for
+// each type and architecture. `pairs`: of channel rows whose words are two elements.
+constexpr bool has_shape(Shape shape, int terms, bool channel_rows, bool pairs) {
   switch (shape) {
-    case Shape::k128x64:
-      return !channel_rows;
+    case Shape::k128x32:
+      return !pairs;
+    case Shape::k64x64:
+      return !channel_rows || (terms == 1 && !pairs);
     case Shape::k128x64Wide:
-      return channel_rows;
+      return terms == 1 && channel_rows && !pairs;
     case Shape::k256x32:
-      return terms == 1;
-    case Shape::k256x64:
+      return terms == 1 && (!channel_rows || pairs);
     case Shape::k128x128:
       return terms == 1 && channel_rows;
     case Shape::k256x64Eight:

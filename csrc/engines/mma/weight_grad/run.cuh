@@ -136,13 +136,16 @@ void weight_grad(const Problem& problem, const WeightGradPlan& plan, ConstTensor
   for (int64_t number = 0; number < count; ++number) {
     const Portion portion = portion_at(plan.portions, plan.boxes, number);
     const auto range = [&](const OperandCopy& copy) { return copied_range(copy, portion, plan.images, plan.batch); };
+    OperandCopy input_copy = plan.input_copy;
     if (plan.grad_copy.exists) {
+      input_copy.beside =
+          range(plan.grad_copy).depths.count > 0;  // the other copy's, which waits for the kernel before
       params.source[0].source = copied_source<T>(plan.grad_copy, range(plan.grad_copy), grad_output, relu_output,
                                                  bytes + plan.grad_copy_offset(), stream);
     }
     if (plan.input_copy.exists) {
-      params.source[1].source = copied_source<T>(plan.input_copy, range(plan.input_copy), input, {},
-                                                 bytes + plan.input_copy_offset(), stream);
+      params.source[1].source =
+          copied_source<T>(input_copy, range(input_copy), input, {}, bytes + plan.input_copy_offset(), stream);
     }
     params.first_box = static_cast<int32_t>(portion.first_box);
     params.end_box = static_cast<int32_t>(portion.end_box);

@@ -35,7 +35,8 @@ WgmmaPlan plan_of_operands(const WgmmaProblem& problem, WgmmaElement element, co
   const WgmmaPlan as_it_is = reading({});
   if (as_it_is.load.boxes() || !copies || searched.load.n_major() || !can_copy(problem, element)) return as_it_is;
   // What threads would load may be faster to copy, for TMA to read.
-  const WgmmaPlan copied = reading(input_copy(problem, element.bytes, operands.first));
+  WgmmaPlan copied = reading(input_copy(problem, element.bytes, operands.first));
+  copied.packs_beside = copied.source_beside = true;
   return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
 

@@ -64,9 +64,10 @@ struct WgmmaPlanParts {
 
 // With the load, the store and the copy of a call's operands.
 struct WgmmaPlan : WgmmaPlanParts {
-  double cost;                // expected clocks
-  double unstored_cost;       // expected clocks where the epilogue stores nothing and only gathers moments
-  bool packs_beside = false;  // its weight, beside the kernel before it, and is done after that
+  double cost;                 // expected clocks
+  double unstored_cost;        // expected clocks where the epilogue stores nothing and only gathers moments
+  bool packs_beside = false;   // its weight, beside the kernel before it, and is done after that
+  bool source_beside = false;  // what the weight is packed beside writes the source: tiles wait for it, too
 };
 
 // A copy of the whole input with its channels last: allowed for whole pieces of 16 bytes, and not too many bytes.
