@@ -17,8 +17,15 @@ BUGS = [
     Bug(
         "separate: another round's grad_output",
         API,
-        "round{from_image(all.grad_output, first, dtype)",
-        "round{from_image(all.grad_output, BUG ? 0 : first, dtype)",
+        "return {from_image(all.grad_output, first, dtype)",
+        "return {from_image(all.grad_output, BUG ? 0 : first, dtype)",
+        SEPARATE,
+    ),
+    Bug(
+        "separate: an input gradient that leaves the copy reads it",
+        API,
+        "plan.input_grad_copied ? round : uncopied;",
+        "BUG || plan.input_grad_copied ? round : uncopied;",
         SEPARATE,
     ),
     Bug(
