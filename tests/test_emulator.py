@@ -151,6 +151,17 @@ def test_ways_of_a_backward(emulate: Path, type: str, tmp_path: Path) -> None:
     assert ways == copied | {"beside="}
 
 
+@pytest.mark.parametrize("type", ["tf32", "fp16"])
+def test_input_gradients_that_leave_copies(emulate: Path, type: str, tmp_path: Path) -> None:
+    """By matmul, from grad_output as it lies, where the weight gradient reads copies."""
+    problem = "op=backward type={} layout=NCDHW n=2 cin=32 cout=32 size=3,5,8 kernel=2,2,2 stride=2,2,2 "
+    other = "bias={} relu={} engine=auto plan={} seed=1"
+    lines = [problem.format(type) + other.format(plan % 2, plan // 2 % 2, plan) for plan in range(25)]
+    (tmp_path / "problems.txt").write_text("\n".join(lines), encoding="utf-8")
+    output = run(emulate, "--verbose", "--problems", str(tmp_path / "problems.txt"))
+    assert "for=weight_grad" in output
+
+
 @pytest.mark.parametrize("type", ["fp32", "fp16"])
 def test_backwards_of_a_view(emulate: Path, type: str, tmp_path: Path) -> None:
     """Taps that meet every second output, one tap at a stride, and taps that are channels: every way, as it lies."""

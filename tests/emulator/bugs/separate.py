@@ -22,13 +22,6 @@ BUGS = [
         SEPARATE,
     ),
     Bug(
-        "separate: an input gradient that leaves the copy reads it",
-        API,
-        "plan.input_grad_copied ? round : uncopied;",
-        "BUG || plan.input_grad_copied ? round : uncopied;",
-        SEPARATE,
-    ),
-    Bug(
         "separate: another round's grad_input",
         API,
         "from_image(all.grad_input, first, dtype)",
