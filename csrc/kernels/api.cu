@@ -307,7 +307,7 @@ void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataT
   for (int64_t first = 0; first < problem.batch; first += of_round.batch) {
     const BackwardTensors uncopied = images_from(read, first, dtype);
     const BackwardTensors round = copied_round(plan, dtype, uncopied, bytes, stream);
-    const BackwardTensors& of_input = plan.input_grad_copied ? round : uncopied;
+    const BackwardTensors& of_input = plan.leaves_copy ? uncopied : round;
     if (first == 0 && plan.bias_grad) {
       const BackwardTensors& summed = plan.rounds == 1 && reads_all ? round : all;
       bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grads.bias,

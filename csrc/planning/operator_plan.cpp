@@ -36,7 +36,7 @@ std::string to_string(const SeparatePlan& plan) {
   if (plan.sums_bias()) text += " with_bias_grad";
   if (plan.grad_copy.exists) text += plan.input_copy.exists ? " copied=both" : " copied=grad_output";
   if (plan.grad_copy.exists) text += " rounds=" + std::to_string(plan.rounds);
-  if (plan.grad_copy.exists && !plan.input_grad_copied) text += " for=weight_grad";
+  if (plan.leaves_copy) text += " for=weight_grad";
   return text + (plan.beside > 0 ? " beside=" + std::to_string(plan.beside) : "");
 }
 

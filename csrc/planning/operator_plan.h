@@ -33,9 +33,9 @@ struct SeparatePlan {
   std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted and the weight gradient does not have it
   OperandCopy grad_copy;                          // what gradients read instead of grad_output, and of its mask
   OperandCopy input_copy;                         // what the weight gradient reads instead of the input
-  int64_t rounds;  // how often equally many images are copied and all gradients but `bias_grad` computed
-  int32_t beside;  // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
-  bool input_grad_copied;  // the input gradient reads the copy, too
+  int64_t rounds;    // how often equally many images are copied and all gradients but `bias_grad` computed
+  int32_t beside;    // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
+  bool leaves_copy;  // the input gradient reads grad_output as it lies, and leaves the copies to the weight's
 
   // The weight gradient's plan has the bias's, too.
   bool sums_bias() const;

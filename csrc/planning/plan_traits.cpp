@@ -60,7 +60,7 @@ struct TraitsOf {
       traits.push_back({"bias_m_chunks", one_or_many(of_wgmma->m_chunks)});
     }
     traits.push_back({"copied", plan.input_copy.exists ? "both" : plan.grad_copy.exists ? "grad_output" : "none"});
-    traits.push_back({"input_grad_copied", yes_no(plan.input_grad_copied)});
+    traits.push_back({"input_grad_copied", yes_no(plan.grad_copy.exists && !plan.leaves_copy)});
     traits.push_back({"beside", yes_no(plan.beside > 0)});
     return traits;
   }

@@ -67,8 +67,8 @@ class Separate {
     OperatorPlan weight_grad;
     std::optional<OperatorPlan> bias_grad;
     double ms;
-    int32_t beside;          // SeparatePlan
-    bool input_grad_copied;  // SeparatePlan
+    int32_t beside;    // SeparatePlan
+    bool leaves_copy;  // SeparatePlan
   };
 
   static const Way* cheapest(const std::vector<Way>& ways) {
@@ -146,10 +146,10 @@ class Separate {
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
       if (!copies) return;
-      for (const bool input_grad_copied : {true, false}) {
+      for (const bool leaves_copy : {false, true}) {
         // Some images may not begin as the first one does.
-        if (!input_grad_copied && (rounds_of(*copies) > 1 || query_.engine)) continue;
-        std::optional<Way> way = way_with(*copies, first.weight_grad.sums_bias(), input_grad_copied);
+        if (leaves_copy && (rounds_of(*copies) > 1 || query_.engine)) continue;
+        std::optional<Way> way = way_with(*copies, first.weight_grad.sums_bias(), leaves_copy);
         if (way) ways.push_back(*std::move(way));
       }
     };
@@ -204,25 +204,24 @@ class Separate {
     return weight_grad.joins_weight() ? OperandTraits{} : query_.operands.weight;
   }
 
-  static Copies read_by_input_grad(const Copies& copies, bool input_grad_copied) {
-    return input_grad_copied ? copies : Copies{{}, {}, copies.images};
+  static Copies read_by_input_grad(const Copies& copies, bool leaves_copy) {
+    return leaves_copy ? Copies{{}, {}, copies.images} : copies;
   }
 
   // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy.
   // Throws std::invalid_argument where the only engine that is asked has no plan for a gradient.
-  std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool input_grad_copied) const {
+  std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool leaves_copy) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
     std::optional<OperatorPlan> weight_grad = sums_bias ? choose_if_any(weight) : choose(weight);
     if (!weight_grad) return std::nullopt;
-    PlanQuery input = gradient(Operator::kInputGrad, read_by_input_grad(copies, input_grad_copied), query_.device,
+    PlanQuery input = gradient(Operator::kInputGrad, read_by_input_grad(copies, leaves_copy), query_.device,
                                read_weight(*weight_grad));
-    const bool leaves_copy = copies.grad.exists && !input_grad_copied;
-    if (leaves_copy) input.engine = Engine::kMatmul;  // which alone reads a contiguous width as fast as channels
+    if (leaves_copy) input.engine = Engine::kMatmul;  // others would transpose what is there as a copy
     std::optional<OperatorPlan> input_grad = leaves_copy ? choose_if_any(input) : choose(input);
     if (!input_grad) return std::nullopt;
-    Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, input_grad_copied};
+    Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, leaves_copy};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
     way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
@@ -272,13 +271,11 @@ class Separate {
   }
 
   void add_beside(const Way& way, std::vector<Way>& found) const {
-    const bool leaves_copy = way.copies.grad.exists && !way.input_grad_copied;
-    add_beside(way, leaves_copy ? std::optional(Engine::kMatmul) : query_.engine, found);
-    if (!leaves_copy && !query_.engine && has_product(way)) add_beside(way, Engine::kMatmul, found);
+    add_beside(way, way.leaves_copy ? std::optional(Engine::kMatmul) : query_.engine, found);
+    if (!way.leaves_copy && !query_.engine && has_product(way)) add_beside(way, Engine::kMatmul, found);
   }
   bool has_product(const Way& way) const {
-    PlanQuery query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.input_grad_copied),
-                               query_.device, read_weight(way.weight_grad));
+    PlanQuery query = gradient(Operator::kInputGrad, way.copies, query_.device, read_weight(way.weight_grad));
     query.engine = Engine::kMatmul;
     return choose_if_any(query).has_value();
   }
@@ -298,13 +295,13 @@ class Separate {
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
       beside.weight_grad = choose(weight_query);
-      PlanQuery input_query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.input_grad_copied),
+      PlanQuery input_query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.leaves_copy),
                                        part_of_device(first), read_weight(beside.weight_grad));
       input_query.engine = engine;
       std::optional<OperatorPlan> input_grad = choose_if_any(input_query);
       if (!input_grad) return;
       beside.input_grad = *std::move(input_grad);
-      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.input_grad_copied;
+      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.copies.grad.exists;
       const double input = beside.input_grad.cost.ms * (slower ? kWgmmaBeside : 1);
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
@@ -351,7 +348,7 @@ class Separate {
                       way.copies.input,
                       rounds_of(way.copies),
                       way.beside,
-                      way.input_grad_copied};
+                      way.leaves_copy};
     Cost cost{way.ms, way.input_grad.cost.fitted && way.weight_grad.cost.fitted};
     if (way.bias_grad) {
       plan.bias_grad = std::make_shared<const OperatorPlan>(*way.bias_grad);

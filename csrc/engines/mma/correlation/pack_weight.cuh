@@ -90,7 +90,7 @@ struct PackedElements {
       exists = exists && part == params.n_part.quotient(this_n);
       from -= part * params.part_stride;
     }
-    const T value = __ldg(exists ? from : params.weight);  // a load that depends on nothing waits for no other
+    const T value = __ldg(exists ? from : params.weight);  // no conditional load: see Piece in tile/loader.cuh
     return exists ? value : T{};
   }
 
