@@ -42,10 +42,11 @@ ROW_SIZES = ["2,4,32", "2,4,36", "2,4,7", "3,5,7"]
 TYPES = [("fp16", "bf16"), ("bf16", "fp16")]
 
 
-# One image or one channel whose stride is no multiple of 16 bytes.
+# One image, channel or position whose stride is no multiple of 16 bytes.
 PAST_THE_LAST = [
     "op=forward type=bf16 layout=NDHWC n=2 cin=1 cout=32 size=8,1,2 kernel=4,4,4 stride=4,4,4 {}",
     "op=forward type=bf16 layout=NDHWC n=1 cin=1 cout=18 size=3,11,8 kernel=8,1,8 stride=8,1,8 first=batch_inner {}",
+    "op=forward type=fp32 layout=NCDHW n=1 cin=48 cout=1536 size=1,1,1 kernel=2,1,1 stride=2,1,1 groups=12 {}",
 ]
 
 
@@ -90,7 +91,7 @@ def test_every_planted_bug_has_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", PAST_THE_LAST)
-def test_past_the_last_image_and_channel(emulate: Path, problem: str) -> None:
+def test_past_the_last_image_channel_and_position(emulate: Path, problem: str) -> None:
     """Nothing is read there, but a copy of nothing has an address, which must be a multiple of 16 bytes, too."""
     run(emulate, "--problem", problem.format("engine=matmul plan=1037386"))
     run(emulate, "--problem", problem.format("engine=matmul plan=754985"))

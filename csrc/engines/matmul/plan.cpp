@@ -117,11 +117,12 @@ std::optional<Reading> reading_gradient(const Problem& problem, const OperandTra
   return std::nullopt;
 }
 
-// Whether all positions are those of one axis, along the width's stride.
-bool is_linear(const Problem& problem, const OperandTraits& input) {
+// Whether all positions are those of one axis, along the width's stride. Those past the last have addresses, too, that
+// are multiples of a piece; a single position may have any stride.
+bool is_linear(const Problem& problem, const OperandTraits& input, int32_t piece) {
   const auto& [depth, height, width] = problem.input_size;
   const int64_t w = input.stride[4];
-  return has_stride(input, 3, height, width * w) && has_stride(input, 2, depth, height * width * w) &&
+  return w % piece == 0 && has_stride(input, 3, height, width * w) && has_stride(input, 2, depth, height * width * w) &&
          has_stride(input, 0, problem.batch, depth * height * width * w);
 }
 
@@ -248,7 +249,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
   plan.copied_bytes = read->bytes;
   plan.spread = read->spread;
   plan.by_positions = read->by_positions;
-  plan.linear = !is_gradient && plan.rows == MatmulRows::kChannels && is_linear(problem, operands.first);
+  plan.linear = !is_gradient && plan.rows == MatmulRows::kChannels && is_linear(problem, operands.first, piece);
 
   for (const MatmulTile tile : kMatmulTiles) {
     plan.tile = tile;
