@@ -16,33 +16,91 @@ constexpr int64_t kMostCoordinates = 1 << 16;  // of a row; more is more than an
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-// Adds up waits(readers) for each eight neighbouring positions of a box, or of its first 256: readers[i] read rows
-// whose number modulo 8 is i. These have the same banks, as rows are an odd number of pieces apart.
-template <typename Waits>
-int32_t sum_over_eights(const StagedTile& tile, const BoxRows& rows, int32_t column_step, Waits&& waits) {
-  const int32_t width = tile.axis[2].box;
-  const int32_t count = std::min(rows.count * width, 256);
-  int32_t result = 0;
-  for (int32_t first = 0; first < count; first += kMatrixRows) {
-    std::array<int32_t, kMatrixRows> readers{};
-    for (int32_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
-      const BoxPlace place = rows.place(i / width);
-      const int32_t row =
-          place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2] + i % width * column_step;
-      ++readers[static_cast<std::size_t>(row % kMatrixRows)];
-    }
-    result += waits(readers);
+// Who reads which of eight rows' banks: a row has those of every eighth row, as rows are an odd number of pieces apart.
+class BankReaders {
+ public:
+  // Returns how many were there before.
+  int32_t add(uint32_t row) {
+    const uint32_t shift = row % kMatrixRows * 8;
+    const auto before = static_cast<int32_t>(counts_ >> shift & 0xff);
+    counts_ += uint64_t{1} << shift;
+    return before;
   }
-  return result;
-}
+
+ private:
+  uint64_t counts_ = 0;  // a byte each
+};
+
+// How the positions of a box, or its first 256, are read: eight neighbours at once. Eights that lie alike, but for
+// where they begin, meet the same conflicts.
+class ReadPositions {
+ public:
+  ReadPositions(const StagedTile& tile, const BoxRows& rows) {
+    constexpr int32_t kMost = 256;
+    const int32_t width = tile.axis[2].box;
+    const int32_t count = std::min(rows.count * width, kMost);
+    Eight eight;
+    if (width % kMatrixRows == 0) {
+      for (; eight.count < kMatrixRows; ++eight.count) eight.places[eight.count][3] = static_cast<int32_t>(eight.count);
+      eight.times = count / kMatrixRows;
+      eights_.push_back(eight);
+      return;
+    }
+    Place first{};
+    for (int32_t line = 0, position = 0; position < count; ++line) {
+      const BoxPlace place = rows.place(line);
+      for (int32_t w = 0; w < width && position < count; ++w) {
+        const Place at = {place.image, place.d, place.h, w};
+        if (eight.count == 0) first = at;
+        for (std::size_t a = 0; a < at.size(); ++a) eight.places[eight.count][a] = at[a] - first[a];
+        ++eight.count;
+        if (++position < count && eight.count < kMatrixRows) continue;
+        add(eight);
+        eight = {};
+      }
+    }
+  }
+
+  // Adds up over all eights what `join` makes, from 0 on, of how many rows before each row of an eight have its banks.
+  template <typename Join>
+  int32_t sum(const StagedTile& tile, int32_t column_step, Join&& join) const {
+    int32_t result = 0;
+    for (const Eight& eight : eights_) {
+      BankReaders readers;
+      int32_t waits = 0;
+      for (std::size_t i = 0; i < eight.count; ++i) {
+        const auto [image, d, h, w] = eight.places[i];
+        const int32_t row = image * tile.stride[0] + d * tile.stride[1] + h * tile.stride[2] + w * column_step;
+        waits = join(waits, readers.add(static_cast<uint32_t>(row)));
+      }
+      result += eight.times * waits;
+    }
+    return result;
+  }
+
+ private:
+  using Place = std::array<int32_t, 4>;
+  struct Eight {
+    std::array<Place, kMatrixRows> places{};  // from the first one
+    std::size_t count = 0;
+    int32_t times = 1;
+  };
+
+  void add(const Eight& eight) {
+    for (Eight& known : eights_) {
+      if (known.count != eight.count || known.places != eight.places) continue;
+      ++known.times;
+      return;
+    }
+    eights_.push_back(eight);
+  }
+
+  std::vector<Eight> eights_;
+};
 
 // Accesses that wait for others when eight neighbouring positions are read as rows.
-int32_t conflicts(const StagedTile& tile, const BoxRows& rows) {
-  return sum_over_eights(tile, rows, 1, [](const auto& readers) {
-    int32_t waits = 0;
-    for (const int32_t count : readers) waits += count * (count - 1) / 2;
-    return waits;
-  });
+int32_t conflicts(const StagedTile& tile, const ReadPositions& positions) {
+  return positions.sum(tile, 1, [](int32_t waits, int32_t before) { return waits + before; });
 }
 
 void set_strides(StagedTile& tile, const int32_t (&padding)[3]) {
@@ -58,13 +116,14 @@ void choose_strides(StagedTile& tile, const BoxRows& rows) {
   const bool several[3] = {tile.images > 1, tile.axis[0].box > 1, tile.axis[1].box > 1};
   int32_t padding[3] = {0, 0, 0};
   set_strides(tile, padding);
-  int32_t fewest = conflicts(tile, rows);
+  const ReadPositions positions(tile, rows);
+  int32_t fewest = conflicts(tile, positions);
   for (int axis = 2; axis >= 0 && fewest > 0; --axis) {
     if (!several[axis]) continue;
     int32_t best = 0;
     for (padding[axis] = 1; padding[axis] < kMatrixRows && fewest > 0; ++padding[axis]) {
       set_strides(tile, padding);
-      const int32_t count = conflicts(tile, rows);
+      const int32_t count = conflicts(tile, positions);
       if (count >= fewest) continue;
       fewest = count;
       best = padding[axis];
@@ -95,10 +154,9 @@ TileAxis of_coordinates(const TileAxis& axis) {
 
 // Counts as conflicts() does, where a word of each of eight positions is read, of four channels that are an odd number
 // of pieces apart.
-int32_t word_conflicts(const StagedTile& tile, const BoxRows& rows) {
-  return sum_over_eights(tile, rows, tile.column_step, [](const auto& readers) {
-    return 2 * (*std::max_element(readers.begin(), readers.end()) - 1);
-  });
+int32_t word_conflicts(const StagedTile& tile, const ReadPositions& positions) {
+  return 2 *
+         positions.sum(tile, tile.column_step, [](int32_t waits, int32_t before) { return std::max(waits, before); });
 }
 
 // Where lines of so many pieces of channels begin; numbers that no shared memory has stay below kMostRows.
@@ -189,28 +247,36 @@ StagedTile make_tile(const std::array<TileAxis, 3>& axis, int32_t images, int32_
 }
 
 double read_accesses(const StagedTile& tile, int32_t element_bytes) {
-  constexpr int32_t kLooked = 64;  // at so many positions
-  const int32_t extent[4] = {tile.images, tile.axis[0].box, tile.axis[1].box, tile.axis[2].box};
-  const int32_t words = element_bytes == kWordBytes ? 2 : 1;  // reads of eight positions
-  int32_t at[4] = {};
-  int32_t eights = 0;
-  int32_t accesses = 0;
-  for (bool more = true; more && eights * kMatrixRows < kLooked; ++eights) {
-    int32_t readers[2][kMatrixRows] = {};
-    for (int32_t i = 0; i < kMatrixRows && more; ++i) {
-      int32_t row = 0;
-      for (int a = 0; a < 4; ++a) row += at[a] * tile.stride[a];
-      // A word's eight channels are twice the banks of a row of a matrix.
-      for (int32_t w = 0; w < words; ++w) ++readers[i % words][(row + w) % kMatrixRows];
-      more = false;
-      for (int a = 3; a >= 0 && !more; --a) {
-        more = ++at[a] < extent[a];
-        if (!more) at[a] = 0;
-      }
+  constexpr std::size_t kLooked = 64;  // at so many positions
+  std::array<uint32_t, kLooked> rows;
+  std::size_t count = 0;
+  const auto lines = static_cast<uint32_t>(tile.images * tile.axis[0].box * tile.axis[1].box);
+  for (uint32_t line = 0; line < lines && count < kLooked; ++line) {
+    const auto heights = static_cast<uint32_t>(tile.axis[1].box);
+    const auto depths = static_cast<uint32_t>(tile.axis[0].box);
+    uint32_t row = line % heights * static_cast<uint32_t>(tile.stride[2]) +
+                   line / heights % depths * static_cast<uint32_t>(tile.stride[1]) +
+                   line / heights / depths * static_cast<uint32_t>(tile.stride[0]);
+    for (int32_t w = 0; w < tile.axis[2].box && count < kLooked; ++w) {
+      rows[count++] = row;
+      row += static_cast<uint32_t>(tile.stride[3]);
     }
-    for (int32_t w = 0; w < words; ++w) accesses += *std::max_element(readers[w], readers[w] + kMatrixRows);
   }
-  return static_cast<double>(accesses) / (words * eights);
+  const uint32_t words = element_bytes == kWordBytes ? 2 : 1;  // reads of eight positions
+  uint32_t reads = 0;
+  uint32_t accesses = 0;
+  for (std::size_t first = 0; first < count; first += kMatrixRows) {
+    BankReaders readers[2];
+    int32_t waits[2] = {};
+    for (std::size_t i = first; i < std::min(first + kMatrixRows, count); ++i) {
+      // A word's eight channels are twice the banks of a row of a matrix.
+      for (uint32_t w = 0; w < words; ++w)
+        waits[i % words] = std::max(waits[i % words], readers[i % words].add(rows[i] + w));
+    }
+    for (uint32_t w = 0; w < words; ++w) accesses += 1 + static_cast<uint32_t>(waits[w]);
+    reads += words;
+  }
+  return static_cast<double>(accesses) / reads;
 }
 
 int32_t copied_elements(bool aligned, const TileAxis& width, int64_t boxes) {
@@ -246,14 +312,14 @@ StagedTile make_channel_rows(const std::array<TileAxis, 3>& axis, int32_t images
 }
 
 void pad_lines(StagedTile& tile, BoxOrder order) {
-  const BoxRows rows = make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box);
+  const ReadPositions positions(tile, make_box_rows(order, tile.images, tile.axis[0].box, tile.axis[1].box));
   std::array<int32_t, 3> padding{};
-  tile.conflicts = word_conflicts(tile, rows);
+  tile.conflicts = word_conflicts(tile, positions);
   // In wider boxes eight neighbours lie in one line.
   for (std::size_t i = 3; i-- > 0 && tile.conflicts > 0 && tile.axis[2].box < kMatrixRows;) {
     padding[i] = kPieceBytes / kWordBytes;
     set_channel_lines(tile, tile.pieces, padding);
-    const int32_t conflicts = word_conflicts(tile, rows);
+    const int32_t conflicts = word_conflicts(tile, positions);
     if (conflicts >= tile.conflicts) padding[i] = 0;
     tile.conflicts = std::min(tile.conflicts, conflicts);
   }
