@@ -107,6 +107,7 @@ void run_thread() {
 
 void resume(int thread) {
   running = &threads[thread];
+  thread_here = thread;
   threadIdx.x = static_cast<unsigned>(thread);
   running->word = nullptr;
   switch_to(scheduler, running->fiber);
@@ -147,7 +148,7 @@ void begin_threads(int count) {
 int run_warp(int warp, int count, bool& progress) {
   const int first = warp * kWarpThreads;
   const int lanes = std::min(kWarpThreads, count - first);
-  const uint32_t bits = schedule().random();
+  const uint32_t bits = schedule.random();
   Sleep& sleep = sleeps[warp];
   if (sleep.lasts()) return 0;
   const int begin = static_cast<int>(bits >> 1) % lanes;
@@ -186,12 +187,8 @@ std::string waiting_threads(int count) {
 
 }  // namespace
 
-Schedule& schedule() {
-  static Schedule instance;
-  return instance;
-}
-
-bool one_of(int count) { return schedule().random() % static_cast<uint32_t>(count) == 0; }
+Schedule schedule;
+int thread_here = -1;
 
 const std::string& report() { return text; }
 void clear_report() { text.clear(); }
@@ -213,10 +210,6 @@ void fail(const char* format, ...) {
   hand_over();  // for good
   __builtin_unreachable();
 }
-
-int thread_index() { return static_cast<int>(running - threads); }
-int lane() { return thread_index() % kWarpThreads; }
-int warp() { return thread_index() / kWarpThreads; }
 
 void wait_while(const uint64_t& word, uint64_t value, const char* what) {
   running->at = what;
@@ -258,20 +251,20 @@ bool run_block(const std::function<void()>& kernel, int count) {
   poison_shared();
   std::vector<int> order(static_cast<std::size_t>(warps));
   std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), schedule().random);
+  std::shuffle(order.begin(), order.end(), schedule.random);
   try {
     for (int left = count; left > 0;) {
       bool progress = false;
       bool rested = false;
       for (const int warp : order) {
-        if (warps > 1 && one_of(schedule().rest)) {
+        if (warps > 1 && one_of(schedule.rest)) {
           rested = true;
           continue;
         }
         left -= run_warp(warp, count, progress);
         if (failed) return false;
       }
-      if (one_of(schedule().arrival) && deliver_copy()) progress = true;
+      if (one_of(schedule.arrival) && deliver_copy()) progress = true;
       if (progress || rested || deliver_copy()) continue;
       fail("deadlock: nothing is on its way, and threads wait: %s", waiting_threads(count).c_str());
     }

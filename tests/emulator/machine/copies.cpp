@@ -143,13 +143,13 @@ void arrive_where_copied(std::size_t thread) {
 // One of the copies of a thread that has some; false if it has none.
 bool deliver_own_copy(std::size_t thread) {
   std::deque<OwnGroup>& of_thread = own_groups[thread];
-  const std::size_t first = schedule().random();
+  const std::size_t first = schedule.random();
   if (own_left[thread] == 0) return false;
   for (std::size_t i = 0; i <= of_thread.size(); ++i) {
     const std::size_t index = (first + i) % (of_thread.size() + 1);
     OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
     if (group.empty()) continue;
-    std::swap(group[schedule().random() % group.size()], group.back());
+    std::swap(group[schedule.random() % group.size()], group.back());
     deliver(group.back());
     group.pop_back();
     count_own(thread, -1);
@@ -198,7 +198,7 @@ void end_copies(int threads) {
 }
 
 bool deliver_copy() {
-  const std::size_t first = schedule().random() % own_groups.size();
+  const std::size_t first = schedule.random() % own_groups.size();
   if (deliver_own_copy(first)) return true;
   if (arrivals.empty()) {
     // Somebody may wait for copies that other threads have begun.
@@ -207,7 +207,7 @@ bool deliver_copy() {
     }
     return false;
   }
-  const std::size_t index = schedule().random() % arrivals.size();
+  const std::size_t index = schedule.random() % arrivals.size();
   std::swap(arrivals[index], arrivals.back());
   const Arrival copy = arrivals.back();
   arrivals.pop_back();
@@ -295,7 +295,7 @@ void commit_copies() {
   const auto thread = static_cast<std::size_t>(thread_index());
   groups[thread].push_back(open_groups[thread]);
   open_groups[thread].clear();
-  if (!schedule().late_stores) store_groups(groups[thread], 0);
+  if (!schedule.late_stores) store_groups(groups[thread], 0);
 }
 
 void wait_until_read(int pending) { store_groups(groups[static_cast<std::size_t>(thread_index())], pending); }

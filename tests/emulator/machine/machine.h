@@ -15,10 +15,11 @@ constexpr int64_t kMostUnaskedSharedBytes = 48 * 1024;  // ... before
 // The block fails with this report, and its threads stop.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// The thread that runs.
-int thread_index();
-int lane();
-int warp();
+// The thread that runs, or ran last.
+extern int thread_here;
+inline int thread_index() { return thread_here; }
+inline int lane() { return thread_here % kWarpThreads; }
+inline int warp() { return thread_here / kWarpThreads; }
 
 // All lanes of a warp come to the same operation; the name is for the report of those who do not.
 void meet_warp(const char* operation);

@@ -26,13 +26,14 @@ struct IssuedProduct {
 };
 using Group = std::vector<IssuedProduct>;
 
+// What a lane has of the operands of a product, widened; words of TF32 have one element.
 struct Fragments {
-  uint32_t a[4];
-  uint32_t b[2];
+  double a[4][2];
+  double b[2][2];
 };
 
 struct Warp {
-  uint32_t rows[kWarpThreads];
+  const unsigned char* rows[kWarpThreads];  // of matrices in shared memory
   uint32_t matrices[kWarpThreads][4];
   Group open;
   int issued[kWarpThreads];  // products of the open group, by each lane
@@ -78,6 +79,17 @@ void widen(const unsigned char* piece, MatrixElement element, float* values) {
   }
 }
 
+void widen_word(uint32_t word, MatrixElement element, double (&values)[2]) {
+  if (element == MatrixElement::kTf32) {
+    values[0] = double{float_of_bits(word & 0xFFFFE000)};
+    return;
+  }
+  for (int k = 0; k < 2; ++k) {
+    const auto bits = static_cast<uint16_t>(word >> 16 * k);
+    values[k] = double{element == MatrixElement::kBFloat16 ? bfloat16_to_float(bits) : float16_to_float(bits)};
+  }
+}
+
 void read_piece(uint32_t address, MatrixElement element, float* values) {
   widen(shared(address, kPieceBytes, kPieceBytes, "an operand of a product"), element, values);
 }
@@ -100,7 +112,7 @@ template <typename To>
 void read_line(const Operand& operand, MatrixElement element, int bytes, int k, To&& to) {
   const auto row_bytes = static_cast<uint32_t>(operand.row_bytes);
   const auto first = static_cast<uint32_t>(bytes);
-  float values[8];
+  float values[8] = {};
   for (int i = 0; i < k; ++i) {
     const auto row = static_cast<uint32_t>(i);
     const uint32_t at = operand.start + first / row_bytes * operand.leading + row / 8 * operand.stride +
@@ -225,16 +237,17 @@ void end_matrices(int count) {
 
 void load_matrices(uint32_t* matrix, int count, uint32_t row, bool transposed) {
   Warp& own = warps[warp()];
-  own.rows[lane()] = row;
+  // Lanes past those of the last matrix name nothing.
+  if (lane() < 8 * count) own.rows[lane()] = shared(row, 16, 16, "a load of matrices");
   meet_warp(kLoads[count / 2][transposed ? 1 : 0]);
   for (int i = 0; i < count; ++i) {
+    const unsigned char* const* const rows = own.rows + 8 * i;
+    const int pair = 2 * (lane() % 4);
+    const int other = lane() / 4;
     uint16_t two[2];
     for (int k = 0; k < 2; ++k) {
-      const int pair = 2 * (lane() % 4) + k;
-      const int in_row = transposed ? lane() / 4 : pair;
-      const unsigned char* from =
-          shared(own.rows[8 * i + (transposed ? pair : lane() / 4)], 16, 16, "a load of matrices");
-      std::memcpy(&two[k], from + 2 * in_row, sizeof(two[k]));
+      const unsigned char* const from = transposed ? rows[pair + k] + 2 * other : rows[other] + 2 * (pair + k);
+      std::memcpy(&two[k], from, sizeof(two[k]));
     }
     std::memcpy(&matrix[i], two, sizeof(matrix[i]));
   }
@@ -263,35 +276,25 @@ void multiply_add(MatrixElement element, float (&c)[4], const uint32_t (&a)[4], 
   // Those who wait at the next product have no need of the one before this any more.
   Fragments(&fragments)[kWarpThreads] = own.fragments[own.turn[lane()]];
   own.turn[lane()] ^= 1;
-  std::memcpy(fragments[lane()].a, a, sizeof(a));
-  std::memcpy(fragments[lane()].b, b, sizeof(b));
+  Fragments& mine = fragments[lane()];
+  for (int word = 0; word < 4; ++word) widen_word(a[word], element, mine.a[word]);
+  for (int word = 0; word < 2; ++word) widen_word(b[word], element, mine.b[word]);
   meet_warp(kProducts[static_cast<int>(element)]);
-  const int in_piece = element == MatrixElement::kTf32 ? 4 : 8;
-  float x[2][2][8];  // row, half of K
-  float y[2][2][8];  // column, half of K
-  const auto piece = [&](int first_lane, bool of_a, int word, float* values) {
-    uint32_t words[4];
-    for (int i = 0; i < 4; ++i) {
-      const Fragments& from = fragments[first_lane + i];
-      words[i] = of_a ? from.a[word] : from.b[word];
-    }
-    widen(reinterpret_cast<const unsigned char*>(words), element, values);
-  };
+  const int of_word = element == MatrixElement::kTf32 ? 1 : 2;
+  const Fragments* const rows = fragments + 4 * (lane() / 4);
+  const Fragments* const columns = fragments + 8 * (lane() % 4);
+  double sums[4] = {c[0], c[1], c[2], c[3]};
   for (int half = 0; half < 2; ++half) {
-    for (int i = 0; i < 2; ++i) {
-      piece(4 * (lane() / 4), true, i + 2 * half, x[i][half]);
-      piece(4 * (2 * (lane() % 4) + i), false, half, y[i][half]);
-    }
-  }
-  for (int row = 0; row < 2; ++row) {
-    for (int column = 0; column < 2; ++column) {
-      double sum = c[2 * row + column];
-      for (int half = 0; half < 2; ++half) {
-        for (int i = 0; i < in_piece; ++i) sum += double{x[row][half][i]} * double{y[column][half][i]};
+    for (int i = 0; i < 4; ++i) {
+      for (int k = 0; k < of_word; ++k) {
+        for (int row = 0; row < 2; ++row) {
+          for (int column = 0; column < 2; ++column)
+            sums[2 * row + column] += rows[i].a[row + 2 * half][k] * columns[4 * column + i].b[half][k];
+        }
       }
-      c[2 * row + column] = truncated(sum);
     }
   }
+  for (int i = 0; i < 4; ++i) c[i] = truncated(sums[i]);
 }
 
 void multiply(float* accumulators, const Product& product, const uint32_t* a) {
@@ -317,7 +320,7 @@ void commit_products() {
     own.groups.push_back(own.open);
     own.open.clear();
     std::fill(std::begin(own.issued), std::end(own.issued), 0);
-    if (!schedule().late_products) compute_groups(warp(), 0);
+    if (!schedule.late_products) compute_groups(warp(), 0);
   }
   meet_warp("the end of a commit of products");
 }
