@@ -283,7 +283,9 @@ WAYS: dict[str, Callable[[nn.Module, Tensor], Any]] = {
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("way", WAYS)
 def test_other_ways_to_run(way: str, model: nn.Sequential, original: nn.Sequential) -> None:
-    input = _input()
+    # DataParallel takes the GPUs that there are.
+    device = "cuda" if way == "DataParallel" and torch.cuda.is_available() else "cpu"
+    model, original, input = model.to(device), original.to(device), _input().to(device)
     other = WAYS[way](model.eval(), input)
     torch.testing.assert_close(other(input), original.eval()(input), rtol=1e-4, atol=1e-4)
     if way in ("deepcopy", "pickle", "torch.save"):
