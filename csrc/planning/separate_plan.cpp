@@ -1,9 +1,12 @@
 #include "planning/separate_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -208,18 +211,38 @@ class Separate {
     return leaves_copy ? Copies{{}, {}, copies.images} : copies;
   }
 
+  // choose_if_any() and choose(), which search once for what several ways have in common. A gradient's queries differ
+  // in what it reads, the images of a round and the multiprocessors that it has.
+  const std::optional<OperatorPlan>& chosen_if_any(const PlanQuery& query) const {
+    const Operands& operands = query.operands;
+    const ChosenKey key{query.op,
+                        query.engine ? static_cast<int>(*query.engine) : -1,
+                        query.sums_bias,
+                        query.problem.batch,
+                        operands.first.stride,
+                        operands.second.present,
+                        operands.second.stride,
+                        query.device.multiprocessors};
+    const auto found = chosen_.find(key);
+    return found != chosen_.end() ? found->second : chosen_.emplace(key, choose_if_any(query)).first->second;
+  }
+  OperatorPlan chosen(const PlanQuery& query) const {
+    const std::optional<OperatorPlan>& plan = chosen_if_any(query);
+    return plan ? *plan : choose(query);  // which says what there is no plan for
+  }
+
   // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy.
   // Throws std::invalid_argument where the only engine that is asked has no plan for a gradient.
   std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool leaves_copy) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
-    std::optional<OperatorPlan> weight_grad = sums_bias ? choose_if_any(weight) : choose(weight);
+    std::optional<OperatorPlan> weight_grad = sums_bias ? chosen_if_any(weight) : chosen(weight);
     if (!weight_grad) return std::nullopt;
     PlanQuery input = gradient(Operator::kInputGrad, read_by_input_grad(copies, leaves_copy), query_.device,
                                read_weight(*weight_grad));
     if (leaves_copy) input.engine = Engine::kMatmul;  // others would transpose what is there as a copy
-    std::optional<OperatorPlan> input_grad = leaves_copy ? choose_if_any(input) : choose(input);
+    std::optional<OperatorPlan> input_grad = leaves_copy ? chosen_if_any(input) : chosen(input);
     if (!input_grad) return std::nullopt;
     Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, leaves_copy};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
@@ -234,7 +257,7 @@ class Separate {
     if (of_mma != nullptr && has_channel_rows(of_mma->layouts.grad)) way.ms *= kChannelRows;
     if (sums_bias) way.ms *= kSummedBias;
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
-      way.bias_grad = choose(bias_gradient(copies));
+      way.bias_grad = chosen(bias_gradient(copies));
       way.ms += way.bias_grad->cost.ms;
     }
     return way;
@@ -277,7 +300,7 @@ class Separate {
   bool has_product(const Way& way) const {
     PlanQuery query = gradient(Operator::kInputGrad, way.copies, query_.device, read_weight(way.weight_grad));
     query.engine = Engine::kMatmul;
-    return choose_if_any(query).has_value();
+    return chosen_if_any(query).has_value();
   }
   // With the multiprocessors shared out by what the gradients take, and once more by what they took then. `engine`: the
   // only one that is asked for the input's gradient.
@@ -294,11 +317,11 @@ class Separate {
       beside.beside = first;
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
-      beside.weight_grad = choose(weight_query);
+      beside.weight_grad = chosen(weight_query);
       PlanQuery input_query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.leaves_copy),
                                        part_of_device(first), read_weight(beside.weight_grad));
       input_query.engine = engine;
-      std::optional<OperatorPlan> input_grad = choose_if_any(input_query);
+      std::optional<OperatorPlan> input_grad = chosen_if_any(input_query);
       if (!input_grad) return;
       beside.input_grad = *std::move(input_grad);
       const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.copies.grad.exists;
@@ -357,7 +380,11 @@ class Separate {
     return {plan, plan.workspace_bytes(), cost};
   }
 
+  using ChosenKey =
+      std::tuple<Operator, int, bool, int64_t, std::array<int64_t, 5>, bool, std::array<int64_t, 5>, int32_t>;
+
   const PlanQuery& query_;
+  mutable std::map<ChosenKey, std::optional<OperatorPlan>> chosen_;
 };
 
 }  // namespace
