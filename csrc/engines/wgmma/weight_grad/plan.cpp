@@ -152,9 +152,9 @@ class Search {
     for (const int32_t images : {1, 2, 4, 8, 16}) {
       if (images > 1 && images >= 2 * plan.batch) continue;
       plan.images = images;
-      for (const int32_t width : box_extents(size[2], most(2))) {
-        for (const int32_t height : box_extents(size[1], most(1))) {
-          for (const int32_t depth : box_extents(size[0], most(0))) {
+      for (const int32_t width : turned_extents(size[2], most(2))) {
+        for (const int32_t height : turned_extents(size[1], most(1))) {
+          for (const int32_t depth : turned_extents(size[0], most(0))) {
             plan.box[0] = depth;
             plan.box[1] = height;
             plan.box[2] = width;

@@ -47,7 +47,7 @@ double waste_of(const Problem& problem, const TurnedBox& box) {
 
 }  // namespace
 
-std::vector<int32_t> box_extents(int64_t size, int32_t most) {
+std::vector<int32_t> turned_extents(int64_t size, int32_t most) {
   std::vector<int32_t> found;
   const auto add = [&](int64_t extent) {
     if (extent <= most && std::find(found.begin(), found.end(), extent) == found.end()) {
@@ -68,9 +68,9 @@ std::vector<TurnedBox> turned_boxes(const Problem& problem) {
   const int64_t least = std::min<int64_t>(kWgmmaTurnedBlock, all);
   for (const int32_t images : {1, 2, 4, 8, 16}) {
     if (images > 1 && images >= 2 * problem.batch) continue;
-    for (const int32_t width : box_extents(problem.input_size[2], kMostPositions)) {
-      for (const int32_t height : box_extents(problem.input_size[1], kMostPositions / width)) {
-        for (const int32_t depth : box_extents(problem.input_size[0], kMostPositions / width / height)) {
+    for (const int32_t width : turned_extents(problem.input_size[2], kMostPositions)) {
+      for (const int32_t height : turned_extents(problem.input_size[1], kMostPositions / width)) {
+        for (const int32_t depth : turned_extents(problem.input_size[0], kMostPositions / width / height)) {
           TurnedBox box{images, {depth, height, width}, {1, 1, 1}, 0};
           const int64_t positions = int64_t{images} * depth * height * width;
           if (positions > kMostPositions || positions < least || !set_block(box)) continue;

@@ -21,6 +21,6 @@ struct TurnedBox {
 std::vector<TurnedBox> turned_boxes(const Problem& problem);
 
 // Extents worth trying on an axis, the largest first.
-std::vector<int32_t> box_extents(int64_t size, int32_t most);
+std::vector<int32_t> turned_extents(int64_t size, int32_t most);
 
 }  // namespace convt3d
