@@ -149,7 +149,7 @@ bool deliver_own_copy(std::size_t thread) {
     const std::size_t index = (first + i) % (of_thread.size() + 1);
     OwnGroup& group = index < of_thread.size() ? of_thread[index] : own_open[thread];
     if (group.empty()) continue;
-    std::swap(group[schedule.random() % group.size()], group.back());
+    std::swap(group[schedule.random.below(static_cast<uint32_t>(group.size()))], group.back());
     deliver(group.back());
     group.pop_back();
     count_own(thread, -1);
@@ -198,7 +198,7 @@ void end_copies(int threads) {
 }
 
 bool deliver_copy() {
-  const std::size_t first = schedule.random() % own_groups.size();
+  const std::size_t first = schedule.random.below(static_cast<uint32_t>(own_groups.size()));
   if (deliver_own_copy(first)) return true;
   if (arrivals.empty()) {
     // Somebody may wait for copies that other threads have begun.
@@ -207,7 +207,7 @@ bool deliver_copy() {
     }
     return false;
   }
-  const std::size_t index = schedule.random() % arrivals.size();
+  const std::size_t index = schedule.random.below(static_cast<uint32_t>(arrivals.size()));
   std::swap(arrivals[index], arrivals.back());
   const Arrival copy = arrivals.back();
   arrivals.pop_back();

@@ -64,30 +64,24 @@ struct Operand {
         row_bytes(bits >> 62 == 0 ? 0 : 256 >> (bits >> 62)) {}
 };
 
-void widen(const unsigned char* piece, MatrixElement element, float* values) {
+// The elements of a word, two or, of TF32, one; returns how many there are.
+template <typename Value>
+int widen_word(uint32_t word, MatrixElement element, Value* values) {
   if (element == MatrixElement::kTf32) {
-    uint32_t bits[4];
-    std::memcpy(bits, piece, sizeof(bits));
-    for (uint32_t& word : bits) word &= 0xFFFFE000;
-    std::memcpy(values, bits, sizeof(bits));
-    return;
-  }
-  uint16_t bits[8];
-  std::memcpy(bits, piece, sizeof(bits));
-  for (int i = 0; i < 8; ++i) {
-    values[i] = element == MatrixElement::kBFloat16 ? bfloat16_to_float(bits[i]) : float16_to_float(bits[i]);
-  }
-}
-
-void widen_word(uint32_t word, MatrixElement element, double (&values)[2]) {
-  if (element == MatrixElement::kTf32) {
-    values[0] = double{float_of_bits(word & 0xFFFFE000)};
-    return;
+    values[0] = Value{float_of_bits(word & 0xFFFFE000)};
+    return 1;
   }
   for (int k = 0; k < 2; ++k) {
     const auto bits = static_cast<uint16_t>(word >> 16 * k);
-    values[k] = double{element == MatrixElement::kBFloat16 ? bfloat16_to_float(bits) : float16_to_float(bits)};
+    values[k] = Value{element == MatrixElement::kBFloat16 ? bfloat16_to_float(bits) : float16_to_float(bits)};
   }
+  return 2;
+}
+
+void widen(const unsigned char* piece, MatrixElement element, float* values) {
+  uint32_t words[4];
+  std::memcpy(words, piece, sizeof(words));
+  for (const uint32_t word : words) values += widen_word(word, element, values);
 }
 
 void read_piece(uint32_t address, MatrixElement element, float* values) {

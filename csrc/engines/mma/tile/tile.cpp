@@ -250,13 +250,11 @@ double read_accesses(const StagedTile& tile, int32_t element_bytes) {
   constexpr std::size_t kLooked = 64;  // at so many positions
   std::array<uint32_t, kLooked> rows;
   std::size_t count = 0;
-  const auto lines = static_cast<uint32_t>(tile.images * tile.axis[0].box * tile.axis[1].box);
-  for (uint32_t line = 0; line < lines && count < kLooked; ++line) {
-    const auto heights = static_cast<uint32_t>(tile.axis[1].box);
-    const auto depths = static_cast<uint32_t>(tile.axis[0].box);
-    uint32_t row = line % heights * static_cast<uint32_t>(tile.stride[2]) +
-                   line / heights % depths * static_cast<uint32_t>(tile.stride[1]) +
-                   line / heights / depths * static_cast<uint32_t>(tile.stride[0]);
+  const BoxRows lines = make_box_rows(BoxOrder::kHeight, tile.images, tile.axis[0].box, tile.axis[1].box);
+  for (int32_t line = 0; line < lines.count && count < kLooked; ++line) {
+    const BoxPlace place = lines.place(line);
+    auto row =
+        static_cast<uint32_t>(place.image * tile.stride[0] + place.d * tile.stride[1] + place.h * tile.stride[2]);
     for (int32_t w = 0; w < tile.axis[2].box && count < kLooked; ++w) {
       rows[count++] = row;
       row += static_cast<uint32_t>(tile.stride[3]);
