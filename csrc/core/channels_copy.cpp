@@ -58,6 +58,14 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
   return copy;
 }
 
+bool may_copy(const OperandTraits& tensor, const OperandCopy& copy, int64_t images) {
+  if (tensor.is_copy) return false;
+  if (has_dense_images(tensor, copy.groups * copy.channels, copy.size)) return true;
+  const int64_t positions = images * copy.size[0] * copy.size[1] * copy.size[2];
+  return positions * copy.groups * copy.padded * copy.element_bytes <= kMostSliceBytes &&
+         2 * copy.channels >= copy.padded;
+}
+
 void copy_whole(OperandCopy& copy, int64_t images) {
   copy.images = images;
   copy.depths = copy.size[0];
@@ -66,7 +74,9 @@ void copy_whole(OperandCopy& copy, int64_t images) {
 }
 
 OperandTraits copied_operand(const OperandCopy& copy) {
-  return dense_operand(copy.groups * copy.padded, copy.size, true);
+  OperandTraits operand = dense_operand(copy.groups * copy.padded, copy.size, true);
+  operand.is_copy = true;
+  return operand;
 }
 
 double copy_ms(const OperandCopy& copy, int64_t images, const DeviceTraits& device) {

@@ -60,6 +60,12 @@ struct OperandCopy {
 // `channels`: of a group.
 OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
                          int64_t channels, int64_t element_bytes);
+// Whether an operand of so many images, of which this would be a copy, is copied where that pays. What is a copy
+// already is not: one kernel does not wait for the one that makes it. A slice of a larger tensor is read where it lies,
+// as autograd hands over slices of a network's largest tensors, which nobody shall copy; but for small ones, of copies
+// that are not mostly zeros: a layer of few positions takes twice as long without, and its copy stays in the L2.
+constexpr int64_t kMostSliceBytes = 16 << 20;  // of the copy
+bool may_copy(const OperandTraits& tensor, const OperandCopy& copy, int64_t images);
 // Sets the copy to have all images and depths at once.
 void copy_whole(OperandCopy& copy, int64_t images);
 // What is known of the copy as an operand of the kernel that reads it.

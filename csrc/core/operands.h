@@ -18,6 +18,7 @@ struct OperandTraits {
   std::array<int64_t, 5> stride{};  // in elements, as in ConstTensor
   int32_t address = 0;              // modulo kAddressModulus
   bool present = false;
+  bool is_copy = false;  // made for the call, with the channels last (core/channels_copy.h)
 };
 
 inline OperandTraits operand_traits(const ConstTensor& tensor) {

@@ -111,8 +111,8 @@ std::optional<WgmmaProblem> wgmma_problem(const PlanQuery& query) {
   return wgmma_input_grad(query.problem);
 }
 
-// Of a forward any input is copied where that pays; a slice of a larger gradient is not.
-bool copies_source(const PlanQuery& query) { return query.op == Operator::kForward || has_dense_images(query); }
+// Of a forward any input is copied where that pays.
+bool copies_source(const PlanQuery& query) { return query.op == Operator::kForward || may_copy_grad(query); }
 
 // Costs were fitted to forwards.
 Offer wgmma_offer(const PlanQuery& query) {
@@ -291,10 +291,14 @@ Offer offer_beside_view(const PlanQuery& query, const OutputView& view) {
 
 }  // namespace
 
-bool has_dense_images(const PlanQuery& query) {
+bool may_copy_grad(const PlanQuery& query) {
   const Problem& problem = query.whole ? query.whole->problem : query.problem;
   const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
-  return has_dense_images(tensor, problem.out_channels, problem.output_size());
+  // Of a copy wgmma searches as many plans, none of which copies again what it reads by boxes.
+  if (query.operands.first.is_copy) return has_dense_images(tensor, problem.out_channels, problem.output_size());
+  const OperandCopy copy = operand_copy(tensor, {}, problem.output_size(), problem.groups,
+                                        problem.out_channels_per_group(), element_size(query.dtype));
+  return may_copy(tensor, copy, problem.batch);
 }
 
 namespace {

@@ -58,8 +58,7 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query);
 // compute its gradients one by one. For tests and measurements: a call searches less.
 std::vector<OperatorPlan> candidates(const PlanQuery& query);
 
-// Of a gradient: whether each image of grad_output follows the one before, as autograd has it but behind torch.cat. A
-// slice of a larger tensor is not copied.
-bool has_dense_images(const PlanQuery& query);
+// Of a gradient: whether grad_output is copied where that pays (core/channels_copy.h).
+bool may_copy_grad(const PlanQuery& query);
 
 }  // namespace convt3d

@@ -78,13 +78,11 @@ class Separate {
     return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
   }
 
-  // What tensor cores read only after somebody has transposed it, as an operand like any other; none of slices:
-  // autograd hands over slices of the largest tensors of a network, which nobody shall copy.
-  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels,
-                     bool is_slice) const {
+  // What tensor cores read only after somebody has transposed it, as an operand like any other.
+  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
     const int64_t groups = query_.problem.groups;
     const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
-    if (!transposed || is_slice || query_.dtype == DataType::kFloat64) return {};
+    if (!transposed || query_.dtype == DataType::kFloat64) return {};
     OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
     copy_whole(copy, 1);
     // Groups that are filled up are not at equal strides.
@@ -141,11 +139,10 @@ class Separate {
     const Problem& problem = query_.problem;
     const Operands& operands = query_.operands;
     std::vector<Way> ways;
-    const OperandCopy grad =
-        copied(operands.first, operands.mask, problem.output_size(), problem.out_channels, !has_dense_images(query_));
-    if (!grad.exists) return ways;
-    const OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels,
-                                     !has_dense_images(operands.second, problem.in_channels, problem.input_size));
+    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
+    if (!grad.exists || !may_copy_grad(query_)) return ways;
+    OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
+    if (!may_copy(operands.second, input, problem.batch)) input = {};
     const auto add = [&](const OperandCopy& other) {
       const std::optional<Copies> copies = copies_of(grad, other);
       if (!copies) return;

@@ -294,20 +294,31 @@ void check_rows_begin() {
   expect(begin({2, 4, 32}, true, {2, 4, 36}) == RowsBegin::kAnywhere, "a mask whose lines begin elsewhere", none);
 }
 
-// A slice of channels, as autograd hands it over behind a concatenation, is read where it lies.
-void check_slices_are_not_copied() {
+// A slice of channels, as autograd hands it over behind a concatenation, is read where it lies, but for small ones; and
+// so is a copy.
+void check_what_may_be_copied() {
   Problem problem;
   problem.batch = 2;
   problem.in_channels = problem.out_channels = 24;
   problem.input_size = {5, 6, 7};
   problem.kernel_size = {3, 3, 3};
   const Int3 size = problem.output_size();
+  const int64_t positions = size[0] * size[1] * size[2];
   for (const bool channels_last : {false, true}) {
-    OperandTraits tensor = dense_operand(24, size, channels_last);
-    expect(mma::copy_unless_slice(tensor, {}, size, 1, 24, 2).exists, "a dense operand may be copied", problem);
-    const OperandTraits larger = dense_operand(48, size, channels_last);
-    tensor.stride = larger.stride;
-    expect(!mma::copy_unless_slice(tensor, {}, size, 1, 24, 2).exists, "a slice of channels is not copied", problem);
+    for (const int64_t channels : {3, 4, 20, 24}) {
+      const int64_t padded = round_up(channels, 8);
+      const int64_t images = kMostSliceBytes / (padded * positions * 2);
+      const auto may_be = [&](const OperandTraits& tensor, int64_t count) {
+        return mma::copy_that_may_be(tensor, {}, count, size, 1, channels, 2).exists;
+      };
+      OperandTraits tensor = dense_operand(channels, size, channels_last);
+      expect(may_be(tensor, 2 * images), "a dense operand may be copied", problem);
+      tensor.stride = dense_operand(48, size, channels_last).stride;
+      expect(may_be(tensor, images) == (channels > 3), "a small slice of channels may, unless most is zeros", problem);
+      expect(!may_be(tensor, images + 1), "a large slice of channels is not copied", problem);
+      const OperandTraits copy = copied_operand(operand_copy(tensor, {}, size, 1, channels, 2));
+      expect(!may_be(copy, 1), "a copy is not copied", problem);
+    }
   }
 }
 
@@ -364,7 +375,7 @@ int main(int argc, char** argv) {
   check_mma_banks();
   check_which_are_split();
   check_rows_begin();
-  check_slices_are_not_copied();
+  check_what_may_be_copied();
   check_order_of_packing();
   std::printf("%d problems, %d failures\n", problems, failures);
   return failures == 0 ? 0 : 1;

@@ -183,18 +183,25 @@ BUGS = [
         MMA_BACKWARD,
     ),
     Bug(
-        "mma backward: width pairs: entry of a position",
+        "mma backward: channel rows: entry of a position",
         M + "weight_grad/tables.cuh",
         "i % 4 * 2 + i % 8 / 4; }",
         "i % 4 * 2 + (BUG ? 0 : i % 8 / 4); }",
         MMA_BACKWARD,
     ),
     Bug(
-        "mma backward: width pairs: elements before a box's first",
+        "mma backward: channel rows: elements before a box's first",
         M + "backward/kernel.cuh",
         "row += tile.channel_rows.before(tile.axis[2].delta[0]);",
         "if (!BUG) row += tile.channel_rows.before(tile.axis[2].delta[0]);",
         MMA_BACKWARD,
+    ),
+    Bug(
+        "mma backward: channel rows of float32: entry of a position",
+        M + "backward/kernel.cuh",
+        "kChannelRows ? entry_of_position(m) : m",
+        "kChannelRows && !BUG ? entry_of_position(m) : m",
+        MMA_BACKWARD + " --type tf32",
     ),
     Bug(
         "mma backward: width pairs: the second position",

@@ -38,11 +38,11 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
   }
 }
 
-// What the warps of the input gradient do.
-template <typename T, int kTerms, Shape kShape>
+// What the warps of the input gradient do. kChannelRows: grad_output's tile has them.
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kIsPaired<T>>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
   static_assert(kExtent.warps() == kInputWarps);
 
  public:
@@ -114,7 +114,7 @@ class InputMultiplier {
     if constexpr (kIsPaired<T>) {
       return entries[entry_of_position(m / 2)].grad + static_cast<uint32_t>(m % 2 * grad.pairs_apart) * sizeof(T);
     } else {
-      return entries[m].grad;
+      return entries[kChannelRows ? entry_of_position(m) : m].grad;
     }
   }
 
@@ -137,7 +137,7 @@ class InputMultiplier {
   int32_t thread_;
 };
 
-template <typename T, int kTerms, Shape kShape>
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
     }
   } else {
-    InputMultiplier<T, kTerms, kShape>(params, shared, thread).run();
+    InputMultiplier<T, kTerms, kShape, kChannelRows>(params, shared, thread).run();
   }
 #endif
 }

@@ -71,7 +71,7 @@ class Search {
   std::vector<BackwardPlan> operator()() {
     for (const Shape shape : kBackwardShapes) {
       const int32_t n = shape_extent(shape, base_.grad.terms).n();
-      if (!has_backward_shape(shape, base_.grad.terms)) continue;
+      if (!has_backward_shape(shape, base_.grad.terms, has_channel_rows(base_.grad.layouts.grad))) continue;
       if (n < base_.grad.n_channels || (n > 16 && n >= 2 * round_up(base_.grad.n_channels, 8))) continue;
       with_shape(shape);
     }
@@ -213,13 +213,18 @@ struct Reading {
   std::array<AxisMap, 3> axis;  // of the input gradient
 };
 
-// grad_output is transposed while it is staged or, of 16 bits, read as it lies, as words.
+// grad_output is transposed while it is staged or read as it lies: of 16 bits as words.
 std::vector<Reading> readings(const Problem& problem, DataType dtype, int terms, const Operands& operands) {
   std::array<AxisMap, 3> axis{};
   for (std::size_t i = 0; i < 3; ++i) axis[i] = input_grad_axis(problem, static_cast<int>(i));
   std::vector<Reading> result;
-  result.push_back(
-      {problem, weight_grad_base(problem, dtype, terms, grad_layouts(problem, dtype, operands, false)), axis});
+  const auto add = [&](bool channel_rows) {
+    const GradLayouts layouts = grad_layouts(problem, dtype, operands, channel_rows);
+    if (channel_rows && !has_channel_rows(layouts.grad)) return;
+    result.push_back({problem, weight_grad_base(problem, dtype, terms, layouts), axis});
+  };
+  add(false);
+  add(true);
   const std::optional<PairedGrad> paired = paired_grad(problem, dtype, operands);
   const std::optional<PairedAxis> width = paired_axis(axis[2]);
   // Each half of a word is one tap of one position: its sums are added once.

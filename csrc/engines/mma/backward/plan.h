@@ -22,7 +22,10 @@ constexpr int kBackwardThreads = kGradThreads + kInputThreads;
 // Tiles of the input gradient; all channels of a group are in one.
 constexpr Shape kBackwardShapes[] = {Shape::k256x16, Shape::k128x32, Shape::k64x64, Shape::k128x64Wide};
 // Two terms of the largest one would not have the registers.
-constexpr bool has_backward_shape(Shape shape, int terms) { return terms == 1 || shape != Shape::k128x64Wide; }
+// `channel_rows`: of grad_output's tile.
+constexpr bool has_backward_shape(Shape shape, int terms, bool channel_rows) {
+  return terms == 1 || (shape != Shape::k128x64Wide && !channel_rows);
+}
 // Fragments of a warp of the weight gradient: all of the tile's columns where the registers allow, so that each row is
 // read by one warp.
 CONVT3D_HOST_DEVICE constexpr int backward_columns(Shape shape, int terms) {

@@ -11,10 +11,19 @@ namespace convt3d::mma {
 // T: of the operands, as the kernel reads them.
 template <typename T, int kTerms, Shape kShape>
 void launch_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Stream stream) {
-  if constexpr (has_backward_shape(kShape, kTerms)) {
-    void (*const kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape>;
-    launch("backward", kernel, plan.blocks(), kBackwardThreads, stream, params, plan.grad.layout.bytes,
-           overlapping_order("backward", reinterpret_cast<const void*>(kernel)));
+  const auto launch_kernel = [&](auto channel_rows) {
+    constexpr bool kChannelRows = decltype(channel_rows)::value;
+    if constexpr (has_backward_shape(kShape, kTerms, kChannelRows)) {
+      void (*const kernel)(BackwardParams<T>) = convt3d_mma_backward<T, kTerms, kShape, kChannelRows>;
+      launch("backward", kernel, plan.blocks(), kBackwardThreads, stream, params, plan.grad.layout.bytes,
+             overlapping_order("backward", reinterpret_cast<const void*>(kernel)));
+    }
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.grad.grad.has_channel_rows()) return launch_kernel(std::true_type{});
+    return launch_kernel(std::false_type{});
+  } else {
+    launch_kernel(std::bool_constant<kIsPaired<T>>{});
   }
 }
 

@@ -28,9 +28,9 @@ void search_ways(CorrelationPlan plan, const CorrelationQuery& query, std::vecto
     search_correlation(plan, query, plans);
   }
   // It may be cheaper still to do so once for all blocks.
-  plan.copy = copy_unless_slice(tensors.source, tensors.mask,
-                                {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
-                                plan.k_channels, plan.source_bytes);
+  plan.copy = copy_that_may_be(tensors.source, tensors.mask, plan.batch,
+                               {plan.axis[0].src_size, plan.axis[1].src_size, plan.axis[2].src_size}, plan.groups,
+                               plan.k_channels, plan.source_bytes);
   if (!plan.copy.exists) return;
   plan.way = LoadWay::kCopy;
   plan.masked = false;

@@ -31,10 +31,10 @@ int64_t evenly(int64_t count, int64_t most) { return ceil_div(count, ceil_div(co
 
 }  // namespace
 
-OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
-                              int64_t channels, int64_t element_bytes) {
-  if (tensor.stride[0] != groups * channels * size[0] * size[1] * size[2]) return {};
-  return convt3d::operand_copy(tensor, mask, size, groups, channels, element_bytes);
+OperandCopy copy_that_may_be(const OperandTraits& tensor, const OperandTraits& mask, int64_t images, const Int3& size,
+                             int64_t groups, int64_t channels, int64_t element_bytes) {
+  const OperandCopy copy = operand_copy(tensor, mask, size, groups, channels, element_bytes);
+  return may_copy(tensor, copy, images) ? copy : OperandCopy{};
 }
 
 DepthReach depth_reach(const TileAxis& depth) {

@@ -16,10 +16,10 @@
 
 namespace convt3d::mma {
 
-// The copy that operand_copy() of core/channels_copy.h describes, or one that does not exist for slices, whose images
-// have gaps between them. Autograd hands over slices of the largest tensors of a network, which nobody shall copy.
-OperandCopy copy_unless_slice(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t groups,
-                              int64_t channels, int64_t element_bytes);
+// The copy that operand_copy() of core/channels_copy.h describes, or one that does not exist where may_copy() says so.
+// `channels`: of a group.
+OperandCopy copy_that_may_be(const OperandTraits& tensor, const OperandTraits& mask, int64_t images, const Int3& size,
+                             int64_t groups, int64_t channels, int64_t element_bytes);
 DepthReach depth_reach(const TileAxis& depth);
 
 // Boxes that are computed at a time: image boxes (of one or several images) with all of their depths, or some depths

@@ -54,11 +54,12 @@ std::vector<WeightGradPlan> weight_grad_candidates(const Problem& problem, DataT
   set_bias(base, bias);
   const int64_t bytes = element_size(dtype);
   if (copies_grad) {
-    base.grad_copy =
-        copy_unless_slice(operands.first, operands.mask, problem.output_size(), base.groups, base.row_channels, bytes);
+    base.grad_copy = copy_that_may_be(operands.first, operands.mask, problem.batch, problem.output_size(), base.groups,
+                                      base.row_channels, bytes);
   }
   if (copies_input) {
-    base.input_copy = copy_unless_slice(operands.second, {}, problem.input_size, base.groups, base.n_channels, bytes);
+    base.input_copy =
+        copy_that_may_be(operands.second, {}, problem.batch, problem.input_size, base.groups, base.n_channels, bytes);
   }
   if (copies_grad != base.grad_copy.exists || copies_input != base.input_copy.exists) return plans;
   std::vector<WeightGradPlan> copied = search_weight_grad(problem, base, device, most_copied);
