@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from convt3d.benchmark.records import HostMeta, Overhead, Record
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of builds with CONVT3D_CUDA_ARCHS=80+PTX.
-PORTABLE_RECORDS = ("h200_sm80.json",)
-H100_PORTABLE_RECORDS = ("h100_sm80.json",)
+PORTABLE_RECORDS = ("h100_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H100
 H100_RECORDS = ("h100.json", "h100_gradients.json")
 H100_NETWORK_RECORDS = ("end_to_end_h100.json",)
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
@@ -95,11 +93,6 @@ def means(root: Path, files: Sequence[str] = LAYER_RECORDS) -> str:
 def means_of_portable_build(root: Path) -> str:
     """The same of a library without Hopper's instructions."""
     return means(root, PORTABLE_RECORDS)
-
-
-def means_of_portable_build_on_h100(root: Path) -> str:
-    """The same of such a library on an H100."""
-    return means(root, H100_PORTABLE_RECORDS)
 
 
 def means_of_h100(root: Path) -> str:
@@ -200,7 +193,6 @@ TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
         "h100": means_of_h100,
         "layers": layers,
         "portable": means_of_portable_build,
-        "portable_h100": means_of_portable_build_on_h100,
         "workspaces": workspaces,
     },
 }

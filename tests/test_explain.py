@@ -197,12 +197,14 @@ def test_gradients_one_by_one() -> None:
 
 def test_strides_of_the_outputs_gradient_count() -> None:
     input, weight = (tensor.to(memory_format=torch.channels_last_3d) for tensor in tensors())
+    # What is small may be copied, whatever its strides.
+    input = input.new_empty((4096, *input.shape[1:])).to(memory_format=torch.channels_last_3d)
     shape = convt3d.explain(input, weight, **PARAMETERS).output_shape
     dense = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad")
     expanded = torch.empty((), dtype=torch.float16, device="meta").expand(shape)
     other = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad", grad_output=expanded)
     assert " load=copy,copy" in dense.plan
-    assert " load=width,copy" in other.plan
+    assert " load=elements" in other.plan
     contiguous = torch.empty(shape, dtype=torch.float16, device="meta")
     bias = [
         convt3d.explain(input, weight, **PARAMETERS, operator="bias_grad", grad_output=g).plan
