@@ -294,7 +294,7 @@ Offer offer_beside_view(const PlanQuery& query, const OutputView& view) {
 bool may_copy_grad(const PlanQuery& query) {
   const Problem& problem = query.whole ? query.whole->problem : query.problem;
   const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
-  // Of a copy wgmma searches as many plans, none of which copies again what it reads by boxes.
+  // By this wgmma searches plans that read channels, copied or not: of a copy, too, which boxes bring as it is.
   if (query.operands.first.is_copy) return has_dense_images(tensor, problem.out_channels, problem.output_size());
   const OperandCopy copy = operand_copy(tensor, {}, problem.output_size(), problem.groups,
                                         problem.out_channels_per_group(), element_size(query.dtype));

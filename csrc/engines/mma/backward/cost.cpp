@@ -65,8 +65,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   products += of_input;
   if (grad.bias == BiasSums::kMultiplyingWarps) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
   // Of one warp: what it reads.
-  const bool channel_rows = has_channel_rows(grad.layouts.grad);
-  const double reads = channel_rows ? 4 : 1;
+  const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);
   issued += of_input * terms + extent.warps() * of_warp;
   shared += plan.k_steps() * extent.warps() * kStepBytes *
