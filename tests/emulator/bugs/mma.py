@@ -158,6 +158,20 @@ BUGS = [
         MMA,
     ),
     Bug(
+        "mma: two steps: positions of the next",
+        M + "correlation/mainloop.cuh",
+        "next = tile + entry(table, ++s);",
+        "next = tile + entry(table, BUG ? s++ : ++s);",
+        MMA,
+    ),
+    Bug(
+        "mma: two steps: the last of an even number",
+        M + "correlation/mainloop.cuh",
+        "multiply_last(steps[1]);",
+        "multiply_last(steps[BUG ? 0 : 1]);",
+        MMA,
+    ),
+    Bug(
         "mma: low term",
         M + "correlation/mainloop.cuh",
         "multiply(c[i], p, low, b[0][p]);",

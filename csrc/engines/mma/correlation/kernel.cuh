@@ -89,7 +89,8 @@ __device__ __forceinline__ void fill_bias(const CorrelationParams<T>& params, co
 template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class TileMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows,
+                              has_two_steps(kExtent, kTerms, kChannelRows)>;
   using Result = ElementOf<T>;
 
  public:

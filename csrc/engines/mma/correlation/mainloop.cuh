@@ -12,10 +12,12 @@
 
 namespace convt3d::mma {
 
-// kChannelRows: the tile has them (tile/tile.h), and is read word by word.
-template <typename T, int kTerms, int kWarpM, int kWarpN, bool kChannelRows = false>
+// kChannelRows: the tile has them (tile/tile.h), and is read word by word. kTwoSteps: a thread has registers for what
+// two steps multiply, of one term.
+template <typename T, int kTerms, int kWarpM, int kWarpN, bool kChannelRows = false, bool kTwoSteps = false>
 class WarpProduct {
   static_assert(!kChannelRows || sizeof(T) == 4);
+  static_assert(!kTwoSteps || kTerms == 1);
 
  public:
   static constexpr int kRows = kWarpM / 16;                        // fragments
@@ -60,7 +62,44 @@ class WarpProduct {
   // tile at `tile`. Their weights lie one after another from `weight` on. Reads the number past the last one, too.
   __device__ __forceinline__ void add(uint32_t table, int32_t count, uint32_t tile, uint32_t weight) {
     weight += lane_weight_;
-    if constexpr (kTerms == 1 && !kReadsAhead) {
+    if constexpr (kTwoSteps) {
+      Step steps[2];
+      const uint32_t first = tile + entry(table, 0);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) read_positions(steps[0].a[i], i, first);
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p) read_piece(steps[0].b[p], p, weight);
+      uint32_t next = tile + entry(table, 1);
+      int32_t s = 1;
+      // The next step's factors are on their way from this one's first product on.
+      const auto multiply_reading = [&](Step& now, Step& then) {
+        weight += step_bytes_;
+        const uint32_t at = next;
+        next = tile + entry(table, ++s);
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          read_positions(then.a[i], i, at);
+#pragma unroll
+          for (int p = i * kPieces / kRows; p < (i + 1) * kPieces / kRows; ++p) read_piece(then.b[p], p, weight);
+          multiply_row(i, now);
+        }
+      };
+      const auto multiply_last = [&](Step& now) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) multiply_row(i, now);
+      };
+#pragma unroll 1
+      while (s + 1 < count) {
+        multiply_reading(steps[0], steps[1]);
+        multiply_reading(steps[1], steps[0]);
+      }
+      if (s < count) {
+        multiply_reading(steps[0], steps[1]);
+        multiply_last(steps[1]);
+      } else {
+        multiply_last(steps[0]);
+      }
+    } else if constexpr (kTerms == 1 && !kReadsAhead) {
 #pragma unroll 1
       for (int32_t s = 0; s < count; ++s) {
         uint32_t b[kPieces][4];
@@ -136,6 +175,17 @@ class WarpProduct {
   }
 
  private:
+  // What a step multiplies.
+  struct Step {
+    uint32_t a[kRows][4];
+    uint32_t b[kPieces][4];
+  };
+  __device__ __forceinline__ void multiply_row(int i, Step& step) {
+    round(step.a[i]);
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, step.a[i], step.b[p]);
+  }
+
   __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
     return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
   }

@@ -84,6 +84,15 @@ CONVT3D_HOST_DEVICE constexpr int32_t sum_splits(const ShapeExtent& extent) {
   return sums + 2 * 4 * sum_pieces(extent) < extent.registers() ? 2 : 1;
 }
 
+// Whether a thread has registers for what two steps of K multiply, beside its sums and what else it knows.
+CONVT3D_HOST_DEVICE constexpr bool has_two_steps(const ShapeExtent& extent, int terms, bool channel_rows) {
+  const int32_t others = channel_rows ? 54 : 44;
+  const int32_t rows = extent.warp_m / 16;
+  const int32_t pieces = extent.warp_n > 16 ? extent.warp_n / 16 : 1;
+  const int32_t sums = extent.warp_m * extent.warp_n / 32;
+  return terms == 1 && sums + 2 * 4 * (rows + pieces) + others <= extent.registers();
+}
+
 // The shapes of a correlation. Channel rows are read word by word: there large warps spare reads; elsewhere wide ones
 // have too few registers, and large ones wait for their own instructions. The largest do not have the registers for
 // sums of two levels. Further ones are left out that would hardly ever be expected to be faster: each is a kernel for
