@@ -20,12 +20,12 @@ namespace {
 constexpr double kWeightLatency = 690;  // of L2
 constexpr double kBlockWait = 4800;     // tables, barriers, the first bytes
 // Instructions of a warp that multiplies.
-constexpr double kStepInstructions = 5.7;   // beside products and reads of their factors
-constexpr double kTwoSteps = 0.8;           // of these, what a warp waits for that reads a step ahead; fitted on an H100
-constexpr double kWordReads = 7;            // to read sixteen positions word by word; counted, not fitted
-constexpr double kBoxInstructions = 70;     // of a loading warp
-constexpr double kSlotInstructions = 80;    // to take another slot of weights; fitted on an H100
-constexpr double kStageInstructions = 72;   // to take another stage
+constexpr double kStepInstructions = 5.7;  // beside products and reads of their factors
+constexpr double kTwoSteps = 0.8;          // of these, what a warp waits for that reads a step ahead; fitted on an H100
+constexpr double kWordReads = 7;           // to read sixteen positions word by word; counted, not fitted
+constexpr double kBoxInstructions = 70;    // of a loading warp
+constexpr double kSlotInstructions = 80;   // to take another slot of weights; fitted on an H100
+constexpr double kStageInstructions = 72;  // to take another stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStoredInPairs = 2.2;      // of an element that is stored as half of a word; counted, not fitted
@@ -212,8 +212,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
   const double storing =
       written / (32 * extent.warps()) * (stores ? store_instructions(plan, device) : kMomentsOfElement);
-  const double beside_steps = slots * kSlotInstructions + loads * kStageInstructions +
-                              plan.block_phases * kPhaseInstructions + storing;
+  const double beside_steps =
+      slots * kSlotInstructions + loads * kStageInstructions + plan.block_phases * kPhaseInstructions + storing;
   const double others = steps * step_others + beside_steps;
   const LoadingCost of_stage = loading_cost(stage, device);
   const double issued = (extent.warps() * (steps * products + others) +
