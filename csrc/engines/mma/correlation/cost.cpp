@@ -20,12 +20,12 @@ namespace {
 constexpr double kWeightLatency = 690;  // of L2
 constexpr double kBlockWait = 4800;     // tables, barriers, the first bytes
 // Instructions of a warp that multiplies.
-constexpr double kStepInstructions = 5.7;  // beside products and reads of their factors
-constexpr double kTwoSteps = 0.8;          // of these, what a warp waits for that reads a step ahead; fitted on an H100
-constexpr double kWordReads = 7;           // to read sixteen positions word by word; counted, not fitted
-constexpr double kBoxInstructions = 70;    // of a loading warp
-constexpr double kSlotInstructions = 80;   // to take another slot of weights; fitted on an H100
-constexpr double kStageInstructions = 72;  // to take another stage
+constexpr double kStepInstructions = 5.7;   // beside products and reads of their factors
+constexpr double kTwoSteps = 0.8;           // of a step's, that a warp with two steps waits for; fitted on an H100
+constexpr double kWordReads = 7;            // to read sixteen positions word by word; counted, not fitted
+constexpr double kBoxInstructions = 70;     // of a loading warp
+constexpr double kSlotInstructions = 80;    // to take another slot of weights; fitted on an H100
+constexpr double kStageInstructions = 72;   // to take another stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
 constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStoredInPairs = 2.2;      // of an element that is stored as half of a word; counted, not fitted
@@ -224,8 +224,8 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
   // while the other one waits for its own instructions.
   const double of_scheduler = extent.warps() / kSchedulers;
   const double multiplied = steps * std::max(step_products / kProductShare, step_shared);
-  const bool reads_ahead = has_two_steps(extent, plan.terms, has_channel_rows(plan.way));
-  const double waited = steps * step_others * (reads_ahead ? kTwoSteps : 1) + beside_steps;
+  const bool two_steps = has_two_steps(extent, plan.terms, has_channel_rows(plan.way));
+  const double waited = steps * step_others * (two_steps ? kTwoSteps : 1) + beside_steps;
   const double multiplying =
       std::max(multiplied, multiplied * (1 + kDelayed * (of_scheduler - 1)) / of_scheduler + waited * kAloneClocks);
   const double weight_load = slots * kWeightLatency / std::max(1, plan.slots - 1);

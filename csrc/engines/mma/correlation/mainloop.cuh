@@ -81,12 +81,12 @@ class WarpProduct {
           read_positions(then.a[i], i, at);
 #pragma unroll
           for (int p = i * kPieces / kRows; p < (i + 1) * kPieces / kRows; ++p) read_piece(then.b[p], p, weight);
-          multiply_row(i, now);
+          multiply_row(i, now.a[i], now.b);
         }
       };
       const auto multiply_last = [&](Step& now) {
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) multiply_row(i, now);
+        for (int i = 0; i < kRows; ++i) multiply_row(i, now.a[i], now.b);
       };
 #pragma unroll 1
       while (s + 1 < count) {
@@ -111,9 +111,7 @@ class WarpProduct {
         for (int i = 0; i < kRows; ++i) {
           uint32_t a[4];
           read_positions(a, i, at);
-          round(a);
-#pragma unroll
-          for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
+          multiply_row(i, a, b);
         }
       }
     } else if constexpr (kTerms == 1) {
@@ -180,10 +178,10 @@ class WarpProduct {
     uint32_t a[kRows][4];
     uint32_t b[kPieces][4];
   };
-  __device__ __forceinline__ void multiply_row(int i, Step& step) {
-    round(step.a[i]);
+  __device__ __forceinline__ void multiply_row(int i, uint32_t (&a)[4], const uint32_t (&b)[kPieces][4]) {
+    round(a);
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, step.a[i], step.b[p]);
+    for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
   }
 
   __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
