@@ -147,8 +147,8 @@ Case Draw::next_of_any_plan() {
       return item;
     }
     if (only_depthwise && item.op != Operator::kBiasGrad) {
-      if (!has_depthwise_plan(item)) continue;
       item.engine = Engine::kDepthwise;
+      if (!has_plan(item)) continue;
       return item;
     }
     if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));

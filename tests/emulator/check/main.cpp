@@ -229,6 +229,7 @@ int main(int count, char** words) {
     return check::Program(options)();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
+    if (check::current_line[0] != '\0') std::fprintf(stderr, "  problem: %s\n", check::current_line);
     return 2;
   }
 }

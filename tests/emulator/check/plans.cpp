@@ -15,12 +15,6 @@
 namespace check {
 namespace {
 
-// Of the output.
-bool channels_are_contiguous(const Case& item) {
-  const Size5 size = item.output_size();
-  return item.result_layout() == Layout::kNdhwc || size[2] * size[3] * size[4] == 1;
-}
-
 convt3d::OperandTraits operand(const Case& item, const Size5& size, Layout layout, const Arrangement& arrangement) {
   const Place place = place_of(size, layout, arrangement);
   const auto bytes = convt3d::element_size(item.data_type());
@@ -59,6 +53,9 @@ convt3d::Operands product_operands(const Case& item) {
   operands.second = operand(item, item.second_size(), item.layout, *item.second);
   operands.result = operand(item, item.op == Operator::kForward ? item.output_size() : item.input_size(),
                             item.result_layout(), *item.result);
+  if (item.op == Operator::kInputGrad && item.relu) {
+    operands.mask = operand(item, item.output_size(), item.layout, *item.mask);
+  }
   return operands;
 }
 
@@ -156,12 +153,10 @@ bool has_matmul_plan(const Case& item) {
       .has_value();
 }
 
-bool has_depthwise_plan(const Case& item) {
-  const auto op = static_cast<convt3d::Operator>(item.op);
-  if (plan_depthwise_tiles(op, item.problem, item.data_type(), {})) return true;
-  const int bytes = static_cast<int>(convt3d::element_size(item.data_type()));
-  return item.op == Operator::kForward &&
-         plan_depthwise_kernel(item.problem, bytes, channels_are_contiguous(item), true).has_value();
+bool has_plan(const Case& item) {
+  const bool product = item.op == Operator::kForward || item.op == Operator::kInputGrad;
+  const convt3d::Operands operands = product ? product_operands(item) : gradient_operands(item);
+  return convt3d::choose_if_any(query_of(item, operands)).has_value();
 }
 
 }  // namespace check
