@@ -115,7 +115,8 @@ def test_layers_on_a_gpu_without_kernels_are_left_alone(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or capability)
     info = _library.BuildInfo("0", "2.11", cuda, ("sm_80", "sm_86"))
     monkeypatch.setattr(_library, "build_info", lambda: info)
-    monkeypatch.setattr(nn.ConvTranspose3d, "reset_parameters", lambda layer: None)  # its random numbers need a torch for GPUs
+    # Its random numbers need a torch for GPUs.
+    monkeypatch.setattr(nn.ConvTranspose3d, "reset_parameters", lambda layer: None)
     with FakeTensorMode():  # no GPU is needed
         model = nn.Sequential(up(), nn.ConvTranspose3d(6, 2, 3, device="cuda:1"))
         on_cpu, on_gpu = convt3d.convert(model).layers
