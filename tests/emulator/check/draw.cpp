@@ -142,7 +142,7 @@ Case Draw::next_of_any_plan() {
     }
     if (product) {
       item.engine = Engine::kMatmul;
-      if (!has_matmul_plan(item)) continue;
+      if (!has_plan(item)) continue;
       item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }
@@ -153,8 +153,8 @@ Case Draw::next_of_any_plan() {
     }
     if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
     if (wgmma_weights) {
-      if (!has_wgmma_weight_grad_plan(item)) continue;
       item.engine = Engine::kWgmma;
+      if (!has_plan(item)) continue;
       if (drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));
       return item;
     }

@@ -161,7 +161,13 @@ class Program {
   void run_line(const std::string& line, Call&& call) {
     std::snprintf(current_line, sizeof(current_line), "%s", line.c_str());
     limit_processor_time(kMostSeconds);
-    const Outcome outcome = call();
+    const Outcome outcome = [&] {
+      try {
+        return call();
+      } catch (const std::exception& error) {
+        throw std::runtime_error(std::string(error.what()) + "\n  problem: " + line);
+      }
+    }();
     limit_processor_time(0);
     ++cases_;
     if (options_.verbose) std::printf("%s\n  %s\n", current_line, outcome.plan.c_str());
@@ -229,7 +235,6 @@ int main(int count, char** words) {
     return check::Program(options)();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    if (check::current_line[0] != '\0') std::fprintf(stderr, "  problem: %s\n", check::current_line);
     return 2;
   }
 }

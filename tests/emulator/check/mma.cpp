@@ -83,7 +83,7 @@ convt3d::mma::CorrelationPlan mma_plan(const Case& item, const convt3d::ConstTen
 }
 
 bool may_have_mma_plan(const Case& item) {
-  if (item.op == Operator::kBackward) return !backward_plans(item, gradient_operands(item)).empty();
+  if (item.op == Operator::kBackward) return !backward_plans(item, operands_of(item)).empty();
   if (item.op == Operator::kWeightGrad) return true;
   for (std::size_t i = 0; i < 3; ++i) {
     if (item.problem.kernel_size[i] > convt3d::mma::kMostAxisTaps) return false;

@@ -47,18 +47,6 @@ convt3d::DeviceTraits some_device(const Case& item, const std::array<int32_t, 3>
 }
 convt3d::DeviceTraits matmul_device(const Case& item) { return some_device(item, {99, 163, 227}); }
 
-convt3d::Operands product_operands(const Case& item) {
-  convt3d::Operands operands;
-  operands.first = operand(item, item.first_size(), item.layout, *item.first);
-  operands.second = operand(item, item.second_size(), item.layout, *item.second);
-  operands.result = operand(item, item.op == Operator::kForward ? item.output_size() : item.input_size(),
-                            item.result_layout(), *item.result);
-  if (item.op == Operator::kInputGrad && item.relu) {
-    operands.mask = operand(item, item.output_size(), item.layout, *item.mask);
-  }
-  return operands;
-}
-
 // Of a copy with its channels last.
 int64_t image_bytes(const Case& item, const Size5& size) {
   const auto channels = (size[1] * convt3d::element_size(item.data_type()) + 15) / 16 * 16;
@@ -91,12 +79,13 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
 
 }  // namespace
 
-convt3d::Operands gradient_operands(const Case& item) {
+convt3d::Operands operands_of(const Case& item) {
+  const bool forward = item.op == Operator::kForward;
   convt3d::Operands operands;
-  operands.first = operand(item, item.output_size(), item.layout, *item.first);
-  operands.second = operand(item, item.input_size(), item.layout, *item.second);
-  if (item.relu) operands.mask = operand(item, item.output_size(), item.layout, *item.mask);
-  operands.result = operand(item, item.input_size(), item.result_layout(), *item.result);
+  operands.first = operand(item, item.first_size(), item.layout, *item.first);
+  operands.second = operand(item, item.second_size(), item.layout, *item.second);
+  if (item.relu && !forward) operands.mask = operand(item, item.output_size(), item.layout, *item.mask);
+  operands.result = operand(item, forward ? item.output_size() : item.input_size(), item.result_layout(), *item.result);
   operands.weight = operand(item, item.weight_size(), item.layout, arrangement_of("dense"));
   return operands;
 }
@@ -141,22 +130,6 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
   return {plan, plan.workspace_bytes(), {}};
 }
 
-bool has_wgmma_weight_grad_plan(const Case& item) {
-  return plan_wgmma_weight_grad(item.problem, item.data_type(), item.terms(), gradient_operands(item),
-                                weight_grad_device(item))
-      .has_value();
-}
-
-bool has_matmul_plan(const Case& item) {
-  return plan_matmul(static_cast<convt3d::Operator>(item.op), item.problem, item.data_type(), item.terms(),
-                     product_operands(item), matmul_device(item))
-      .has_value();
-}
-
-bool has_plan(const Case& item) {
-  const bool product = item.op == Operator::kForward || item.op == Operator::kInputGrad;
-  const convt3d::Operands operands = product ? product_operands(item) : gradient_operands(item);
-  return convt3d::choose_if_any(query_of(item, operands)).has_value();
-}
+bool has_plan(const Case& item) { return convt3d::choose_if_any(query_of(item, operands_of(item))).has_value(); }
 
 }  // namespace check

@@ -20,11 +20,9 @@ convt3d::DeviceTraits weight_grad_device(const Case& item);
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
 // The plan that a case asks for.
 convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands);
-bool has_wgmma_weight_grad_plan(const Case& item);
 // Whether the engine that a case asks for has a plan for it.
 bool has_plan(const Case& item);
-bool has_matmul_plan(const Case& item);
-// Of a weight gradient or a backward, before its tensors are there.
-convt3d::Operands gradient_operands(const Case& item);
+// Before its tensors are there.
+convt3d::Operands operands_of(const Case& item);
 
 }  // namespace check
