@@ -35,6 +35,9 @@ PROBLEMS = {
         Problem("padded_channels", 2, 20, 12, (7, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1)),
         Problem("dilated", 2, 32, 40, (6, 7, 8), (3, 2, 3), (2, 1, 2), (2, 0, 1), dilation=(2, 1, 2)),
         Problem("many", 2, 64, 64, (12, 17, 31), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1)),
+        # Without a mask by patches, and with one by tiles; by tiles alone.
+        Problem("depthwise", 3, 20, 20, (4, 9, 7), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 0, 0), groups=20),
+        Problem("depthwise_tiles", 2, 12, 12, (5, 6, 7), (4, 3, 5), (2, 1, 2), (1, 1, 2), (0, 0, 1), groups=12),
     )
 }
 
@@ -132,12 +135,13 @@ def test_all_ways_are_there() -> None:
     assert "copied=grad_output" in words
     assert "copied=both" in words
     assert "for=weight_grad" in words
+    assert "weight_grad=depthwise with_bias_grad" in words
     device = cuda_device(torch.device("cuda"))
     assert ("beside=" in words) == (device.has("halo_wgmma") or device.traits[0] > 9)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["small", "channels", "many"])
+@pytest.mark.parametrize("name", ["small", "channels", "many", "depthwise", "depthwise_tiles"])
 def test_what_comes_before_and_after_in_the_stream(name: str, layout: str) -> None:
     """Kernels that begin early read nothing that is not there, and what follows overwrites nothing that they read."""
     problem = PROBLEMS[name]

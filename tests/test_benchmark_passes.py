@@ -263,18 +263,35 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
     assert records.engines({**record("backward"), "engine": backward.name}) == names[1:]
 
 
-def test_engine_of_gradients_that_are_computed_at_once() -> None:
-    layer = Layer("", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True)
-    for pass_, name in (("backward", "mma_together"), ("training_step", "matmul+mma_together")):
-        assert engine(layer, pass_, "fp16", "NDHWC", device=known_device((9, 0))).name == name
+@pytest.mark.parametrize(
+    ("layer", "forward", "kernels"),
+    [
+        (
+            Layer("matmul", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True),
+            "matmul",
+            {"convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"},
+        ),
+        (
+            Layer("depthwise", 2, 32, 32, (64, 64, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), groups=32, bias=True),
+            "depthwise",
+            {"convt3d_depthwise_patch_backward", "convt3d_ordered_sum"},
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Layer) else "",
+)
+def test_engine_of_gradients_that_are_computed_at_once(layer: Layer, forward: str, kernels: set[str]) -> None:
+    together = engine(layer, "backward", "fp16", "NDHWC", device=known_device((9, 0))).name
+    assert together == ("depthwise_together" if layer.groups > 1 else "mma_together")
+    step = engine(layer, "training_step", "fp16", "NDHWC", device=known_device((9, 0)))
+    assert step.name == f"{forward}+{together}"
     hashes: Hashes = {(name, "__half"): (name,) for kernels in KERNELS.values() for name in kernels}
-    before = fingerprint(hashes, "mma_together", "backward", "fp16")
+    before = fingerprint(hashes, together, "backward", "fp16")
     changing = {
         name
         for (name, type_) in hashes
-        if fingerprint({**hashes, (name, type_): ("changed",)}, "mma_together", "backward", "fp16") != before
+        if fingerprint({**hashes, (name, type_): ("changed",)}, together, "backward", "fp16") != before
     }
-    assert changing == {"convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"}
+    assert changing == kernels
 
 
 def test_a_forward_with_a_norm_behind_it_is_chosen_for_both() -> None:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -20,5 +21,9 @@ constexpr int64_t kMostBiasTaps = 32;  // along an axis
 
 // None where no taps do, such as those of a kernel of 1 at stride 2: some positions are nobody's.
 std::optional<BiasTaps> bias_taps(const Problem& problem);
+// Whether so many neighbouring taps as the stride, from this one on, reach each output of an axis once, taken together.
+bool neighbours_reach_all(const Problem& problem, std::size_t axis, int64_t first_tap);
+// The first tap of an axis for which that is so.
+std::optional<int64_t> first_bias_tap(const Problem& problem, std::size_t axis);
 
 }  // namespace convt3d

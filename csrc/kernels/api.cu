@@ -185,34 +185,45 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
   });
 }
 
+namespace {
+
+// Gradients of the weight and, where the plan has it, of the bias, of all images.
 void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor all_grad_output,
-                 ConstTensor all_relu_output, ConstTensor input, MutableTensor layer_grad_weight, void* workspace,
+                 ConstTensor all_relu_output, ConstTensor input, const SummedGrads& layer_grads, void* workspace,
                  Stream stream) {
-  const MutableTensor grad_weight = read_weight(plan, layer_grad_weight);
+  const MutableTensor grad_weight = read_weight(plan, layer_grads.weight);
+  const SummedGrads grads{grad_weight, layer_grads.bias, layer_grads.channel_folds * channel_folds(plan)};
   const ReadGradient read = read_gradient(plan, layer, all_grad_output, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
       if (const auto* tiles = std::get_if<DepthwiseTilePlan>(&plan.plan)) {
-        return depthwise::tile_weight_grad<T>(read.problem, *tiles, read.grad_output, read.relu_output, input,
-                                              grad_weight, workspace, stream);
+        return depthwise::tile_weight_grad<T>(read.problem, *tiles, read.grad_output, read.relu_output, input, grads,
+                                              workspace, stream);
       }
       if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
-        return depthwise::patch_weight_grad<T>(read.problem, *patches, read.grad_output, input, grad_weight, workspace,
+        return depthwise::patch_weight_grad<T>(read.problem, *patches, read.grad_output, input, grads, workspace,
                                                stream);
       }
       if (const auto* of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan)) {
-        return mma::weight_grad<T>(read.problem, *of_mma, read.grad_output, read.relu_output, input, {grad_weight},
-                                   workspace, stream);
+        return mma::weight_grad<T>(read.problem, *of_mma, read.grad_output, read.relu_output, input, grads, workspace,
+                                   stream);
       }
       if (const auto* of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan)) {
-        return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, {grad_weight}, workspace,
-                                     stream);
+        return wgmma::weight_grad<T>(read.problem, *of_wgmma, read.grad_output, input, grads, workspace, stream);
       }
     }
     simt::weight_grad<T>(read.problem, std::get<WeightGradPlan>(plan.plan), read.grad_output, read.relu_output, input,
                          grad_weight, workspace, stream);
   });
+}
+
+}  // namespace
+
+void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
+                 ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+                 Stream stream) {
+  weight_grad(layer, plan, dtype, grad_output, relu_output, input, SummedGrads{grad_weight}, workspace, stream);
 }
 
 void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype, ConstTensor grad_output,
@@ -270,8 +281,7 @@ void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType 
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.plan);
   const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.plan);
   if (of_mma == nullptr && of_wgmma == nullptr) {  // which has one round
-    return weight_grad(layer, plan, dtype, round.grad_output, round.relu_output, round.input, grads.weight, workspace,
-                       stream);
+    return weight_grad(layer, plan, dtype, round.grad_output, round.relu_output, round.input, grads, workspace, stream);
   }
   // Of a copy the plan may have a view of its own, along the width.
   const Problem& problem = read_problem(plan, layer);
@@ -337,6 +347,10 @@ void backward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Co
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     if constexpr (!std::is_same_v<T, double>) {
+      if (const auto* patches = std::get_if<DepthwisePatchPlan>(&plan.plan)) {
+        return depthwise::patch_backward<T>(problem, *patches, grad_output, input, weight, grad_input, grads, workspace,
+                                            stream);
+      }
       mma::backward<T>(problem, std::get<mma::BackwardPlan>(plan.plan), grad_output, relu_output, input, weight,
                        grad_input, grads, workspace, stream);
     }

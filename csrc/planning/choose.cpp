@@ -51,12 +51,14 @@ Offer simt_offer(const PlanQuery& query) {
 Offer depthwise_offer(const PlanQuery& query) {
   const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
       query;
-  if (is_backward(op)) return std::nullopt;
-  if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands)) {
+  const bool with_bias = sums_bias || op == Operator::kBackwardAndBias;
+  if (op == Operator::kBackwardAndBias && !sees_all_outputs(query)) return std::nullopt;
+  if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands, with_bias)) {
     return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
   }
+  if (is_backward(op)) return std::nullopt;
   if (op != Operator::kForward || has_long_kernel(problem)) {
-    if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands)) {
+    if (const auto plan = plan_depthwise_tiles(op, problem, dtype, operands, sums_bias)) {
       return OperatorPlan{*plan, plan->workspace_bytes(), depthwise_cost(problem, *plan, dtype, device)};
     }
   }
@@ -267,18 +269,22 @@ bool may_be_viewed(const PlanQuery& query) {
   return query.op != Operator::kBiasGrad && !is_view && !(query.op == Operator::kBackwardAndBias && query.engine);
 }
 
+// A view, if it has what is asked for: the bias's gradient is of all outputs.
+std::optional<OutputView> if_sufficient(const PlanQuery& query, const std::optional<OutputView>& view) {
+  return view && query.sums_bias && !view->has_all_outputs() ? std::nullopt : view;
+}
+
 std::optional<OutputView> view_of(const PlanQuery& query) {
   if (!may_be_viewed(query)) return std::nullopt;
-  return query.op == Operator::kForward ? written_outputs(query.problem)
-                                        : read_outputs(query.problem, steps_width(query.operands.first));
+  if (query.op == Operator::kForward) return written_outputs(query.problem);
+  return if_sufficient(query, read_outputs(query.problem, steps_width(query.operands.first)));
 }
 
 // A view that competes with what there is without it.
 std::optional<OutputView> joined_view_of(const PlanQuery& query) {
   const bool on_tensor_cores = query.dtype != DataType::kFloat64 && query.device.has(Engine::kMma);
   if (query.op == Operator::kForward || !on_tensor_cores || !may_be_viewed(query)) return std::nullopt;
-  const std::optional<OutputView> view = joined_outputs(query.problem, query.operands, element_size(query.dtype));
-  return view && query.sums_bias && !view->has_all_outputs() ? std::nullopt : view;
+  return if_sufficient(query, joined_outputs(query.problem, query.operands, element_size(query.dtype)));
 }
 
 // What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.
@@ -288,20 +294,6 @@ Offer offer_beside_view(const PlanQuery& query, const OutputView& view) {
     return std::nullopt;
   return mma_offer(query);
 }
-
-}  // namespace
-
-bool may_copy_grad(const PlanQuery& query) {
-  const Problem& problem = query.whole ? query.whole->problem : query.problem;
-  const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
-  // By this wgmma searches plans that read channels, copied or not: of a copy, too, which boxes bring as it is.
-  if (query.operands.first.is_copy) return has_dense_images(tensor, problem.out_channels, problem.output_size());
-  const OperandCopy copy = operand_copy(tensor, {}, problem.output_size(), problem.groups,
-                                        problem.out_channels_per_group(), element_size(query.dtype));
-  return may_copy(tensor, copy, problem.batch);
-}
-
-namespace {
 
 std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::optional<OutputView>& view) {
   if (const std::optional<PlanQuery> part = viewed(query, view)) {
@@ -313,7 +305,7 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
   std::optional<OperatorPlan> best;
   for (const auto& [engine, offer, plans] : kEngines) {
     if ((query.engine && *query.engine != engine) || !query.device.has(engine)) continue;
-    if (query.sums_bias && engine != Engine::kMma && engine != Engine::kWgmma) continue;
+    if (query.sums_bias && (engine == Engine::kMatmul || engine == Engine::kSimt)) continue;
     if (best && cannot_win(query, *best, engine)) continue;
     Offer offered = offer(query);
     if (!offered) continue;
@@ -321,8 +313,8 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
   }
   // An engine that is asked alone computes all gradients at once where it can.
   if (is_backward(query.op) && (!best || !query.engine)) {
-    OperatorPlan separate = separate_plan(query);
-    if (!best || separate.cost.ms < best->cost.ms) best = std::move(separate);
+    std::optional<OperatorPlan> separate = separate_plan(query);
+    if (separate && (!best || separate->cost.ms < best->cost.ms)) best = std::move(separate);
   }
   return best;
 }
@@ -361,6 +353,16 @@ std::vector<OperatorPlan> candidates_of_view(const PlanQuery& query, const std::
 
 }  // namespace
 
+bool may_copy_grad(const PlanQuery& query) {
+  const Problem& problem = query.whole ? query.whole->problem : query.problem;
+  const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
+  // By this wgmma searches plans that read channels, copied or not: of a copy, too, which boxes bring as it is.
+  if (query.operands.first.is_copy) return has_dense_images(tensor, problem.out_channels, problem.output_size());
+  const OperandCopy copy = operand_copy(tensor, {}, problem.output_size(), problem.groups,
+                                        problem.out_channels_per_group(), element_size(query.dtype));
+  return may_copy(tensor, copy, problem.batch);
+}
+
 std::vector<OperatorPlan> candidates(const PlanQuery& query) {
   std::vector<OperatorPlan> found = candidates_of_view(query, view_of(query));
   const std::optional<OutputView> joined = joined_view_of(query);
@@ -376,7 +378,6 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query) {
   if (query.candidate > 0) {
     std::vector<OperatorPlan> all = candidates(query);
     if (query.candidate < static_cast<int64_t>(all.size())) return std::move(all[static_cast<size_t>(query.candidate)]);
-    if (all.empty() && is_backward(query.op)) return separate_plan(query);
     if (all.empty()) throw_no_plan(query);
     throw std::invalid_argument(name_of_asked(query) + " has " + std::to_string(all.size()) +
                                 " plans for this call, none with the number " + std::to_string(query.candidate));

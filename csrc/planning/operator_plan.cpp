@@ -29,6 +29,15 @@ int64_t parts_of(const Plan&) {
 int64_t parts_of(const WgmmaPlan& plan) { return plan.moment_parts(); }
 int64_t parts_of(const mma::CorrelationPlan& plan) { return plan.moment_parts(); }
 
+template <typename Plan>
+bool has_bias(const Plan&) {
+  return false;
+}
+bool has_bias(const mma::WeightGradPlan& plan) { return plan.has_bias(); }
+bool has_bias(const WgmmaWeightGradPlan& plan) { return plan.has_bias(); }
+bool has_bias(const DepthwisePatchPlan& plan) { return plan.has_bias(); }
+bool has_bias(const DepthwiseTilePlan& plan) { return plan.has_bias(); }
+
 std::string to_string(const SeparatePlan& plan) {
   std::string text = std::string("input_grad=") + engine_name(*plan.input_grad->engine()) +
                      " weight_grad=" + engine_name(*plan.weight_grad->engine());
@@ -57,9 +66,7 @@ int64_t SeparatePlan::workspace_bytes() const {
 }
 
 bool OperatorPlan::sums_bias() const {
-  const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan);
-  const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan);
-  return (of_mma != nullptr && of_mma->has_bias()) || (of_wgmma != nullptr && of_wgmma->has_bias());
+  return std::visit([](const auto& of_engine) { return has_bias(of_engine); }, plan);
 }
 
 std::optional<Engine> OperatorPlan::engine() const {

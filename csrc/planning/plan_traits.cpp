@@ -53,6 +53,13 @@ struct TraitsOf {
       traits.push_back({"bias_parts", one_or_many(of_mma->part_count())});
       traits.push_back({"bias_n_chunks", one_or_many(of_mma->n_chunks)});
     }
+    const auto* const patches = std::get_if<DepthwisePatchPlan>(&plan.weight_grad->plan);
+    if (plan.sums_bias() && patches != nullptr) traits.push_back({"bias_patches", to_string(patches->access)});
+    const auto* const tiles = std::get_if<DepthwiseTilePlan>(&plan.weight_grad->plan);
+    if (plan.sums_bias() && tiles != nullptr) {
+      traits.push_back({"bias_tiles", tiles->box[0].split_columns != 0 ? "split" : "whole"});
+      traits.push_back({"bias_channels", one_or_many(tiles->tile_channels)});
+    }
     const auto* const of_wgmma = std::get_if<WgmmaWeightGradPlan>(&plan.weight_grad->plan);
     if (plan.sums_bias() && of_wgmma != nullptr) {
       traits.push_back({"bias_panels", one_or_many(of_wgmma->grad.panels)});

@@ -20,8 +20,9 @@ namespace {
 // H100. Weight gradients from channel rows of 32 bits, which copies compete with there, took longer than expected.
 constexpr double kCopied = 1.05;
 constexpr double kChannelRows = 1.04;
-constexpr double kSummedBias = 1.05;  // of weight gradients that have the bias's, which take that much more; likewise
-constexpr double kBeside = 1.05;      // of what each takes by itself, as they share L2 and memory; set by reasoning
+// Of weight gradients that have the bias's, which take that much more; likewise. Depthwise plans count it themselves.
+constexpr double kSummedBias = 1.05;
+constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
 // Of input gradients by wgmma beside another kernel, without a copy: they took that much longer than expected on an
 // H100, where those by matmul took 0.9 times as long.
 constexpr double kWgmmaBeside = 1.16;
@@ -32,8 +33,9 @@ class Separate {
  public:
   explicit Separate(const PlanQuery& query) : query_(query) {}
 
-  OperatorPlan best() const {
+  std::optional<OperatorPlan> best() const {
     const std::vector<Way> ways = all_ways();
+    if (ways.empty()) return std::nullopt;
     const Way* best = cheapest(ways);
     std::vector<Way> beside;
     for (const Way& way : ways) {
@@ -118,8 +120,10 @@ class Separate {
 
   // Nothing is copied: with the bias's gradient by itself and, where it can be, with the weight's.
   std::vector<Way> whole_ways() const {
-    std::vector<Way> ways{*whole(false)};
-    if (std::optional<Way> summed = whole(true)) ways.push_back(std::move(*summed));
+    std::vector<Way> ways;
+    for (const bool sums_bias : {false, true}) {
+      if (std::optional<Way> way = whole(sums_bias)) ways.push_back(*std::move(way));
+    }
     return ways;
   }
 
@@ -183,11 +187,12 @@ class Separate {
     }
     return query;
   }
-  // Of all images at once, from a copy that has all of them.
+  // Of all images at once, from a copy that has all of them. Whichever engine is asked alone, the general one has it.
   PlanQuery bias_gradient(const Copies& copies) const {
     PlanQuery query = gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : Copies{}, query_.device);
     query.problem = bias_grad_problem(query_.whole ? query_.whole->problem : query_.problem);
     query.mode = Float32Mode::kIeee;
+    query.engine.reset();
     query.operands = query_.whole ? Operands{query_.whole->tensor, {}, query_.whole->mask, {}}
                                   : Operands{query.operands.first, {}, query.operands.mask, {}};
     return query;
@@ -208,8 +213,8 @@ class Separate {
     return leaves_copy ? Copies{{}, {}, copies.images} : copies;
   }
 
-  // choose_if_any() and choose(), which search once for what several ways have in common. A gradient's queries differ
-  // in what it reads, the images of a round and the multiprocessors that it has.
+  // choose_if_any(), which searches once for what several ways have in common. A gradient's queries differ in what it
+  // reads, the images of a round and the multiprocessors that it has.
   const std::optional<OperatorPlan>& chosen_if_any(const PlanQuery& query) const {
     const Operands& operands = query.operands;
     const ChosenKey key{query.op,
@@ -223,23 +228,19 @@ class Separate {
     const auto found = chosen_.find(key);
     return found != chosen_.end() ? found->second : chosen_.emplace(key, choose_if_any(query)).first->second;
   }
-  OperatorPlan chosen(const PlanQuery& query) const {
-    const std::optional<OperatorPlan>& plan = chosen_if_any(query);
-    return plan ? *plan : choose(query);  // which says what there is no plan for
-  }
 
-  // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy.
-  // Throws std::invalid_argument where the only engine that is asked has no plan for a gradient.
+  // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy, or by
+  // the only engine that is asked.
   std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool leaves_copy) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
-    std::optional<OperatorPlan> weight_grad = sums_bias ? chosen_if_any(weight) : chosen(weight);
+    std::optional<OperatorPlan> weight_grad = chosen_if_any(weight);
     if (!weight_grad) return std::nullopt;
     PlanQuery input = gradient(Operator::kInputGrad, read_by_input_grad(copies, leaves_copy), query_.device,
                                read_weight(*weight_grad));
     if (leaves_copy) input.engine = Engine::kMatmul;  // others would transpose what is there as a copy
-    std::optional<OperatorPlan> input_grad = leaves_copy ? chosen_if_any(input) : chosen(input);
+    std::optional<OperatorPlan> input_grad = chosen_if_any(input);
     if (!input_grad) return std::nullopt;
     Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, leaves_copy};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
@@ -252,9 +253,9 @@ class Separate {
     const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
     if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
     if (of_mma != nullptr && has_channel_rows(of_mma->layouts.grad)) way.ms *= kChannelRows;
-    if (sums_bias) way.ms *= kSummedBias;
+    if (sums_bias && way.weight_grad.engine() != Engine::kDepthwise) way.ms *= kSummedBias;
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
-      way.bias_grad = chosen(bias_gradient(copies));
+      way.bias_grad = choose(bias_gradient(copies));
       way.ms += way.bias_grad->cost.ms;
     }
     return way;
@@ -314,7 +315,9 @@ class Separate {
       beside.beside = first;
       PlanQuery weight_query = gradient(Operator::kWeightGrad, way.copies, part_of_device(all - first));
       weight_query.sums_bias = way.weight_grad.sums_bias();
-      beside.weight_grad = chosen(weight_query);
+      std::optional<OperatorPlan> weight_grad = chosen_if_any(weight_query);
+      if (!weight_grad) return;
+      beside.weight_grad = *std::move(weight_grad);
       PlanQuery input_query = gradient(Operator::kInputGrad, read_by_input_grad(way.copies, way.leaves_copy),
                                        part_of_device(first), read_weight(beside.weight_grad));
       input_query.engine = engine;
@@ -386,7 +389,7 @@ class Separate {
 
 }  // namespace
 
-OperatorPlan separate_plan(const PlanQuery& query) { return Separate(query).best(); }
+std::optional<OperatorPlan> separate_plan(const PlanQuery& query) { return Separate(query).best(); }
 
 std::vector<OperatorPlan> separate_plans(const PlanQuery& query) { return Separate(query).all(); }
 

@@ -9,14 +9,16 @@
 // Knows nothing of torch or CUDA.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planning/choose.h"
 
 namespace convt3d {
 
-// The cheapest of these ways. No engine's plan looks at the weight, or at its gradient.
-OperatorPlan separate_plan(const PlanQuery& query);
+// The cheapest of these ways; none where the only engine that is asked has no plan for a gradient. No engine's plan
+// looks at the weight, or at its gradient.
+std::optional<OperatorPlan> separate_plan(const PlanQuery& query);
 // All of them.
 std::vector<OperatorPlan> separate_plans(const PlanQuery& query);
 

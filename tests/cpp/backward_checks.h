@@ -52,6 +52,40 @@ inline void test_a_backward_is_one_plan_or_several() {
   expect(to_string(choose(wide)) == "separate: input_grad=simt weight_grad=simt", "float64 is the general engine's");
 }
 
+// Of a layer of groups of one channel: of 27 taps all gradients by one kernel, without a mask.
+inline void test_a_depthwise_backward() {
+  PlanQuery query = some_backward(Operator::kBackwardAndBias);
+  query.problem.in_channels = query.problem.out_channels = query.problem.groups = 16;
+  query.problem.input_size = {8, 8, 8};
+  query.problem.kernel_size = {3, 3, 3};
+  query.problem.padding = {1, 1, 1};
+  const auto set_operands = [&] {
+    query.operands.first = dense_operand(16, query.problem.output_size(), true);
+    query.operands.second = query.operands.result = dense_operand(16, query.problem.input_size, true);
+  };
+  set_operands();
+  const OperatorPlan together = choose(query);
+  const auto* const patches = std::get_if<DepthwisePatchPlan>(&together.plan);
+  expect(patches != nullptr && patches->op == Operator::kBackward && patches->has_bias(), "27 taps are one read");
+  expect(candidates(query).size() > 2, "... or several");
+  query.operands.mask = query.operands.first;
+  expect(choose(query).sums_bias() || std::holds_alternative<SeparatePlan>(choose(query).plan), "a mask has others");
+  query.operands.mask = {};
+  query.problem.kernel_size = {5, 5, 5};
+  query.problem.padding = {2, 2, 2};
+  set_operands();
+  expect(to_string(choose(query)) == "separate: input_grad=depthwise weight_grad=depthwise with_bias_grad",
+         "more taps have two kernels, of which one has the bias's gradient");
+  query.engine = Engine::kDepthwise;
+  expect(to_string(choose(query)) == "separate: input_grad=depthwise weight_grad=depthwise with_bias_grad",
+         "... also if that engine is asked alone");
+  query.problem.kernel_size = {1, 1, 1};
+  query.problem.padding = {};
+  set_operands();
+  expect(to_string(choose(query)) == "separate: input_grad=depthwise weight_grad=depthwise bias_grad=simt",
+         "outputs without a tap are the general engine's, whichever is asked alone");
+}
+
 // Of a layer whose gradients both read grad_output by its channels.
 inline PlanQuery some_separate_backward(const Int3& size) {
   PlanQuery query = some_backward(Operator::kBackwardAndBias);

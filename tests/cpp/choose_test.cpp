@@ -155,6 +155,7 @@ int main() {
   test_no_plan_costs_less_than_its_engines_bound();
   test_the_cheapest_engine_wins();
   test_a_backward_is_one_plan_or_several();
+  test_a_depthwise_backward();
   test_no_copy_is_copied();
   test_ways_of_separate_gradients();
   test_gradients_read_the_outputs_that_taps_meet();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bias_tap_checks.h"
 #include "engines/depthwise/tile_plan.h"
 #include "terms.h"
 
@@ -31,6 +32,23 @@ inline void check_box(const DepthwiseTilePlan& plan, const Problem& problem, int
   }
 }
 
+// With the bias's gradient, where neighbouring taps of each axis have all outputs.
+inline void check_tiles_of_bias(const Problem& problem, const Operands& operands) {
+  const bool has_all = first_bias_tap(problem, 0) && first_bias_tap(problem, 1) && first_bias_tap(problem, 2);
+  const auto plan = plan_depthwise_tiles(Operator::kWeightGrad, problem, DataType::kFloat16, operands, true);
+  expect(plan.has_value() == has_all, "tiles have the bias's gradient where neighbouring taps do", problem);
+  if (!plan) return;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int32_t outputs = plan->tile[axis] * plan->stride[axis];
+    expect(reach_each_once(problem, axis, neighbouring_taps(problem, axis, plan->bias_first[axis])),
+           "outputs are summed once", problem);
+    expect(plan->bias_first[axis] + outputs <= plan->box[0].extent[axis], "a box holds what is summed", problem);
+  }
+  expect(plan->shared_bytes <= kDepthwiseTileBytes, "tiles and sums fit into shared memory", problem);
+  expect(plan->bias_offset % 2 == 0 && (plan->bias_offset + 2 * kDepthwiseTileThreads) * 4 <= plan->shared_bytes,
+         "doubles are aligned", problem);
+}
+
 inline void check_depthwise_tiles(const Problem& any, int channels) {
   Problem problem = any;
   problem.groups = problem.in_channels = problem.out_channels = channels;
@@ -44,8 +62,8 @@ inline void check_depthwise_tiles(const Problem& any, int channels) {
       Operands operands = dense_operands(problem, channels_last);
       if (op != Operator::kForward) std::swap(operands.first, operands.result);
       if (op == Operator::kWeightGrad) std::swap(operands.second, operands.result);
-      expect(!plan_depthwise_tiles(op, problem, DataType::kFloat64, operands), "float64 has no tiles", problem);
-      const auto plan = plan_depthwise_tiles(op, problem, DataType::kFloat16, operands);
+      expect(!plan_depthwise_tiles(op, problem, DataType::kFloat64, operands, false), "float64 has no tiles", problem);
+      const auto plan = plan_depthwise_tiles(op, problem, DataType::kFloat16, operands, false);
       expect(plan.has_value() == taken, "tiles are for strides up to 2 and kernels up to 7", problem);
       if (!plan) continue;
       const OperandTraits& owner = op == Operator::kWeightGrad ? operands.second : operands.result;
@@ -62,6 +80,7 @@ inline void check_depthwise_tiles(const Problem& any, int channels) {
                  int64_t{plan->splits - 1} * plan->split_tiles < plan->positions(),
              "splits cover the tiles, and none is empty", problem);
       expect(plan->blocks() <= std::max(1024, plan->channel_tiles), "partial sums are few", problem);
+      check_tiles_of_bias(problem, operands);
     }
   }
 }
@@ -79,7 +98,7 @@ inline void check_depthwise_workspace() {
       Operands operands = dense_operands(problem, channels_last);
       std::swap(operands.first, operands.result);
       std::swap(operands.second, operands.result);
-      const auto plan = plan_depthwise_tiles(Operator::kWeightGrad, problem, DataType::kFloat32, operands);
+      const auto plan = plan_depthwise_tiles(Operator::kWeightGrad, problem, DataType::kFloat32, operands, false);
       expect(plan && plan->workspace_bytes() <= 16 << 20, "the workspace is bounded", problem);
     }
   }

@@ -1,5 +1,6 @@
 // Plans of the weight gradient on mma.sync: what a block visits along each axis is what the operator defines, and every
 // plan fits the device that it is for. Built by tests/test_plan.py with a plain C++ compiler: no torch, no CUDA.
+#include "bias_tap_checks.h"
 #include "channels_copy_checks.h"
 #include "core/devices.h"
 #include "engines/mma/weight_grad/plan.h"
@@ -48,28 +49,6 @@ int check_problem(const Problem& problem) {
     }
   }
   return plans;
-}
-
-// The taps whose rows are the bias's gradient reach each output once, and none from positions past the input's end.
-bool check_bias_taps(const Problem& problem) {
-  const std::optional<BiasTaps> taps = bias_taps(problem);
-  if (!taps) return false;
-  for (int axis = 0; axis < 3; ++axis) {
-    const auto a = static_cast<std::size_t>(axis);
-    std::vector<int> readers(static_cast<std::size_t>(problem.output_size(axis)), 0);
-    for (int64_t tap = 0; tap < 32; ++tap) {
-      if (((*taps)[a] >> tap & 1) == 0) continue;
-      expect(tap < problem.kernel_size[a], "a tap of the kernel", problem);
-      for (int64_t i = 0; i < problem.input_size[a] + 40; ++i) {
-        const int64_t output = i * problem.stride[a] - problem.padding[a] + tap * problem.dilation[a];
-        if (output < 0 || output >= problem.output_size(axis)) continue;
-        ++readers[static_cast<std::size_t>(output)];
-        expect(i < problem.input_size[a], "none of a position past the end", problem);
-      }
-    }
-    for (const int count : readers) expect(count == 1, "each output is summed once", problem);
-  }
-  return true;
 }
 
 // Those of a weight gradient that has the bias's.

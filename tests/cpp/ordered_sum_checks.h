@@ -41,9 +41,9 @@ inline void check_depthwise_sum_shapes() {
       std::swap(operands.first, operands.result);
       std::swap(operands.second, operands.result);
       const int64_t sums = channels * problem.taps();
-      const auto tiles = plan_depthwise_tiles(Operator::kWeightGrad, problem, DataType::kFloat32, operands);
+      const auto tiles = plan_depthwise_tiles(Operator::kWeightGrad, problem, DataType::kFloat32, operands, false);
       expect(tiles && tiles->sum_shape() == OrderedSumShape{16, sums >= 32768 ? 4 : 1}, "sums of tiles", problem);
-      const auto patches = plan_depthwise_patches(Operator::kWeightGrad, problem, DataType::kFloat32, operands);
+      const auto patches = plan_depthwise_patches(Operator::kWeightGrad, problem, DataType::kFloat32, operands, false);
       expect(patches && patches->sum_shape() == OrderedSumShape{16, sums >= 32768 ? 4 : 1}, "sums of patches", problem);
     }
   }

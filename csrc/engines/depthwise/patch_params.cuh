@@ -33,7 +33,8 @@ struct DepthwisePatchParams {
   Strides weight_stride;  // n: channel
   T* destination;
   Strides destination_stride;
-  float* partial;  // of the weight gradient, [split][channel][depth][height][width]
+  float* partial;       // of the weight gradient, [split][channel][depth][height][width]
+  float* bias_partial;  // of the bias's, [split][channel]
 };
 
 // kCount neighbours in one register or several, as they are in memory.

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/access.h"
+#include "core/bias_taps.h"
 #include "core/integer.h"
 
 namespace convt3d {
@@ -44,7 +45,11 @@ std::optional<DepthwisePatchTaps> taps_of(const Problem& problem) {
 }
 
 bool is_taken(Operator op, const Problem& problem, DataType dtype, const Operands& operands) {
-  if (op != Operator::kInputGrad && op != Operator::kWeightGrad) return false;
+  if (op == Operator::kForward || op == Operator::kBiasGrad) return false;
+  if (is_backward(op) &&
+      (problem.kernel_size[0] != kDepthwiseTogetherTaps || problem.kernel_size[1] != kDepthwiseTogetherTaps)) {
+    return false;
+  }
   if (dtype == DataType::kFloat64 || problem.batch == 0 || operands.mask.present) return false;
   if (problem.in_channels_per_group() != 1 || problem.out_channels_per_group() != 1) return false;
   if (problem.kernel_size[0] > kDepthwisePatchDepthTaps || problem.stride[0] > 2) return false;
@@ -54,14 +59,29 @@ bool is_taken(Operator op, const Problem& problem, DataType dtype, const Operand
   return true;
 }
 
+// Of a thread: its channels, and positions along the width.
+struct Patch {
+  int32_t channels;
+  int32_t width;
+};
+Patch patch_of(Operator op, DepthwisePatchAccess access, int element_bytes, int taps, int stride) {
+  if (is_backward(op)) {
+    return {depthwise_together_channels(access, element_bytes),
+            depthwise_together_width(access, element_bytes, stride)};
+  }
+  const bool sums = op == Operator::kWeightGrad;
+  return {depthwise_patch_channels(access, element_bytes, taps, sums),
+          depthwise_patch_width(access, element_bytes, taps, stride, sums)};
+}
+
 // The widest that the tensors allow; none where channels lie closer than the width and fit no vector.
 std::optional<DepthwisePatchAccess> access_of(Operator op, const Problem& problem, int64_t bytes, int taps, int stride,
                                               const Operands& operands) {
   using Access = DepthwisePatchAccess;
-  const bool sums = op == Operator::kWeightGrad;
+  const bool sums = op != Operator::kInputGrad;
   const OperandTraits& source = operands.first;
   const int size = static_cast<int>(bytes);
-  const int64_t channels = depthwise_patch_channels(Access::kChannels, size, taps, sums);
+  const int64_t channels = patch_of(op, Access::kChannels, size, taps, stride).channels;
   if (source.stride[1] == 1 && problem.groups > 1) {
     const auto has_vectors = [&](const OperandTraits& tensor) {
       return has_pieces(tensor, bytes, problem.groups, channels);
@@ -70,7 +90,7 @@ std::optional<DepthwisePatchAccess> access_of(Operator op, const Problem& proble
     return Access::kChannels;
   }
   if (source.stride[4] != 1) return std::nullopt;
-  const int64_t width = depthwise_patch_width(Access::kRows, size, taps, stride, sums);
+  const int64_t width = patch_of(op, Access::kRows, size, taps, stride).width;
   const int64_t vector = depthwise_patch_vector(size, static_cast<int>(width), stride);
   const bool rows = problem.padding[2] == (taps - 1) / 2 &&
                     has_row_pieces(source, bytes, problem.output_size(2), vector) &&
@@ -100,6 +120,13 @@ double row_clocks(DepthwisePatchAccess access, double columns, double channels) 
   return kRowClocks + loads * kLoadClocks + columns * channels;
 }
 
+// Of shared memory, where a block stages its channels' weights.
+int64_t weight_floats(const DepthwisePatchPlan& plan, int taps) {
+  const bool channels = plan.access == DepthwisePatchAccess::kChannels;
+  const int64_t plane = channels ? int64_t{taps} * taps * plan.weight_pitch() : int64_t{taps} * (taps <= 4 ? 4 : 8);
+  return plan.depth_taps * plane;
+}
+
 void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   const int64_t height = depthwise_patch_height(plan.access);
   plan.units = {plan.size[0], narrow(ceil_div(plan.size[1], height)), narrow(ceil_div(plan.size[2], plan.patch_width))};
@@ -115,8 +142,7 @@ void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.steps = narrow(std::clamp<int64_t>(blocks / kWantedBlocks, 1, std::min(rounds, kMaxSteps)));
   plan.item_tiles = narrow(ceil_div(rounds, plan.steps));
   const bool channels = plan.access == DepthwisePatchAccess::kChannels;
-  const int64_t weights = channels ? int64_t{taps} * taps * plan.weight_pitch() : int64_t{taps} * (taps <= 4 ? 4 : 8);
-  plan.shared_bytes = plan.depth_taps * weights * static_cast<int64_t>(sizeof(float));
+  plan.shared_bytes = weight_floats(plan, taps) * static_cast<int64_t>(sizeof(float));
 
   const double positions = static_cast<double>(height) * plan.patch_width;
   const double rows = static_cast<double>((height - 1) * stride + taps);
@@ -131,7 +157,18 @@ void plan_input_grad(DepthwisePatchPlan& plan, int taps, int stride) {
                 kThreadsAtATime;
 }
 
-void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
+// Taps of the depth with which all outputs are reached once, with the taps of height and width that the kernel sums
+// rows with. None where some are not.
+uint32_t bias_taps_of(const Problem& problem, int64_t middle_tap) {
+  const std::optional<int64_t> first = first_bias_tap(problem, 0);
+  if (!first || !neighbours_reach_all(problem, 1, middle_tap) || !neighbours_reach_all(problem, 2, middle_tap))
+    return 0;
+  return ((uint32_t{1} << problem.stride[0]) - 1) << *first;
+}
+
+// The weight's gradient, and of a backward the input's.
+void plan_walks(DepthwisePatchPlan& plan, int taps, int stride) {
+  const bool together = is_backward(plan.op);
   const int32_t single = plan.size[2] % plan.patch_width;
   plan.whole_patches = plan.size[2] / plan.patch_width;
   const int64_t segments = ceil_div(plan.size[1], kSegmentRows);
@@ -139,11 +176,20 @@ void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   plan.units = {plan.size[0], narrow(ceil_div(plan.size[1], plan.segment)), plan.whole_patches + single};
   const int64_t items = plan.batch * plan.units[0] * plan.units[1] * plan.units[2];
   plan.items = narrow(std::min(items, kMostItems));
-  const int64_t sums = int64_t{taps} * taps * plan.patch_channels;  // of a thread
-  const int64_t warp_bytes = sums * kWarp * static_cast<int64_t>(sizeof(float));
-  const int64_t warps = std::min(depthwise_patch_sum_threads(taps) / kWarp, kDepthwisePatchBytes / warp_bytes);
-  plan.parts = narrow(std::max<int64_t>(1, std::min(warps / plan.depth_taps, ceil_div(items * plan.lanes, kWarp))));
-  plan.threads = narrow(plan.parts * plan.depth_taps * kWarp);
+  plan.warp_planes = together ? plan.depth_taps : 1;
+  if (together) {
+    plan.by_taps = make_divisor(int64_t{plan.depth_taps} * taps * taps);
+    plan.sums_offset = narrow(round_up(weight_floats(plan, taps), 4));
+  }
+  const int64_t sums = int64_t{plan.warp_planes} * taps * taps * plan.patch_channels;  // of a thread
+  const int64_t own = sums + (plan.has_bias() ? plan.patch_channels : 0);
+  const int64_t warp_bytes = own * kWarp * static_cast<int64_t>(sizeof(float));
+  const int64_t weight_bytes = plan.sums_offset * static_cast<int64_t>(sizeof(float));
+  const int64_t most_threads = together ? kDepthwiseTogetherThreads : depthwise_patch_sum_threads(taps);
+  const int64_t warps = std::min(most_threads / kWarp, (kDepthwisePatchBytes - weight_bytes) / warp_bytes);
+  const int64_t shares = plan.depth_taps / plan.warp_planes;  // warps that differ in their taps of the depth
+  plan.parts = narrow(std::max<int64_t>(1, std::min(warps / shares, ceil_div(items * plan.lanes, kWarp))));
+  plan.threads = narrow(plan.warps() * kWarp);
   plan.slots = narrow(plan.parts * kWarp / plan.lanes);
   const int64_t elements = int64_t{plan.depth_taps} * taps * taps * plan.tile_channels() * plan.channel_tiles;
   const int64_t most = std::min(kWeightGradBlocks / plan.channel_tiles,
@@ -151,12 +197,14 @@ void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
   const int64_t rounds = ceil_div(items, plan.slots);
   plan.steps = narrow(ceil_div(rounds, std::clamp<int64_t>(most, 1, rounds)));
   plan.item_tiles = narrow(ceil_div(rounds, plan.steps));
-  plan.shared_bytes = plan.parts * plan.depth_taps * warp_bytes;
+  plan.shared_bytes = weight_bytes + plan.warps() * warp_bytes;
 
   const double columns = (plan.patch_width - 1) * stride + taps;
   const double positions = static_cast<double>(plan.patch_width) * plan.patch_channels;
-  const double step =
-      stride * row_clocks(plan.access, columns, plan.patch_channels) + positions * (taps * taps + 2) + kStepClocks;
+  const double summed = plan.has_bias() ? positions * stride * stride : 0;
+  const double products = positions * taps * taps * (together ? 2 : 1);
+  const double plane = stride * row_clocks(plan.access, columns, plan.patch_channels) + products + summed;
+  const double step = plan.warp_planes * plane + 2 * positions + kStepClocks;
   const double item = (plan.segment + taps / stride) * step + 3 * static_cast<double>(sums) + kItemClocks;
   plan.clocks = static_cast<double>(plan.blocks()) * plan.threads * plan.steps * item / kThreadsAtATime;
 }
@@ -164,14 +212,14 @@ void plan_weight_grad(DepthwisePatchPlan& plan, int taps, int stride) {
 }  // namespace
 
 int64_t DepthwisePatchPlan::partial_elements() const {
-  if (op != Operator::kWeightGrad) return 0;
+  if (!walks()) return 0;
   int64_t squared = 0;
   with_patch_taps(taps, [&](auto known) { squared = known.kTaps * known.kTaps; });
   return int64_t{item_tiles} * channel_tiles * tile_channels() * depth_taps * squared;
 }
 
 std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Problem& problem, DataType dtype,
-                                                         const Operands& operands) {
+                                                         const Operands& operands, bool sums_bias) {
   if (!is_taken(op, problem, dtype, operands)) return std::nullopt;
   const auto known = taps_of(problem);
   if (!known) return std::nullopt;
@@ -182,7 +230,7 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
   if (!access) return std::nullopt;
 
   DepthwisePatchPlan plan{};
-  plan.op = op;
+  plan.op = is_backward(op) ? Operator::kBackward : op;
   plan.taps = *known;
   plan.access = *access;
   plan.batch = problem.batch;
@@ -194,9 +242,10 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
     plan.size[i] = narrow(problem.input_size[i]);
     plan.source_size[i] = narrow(problem.output_size(i));
   }
-  const bool sums = op == Operator::kWeightGrad;
-  plan.patch_channels = depthwise_patch_channels(*access, static_cast<int>(bytes), taps, sums);
-  plan.patch_width = depthwise_patch_width(*access, static_cast<int>(bytes), taps, stride, sums);
+  const bool sums = plan.walks();
+  const Patch patch = patch_of(op, *access, static_cast<int>(bytes), taps, stride);
+  plan.patch_channels = patch.channels;
+  plan.patch_width = patch.width;
   plan.lanes = 1;
   if (*access == DepthwisePatchAccess::kChannels) {
     int64_t most = kWarp;
@@ -207,12 +256,16 @@ std::optional<DepthwisePatchPlan> plan_depthwise_patches(Operator op, const Prob
   while ((1 << plan.lane_shift) < plan.lanes) ++plan.lane_shift;
   plan.channel_tiles = narrow(ceil_div(plan.channels, plan.tile_channels()));
   if (sums) {
-    plan_weight_grad(plan, taps, stride);
+    if (sums_bias) plan.bias_taps = bias_taps_of(problem, (taps - 1) / 2);
+    if (sums_bias && !plan.has_bias()) return std::nullopt;
+    plan_walks(plan, taps, stride);
   } else {
     plan_input_grad(plan, taps, stride);
+  }
+  if (op != Operator::kWeightGrad) {
     const OperandTraits& result = operands.result;
     plan.result_vectors = *access == DepthwisePatchAccess::kChannels
-                              ? has_pieces(result, bytes, plan.channels, plan.patch_channels)
+                              ? plan.patch_channels > 1 && has_pieces(result, bytes, plan.channels, plan.patch_channels)
                               : has_row_pieces(result, bytes, plan.size[2], plan.patch_width);
   }
   for (int i = 0; i < 3; ++i) plan.by_units[i] = make_divisor(plan.units[i]);
@@ -248,12 +301,14 @@ std::string to_string(DepthwisePatchAccess access) {
 
 std::string to_string(const DepthwisePatchPlan& plan) {
   std::ostringstream out;
-  out << "patches " << to_string(plan.taps) << " load=" << to_string(plan.access) << " patch=" << plan.patch_channels
-      << 'x' << (plan.op == Operator::kWeightGrad ? plan.segment : depthwise_patch_height(plan.access)) << 'x'
-      << plan.patch_width << " lanes=" << plan.lanes << " items=" << plan.items << " steps=" << plan.steps;
-  if (plan.op == Operator::kWeightGrad) {
-    out << " parts=" << plan.parts << " splits=" << plan.item_tiles;
-  } else {
+  out << "patches " << (plan.op == Operator::kBackward ? "together " : "") << to_string(plan.taps)
+      << " load=" << to_string(plan.access) << " patch=" << plan.patch_channels << 'x'
+      << (plan.walks() ? plan.segment : depthwise_patch_height(plan.access)) << 'x' << plan.patch_width
+      << " lanes=" << plan.lanes << " items=" << plan.items << " steps=" << plan.steps;
+  if (plan.walks()) {
+    out << " parts=" << plan.parts << " splits=" << plan.item_tiles << (plan.has_bias() ? " with_bias" : "");
+  }
+  if (plan.op != Operator::kWeightGrad) {
     out << " store=" << (plan.result_vectors ? "vectors" : "elements");
   }
   out << " threads=" << plan.threads << " shared=" << plan.shared_bytes << " blocks=" << plan.blocks();

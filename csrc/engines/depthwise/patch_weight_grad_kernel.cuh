@@ -3,25 +3,24 @@
 // they sum joins the block's sums in shared memory, and device/ordered_sum.cuh adds those of the blocks.
 #pragma once
 
-#include "device/overlap.cuh"
-#include "engines/depthwise/patch_params.cuh"
+#include "engines/depthwise/patch_walk.cuh"
 
 namespace convt3d {
 
-// Where a walk begins, and how far it goes.
-struct DepthwiseWalkSpan {
-  int32_t h;
-  int32_t w;
-  int32_t rows;
+// Of a thread's channels: products with each tap of height and width and, for the bias, rows of grad_output.
+template <typename Taps, int kChannels>
+struct DepthwisePatchSums {
+  float tap[Taps::kTaps][Taps::kTaps][kChannels];
+  float row[kChannels];
 };
 
 // Adds the products of kWidth neighbours of the input, row after row, to the sums of their taps. A row of grad_output
 // is read once, and meets all rows of the input that are kept for it. `source` and `input`: of the depth, height and
-// width 0.
+// width 0. `sums_rows`: with the taps in the middle of height and width, rows are summed themselves.
 template <int kWidth, typename T, typename Taps, DepthwisePatchAccess kAccess, int kChannels>
 __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params, const unsigned char* source,
-                                          const unsigned char* input, const DepthwiseWalkSpan& span,
-                                          float (&sum)[Taps::kTaps][Taps::kTaps][kChannels]) {
+                                          const unsigned char* input, const DepthwiseWalkSpan& span, bool sums_rows,
+                                          DepthwisePatchSums<Taps, kChannels>& sum) {
   constexpr int kStride = Taps::kStride;
   constexpr int kTaps = Taps::kTaps;
   constexpr int kSets = Taps::kSets;
@@ -76,9 +75,15 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
           for (int tap_w = 0; tap_w < kTaps; ++tap_w) {
 #pragma unroll
             for (int c = 0; c < kChannels; ++c) {
-              sum[tap_h][tap_w][c] += kept[i][p][c] * step.row[e].value(p * kStride + tap_w, c);
+              sum.tap[tap_h][tap_w][c] += kept[i][p][c] * step.row[e].value(p * kStride + tap_w, c);
             }
           }
+        }
+        if (!Taps::is_in_middle(tap_h) || !sums_rows) continue;
+#pragma unroll
+        for (int column = Taps::kPadding; column < Taps::kPadding + kWidth * kStride; ++column) {
+#pragma unroll
+          for (int c = 0; c < kChannels; ++c) sum.row[c] += step.row[e].value(column, c);
         }
       }
     }
@@ -114,7 +119,7 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   }
 }
 
-template <typename T, typename Taps, DepthwisePatchAccess kAccess>
+template <typename T, typename Taps, DepthwisePatchAccess kAccess, bool kHasBias>
 __global__ __launch_bounds__(
     depthwise_patch_sum_threads(Taps::kTaps),
     Taps::kTaps > 3 && kDepthwisePatchFewBlocks
@@ -122,9 +127,8 @@ __global__ __launch_bounds__(
         : 2) void convt3d_depthwise_patch_weight_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
   constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, true);
   constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, true);
-  constexpr int kTaps = Taps::kTaps;
   constexpr int kWarp = 32;
-  constexpr int kSums = kTaps * kTaps * kChannels;
+  constexpr int kSums = Taps::kTaps * Taps::kTaps * kChannels;
   const DepthwisePatchPlan& plan = params.plan;
   const Strides& from = params.source.step;
   const Strides& in = params.input.step;
@@ -135,59 +139,29 @@ __global__ __launch_bounds__(
   const int32_t part = warp / plan.depth_taps;
   const auto warp_lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const int32_t lane = warp_lane & (plan.lanes - 1);
-  const int32_t tile_channels = plan.tile_channels();
-  const int32_t channel = channel_tile * tile_channels + lane * kChannels;
+  const int32_t channel = channel_tile * plan.tile_channels() + lane * kChannels;
   const int32_t slots = kWarp >> plan.lane_shift;  // of a warp
-
-  // A thread's sums of all its walks are its own: [part][tap of the depth][of height and width][channel][thread].
-  float* const sums = reinterpret_cast<float*>(dynamic_shared_memory);
-  float* const mine = sums + warp * kSums * kWarp + warp_lane;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) mine[i * kWarp] = 0;
+  const DepthwisePatchShared<Taps::kTaps * Taps::kTaps, kChannels> shared(plan);
+  shared.template clear<kHasBias>();
+  const bool sums_rows = kHasBias && (plan.bias_taps >> tap_d & 1) != 0;
 
   int32_t item = split * plan.steps * plan.slots + part * slots + (warp_lane >> plan.lane_shift);
 #pragma unroll 1
   for (int32_t step = 0; step < plan.steps; ++step, item += plan.slots) {
-    int32_t rest = item;
-    const int32_t unit_w = plan.by_units[2].take(rest);
-    const int32_t segment = plan.by_units[1].take(rest);
-    const int32_t d = plan.by_units[0].take(rest);
-    const int32_t from_d = d * plan.depth_stride - plan.padding[0] + tap_d;
+    DepthwiseWalk walk(plan, item);
+    const int32_t from_d = walk.d * plan.depth_stride - plan.padding[0] + tap_d;
     if (item >= plan.items || channel >= plan.channels || !depthwise_inside(from_d, plan.source_size[0])) continue;
-    const unsigned char* const source = params.source.data + rest * from.n + channel * from.c + from_d * from.d;
-    const unsigned char* const input = params.input.data + rest * in.n + channel * in.c + d * in.d;
-    DepthwiseWalkSpan span;
-    span.h = segment * plan.segment;
-    span.rows = min(plan.segment, plan.size[1] - span.h);
-    float sum[kTaps][kTaps][kChannels] = {};
-    if (kWidth == 1 || unit_w < plan.whole_patches) {
-      span.w = unit_w * kWidth;
-      walk_rows<kWidth, T, Taps, kAccess>(params, source, input, span, sum);
-    } else if constexpr (kAccess == DepthwisePatchAccess::kChannels) {
-      span.w = unit_w + plan.whole_patches * (kWidth - 1);
-      walk_rows<1, T, Taps, kAccess>(params, source, input, span, sum);
-    }
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) mine[i * kWarp] += (&sum[0][0][0])[i];
+    const unsigned char* const source = params.source.data + walk.image * from.n + channel * from.c + from_d * from.d;
+    const unsigned char* const input = params.input.data + walk.image * in.n + channel * in.c + walk.d * in.d;
+    DepthwisePatchSums<Taps, kChannels> sum{};
+    with_span<kWidth, kAccess>(plan, walk, [&](const DepthwiseWalkSpan& span, auto width) {
+      walk_rows<decltype(width)::value, T, Taps, kAccess>(params, source, input, span, sums_rows, sum);
+    });
+    shared.add(reinterpret_cast<const float (&)[kSums]>(sum.tap));
+    if (sums_rows) shared.add_rows(sum.row);
   }
   begin_dependents();  // who adds the sums waits for them
-  __syncthreads();
-
-  // The threads that share a sum, one after the other.
-  const int32_t taps = plan.depth_taps * kTaps * kTaps;
-  float* const partial =
-      params.partial + (static_cast<int64_t>(split) * plan.channel_tiles + channel_tile) * tile_channels * taps;
-#pragma unroll 1
-  for (int32_t result = static_cast<int32_t>(threadIdx.x); result < taps * tile_channels; result += plan.threads) {
-    const int32_t tap = result / tile_channels;
-    const int32_t c = result - tap * tile_channels;
-    const float* const first = sums + (tap * kChannels + c % kChannels) * kWarp + c / kChannels;
-    float total = 0;
-    for (int32_t i = 0; i < plan.parts; ++i) {
-      for (int32_t other = 0; other < kWarp; other += plan.lanes) total += first[i * taps * kChannels * kWarp + other];
-    }
-    partial[c * taps + tap] = total;
-  }
+  shared.template write<kHasBias>(params, channel_tile, split);
 }
 
 }  // namespace convt3d

@@ -4,6 +4,7 @@
 #include "device/launch.cuh"
 #include "device/make_source.cuh"
 #include "device/ordered_sum.cuh"
+#include "engines/depthwise/patch_backward_kernel.cuh"
 #include "engines/depthwise/patch_input_grad_kernel.cuh"
 #include "engines/depthwise/patch_weight_grad_kernel.cuh"
 #include "engines/depthwise/run_patches.h"
@@ -48,20 +49,11 @@ void patch_input_grad(const DepthwisePatchPlan& plan, ConstTensor grad_output, C
   });
 }
 
+// The partial sums of all blocks -> the gradients.
 template <typename T>
-void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, ConstTensor grad_output,
-                       ConstTensor input, MutableTensor grad_weight, void* workspace, Stream stream) {
-  DepthwisePatchParams<T> params{};
-  params.plan = plan;
-  params.source = patch_tensor<T>(grad_output);
-  params.input = patch_tensor<T>(input);
-  params.partial = static_cast<float*>(workspace);
-  with_patch(plan, [&](auto taps, auto access) {
-    auto* const kernel = convt3d_depthwise_patch_weight_grad<T, decltype(taps), decltype(access)::value>;
-    launch("depthwise weight gradient", kernel, plan.blocks(), plan.threads, stream, params, plan.shared_bytes);
-  });
-
-  const auto& stride = grad_weight.stride;
+void add_patch_sums(const Problem& problem, const DepthwisePatchPlan& plan, const DepthwisePatchParams<T>& params,
+                    const SummedGrads& grads, Stream stream) {
+  const auto& stride = grads.weight.stride;
   const auto& taps = problem.kernel_size;
   OrderedSum<T, float> sums{};
   sums.partial = params.partial;
@@ -75,10 +67,60 @@ void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, C
     for (int i = 0; i < 3; ++i) sums.axis[i] = {taps[2 - i], taps[2 - i], stride[4 - i]};
     sums.axis[3] = channels;
   }
-  sums.destination = static_cast<T*>(grad_weight.data);
+  sums.destination = static_cast<T*>(grads.weight.data);
+  if (plan.has_bias()) {
+    sums.beside = {params.bias_partial, plan.item_tiles, plan.channels, static_cast<T*>(grads.bias)};
+  }
   add_in_order<OrderedSumKernel<kDepthwisePatchSumLanes, kOrderedSumRows>,
                OrderedSumKernel<kDepthwisePatchSumLanes, 1>>("depthwise weight gradient reduction", sums,
                                                              plan.sum_shape(), stream);
+}
+
+template <typename T>
+DepthwisePatchParams<T> walk_params(const DepthwisePatchPlan& plan, const ConstTensor& grad_output,
+                                    const ConstTensor& input, void* workspace) {
+  DepthwisePatchParams<T> params{};
+  params.plan = plan;
+  params.source = patch_tensor<T>(grad_output);
+  params.input = patch_tensor<T>(input);
+  params.partial = static_cast<float*>(workspace);
+  params.bias_partial = params.partial + plan.partial_elements();
+  return params;
+}
+
+template <typename T>
+void patch_weight_grad(const Problem& problem, const DepthwisePatchPlan& plan, ConstTensor grad_output,
+                       ConstTensor input, const SummedGrads& grads, void* workspace, Stream stream) {
+  const DepthwisePatchParams<T> params = walk_params<T>(plan, grad_output, input, workspace);
+  with_patch(plan, [&](auto taps, auto access) {
+    using Taps = decltype(taps);
+    constexpr DepthwisePatchAccess kAccess = decltype(access)::value;
+    auto* const kernel = plan.has_bias() ? convt3d_depthwise_patch_weight_grad<T, Taps, kAccess, true>
+                                         : convt3d_depthwise_patch_weight_grad<T, Taps, kAccess, false>;
+    launch("depthwise weight gradient", kernel, plan.blocks(), plan.threads, stream, params, plan.shared_bytes);
+  });
+  add_patch_sums(problem, plan, params, grads, stream);
+}
+
+template <typename T>
+void patch_backward(const Problem& problem, const DepthwisePatchPlan& plan, ConstTensor grad_output, ConstTensor input,
+                    ConstTensor weight, MutableTensor grad_input, const SummedGrads& grads, void* workspace,
+                    Stream stream) {
+  DepthwisePatchParams<T> params = walk_params<T>(plan, grad_output, input, workspace);
+  params.weight = static_cast<const T*>(weight.data);
+  params.weight_stride = to_strides(weight.stride);
+  params.destination = static_cast<T*>(grad_input.data);
+  params.destination_stride = to_strides(grad_input.stride);
+  with_patch(plan, [&](auto taps, auto access) {
+    using Taps = decltype(taps);
+    constexpr DepthwisePatchAccess kAccess = decltype(access)::value;
+    if constexpr (Taps::kTaps == kDepthwiseTogetherTaps) {
+      auto* const kernel = plan.has_bias() ? convt3d_depthwise_patch_backward<T, Taps, kAccess, true>
+                                           : convt3d_depthwise_patch_backward<T, Taps, kAccess, false>;
+      launch("depthwise backward", kernel, plan.blocks(), plan.threads, stream, params, plan.shared_bytes);
+    }
+  });
+  add_patch_sums(problem, plan, params, grads, stream);
 }
 
 }  // namespace convt3d::depthwise

@@ -56,7 +56,7 @@ void tile_input_grad(const Problem& problem, const DepthwiseTilePlan& plan, Cons
 
 template <typename T>
 void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, ConstTensor grad_output,
-                      ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+                      ConstTensor relu_output, ConstTensor input, const SummedGrads& grads, void* workspace,
                       Stream stream) {
   DepthwiseTileParams<T> params{};
   params.plan = plan;
@@ -64,11 +64,12 @@ void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, Con
   add_load(params, relu_output, problem.output_size(), 0, true);
   add_load(params, input, problem.input_size, 1, false);
   params.partial = static_cast<float*>(workspace);
+  params.bias_partial = params.partial + plan.partial_elements();
   auto* const kernel = plan.run == DepthwiseRun::kStep1 ? convt3d_depthwise_tile_weight_grad<T, DepthwiseRun::kStep1>
                                                         : convt3d_depthwise_tile_weight_grad<T, DepthwiseRun::kStep2>;
   launch("depthwise weight gradient", kernel, plan.blocks(), kDepthwiseTileThreads, stream, params, plan.shared_bytes);
 
-  const auto& stride = grad_weight.stride;
+  const auto& stride = grads.weight.stride;
   OrderedSum<T, float> sums{};
   sums.partial = params.partial;
   sums.splits = plan.splits;
@@ -77,7 +78,8 @@ void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, Con
   sums.axis[1] = {plan.taps[2], plan.taps[2], stride[4]};
   sums.axis[2] = {plan.taps[0], plan.taps[0], stride[2]};
   sums.axis[3] = {int64_t{plan.channel_tiles} * plan.tile_channels, plan.channels, stride[0]};
-  sums.destination = static_cast<T*>(grad_weight.data);
+  sums.destination = static_cast<T*>(grads.weight.data);
+  if (plan.has_bias()) sums.beside = {params.bias_partial, plan.splits, plan.channels, static_cast<T*>(grads.bias)};
   add_in_order<OrderedSumKernel<kDepthwiseSumLanes, kOrderedSumRows>, OrderedSumKernel<kDepthwiseSumLanes, 1>>(
       "depthwise weight gradient reduction", sums, plan.sum_shape(), stream);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/call.h"
+#include "core/gradient_round.h"
 #include "core/problem.h"
 #include "engines/depthwise/tile_plan.h"
 #include "epilogue/epilogue.h"
@@ -17,7 +18,7 @@ void tile_input_grad(const Problem& problem, const DepthwiseTilePlan& plan, Cons
                      ConstTensor relu_output, ConstTensor weight, MutableTensor grad_input, Stream stream);
 template <typename T>
 void tile_weight_grad(const Problem& problem, const DepthwiseTilePlan& plan, ConstTensor grad_output,
-                      ConstTensor relu_output, ConstTensor input, MutableTensor grad_weight, void* workspace,
+                      ConstTensor relu_output, ConstTensor input, const SummedGrads& grads, void* workspace,
                       Stream stream);
 
 }  // namespace convt3d::depthwise

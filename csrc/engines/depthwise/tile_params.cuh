@@ -31,7 +31,8 @@ struct DepthwiseTileParams {
   Strides weight_stride;  // n: channel
   T* destination;
   Strides destination_stride;
-  float* partial;  // of the weight gradient, [split][channel][depth][width][height]
+  float* partial;       // of the weight gradient, [split][channel][depth][width][height]
+  float* bias_partial;  // of the bias's, [split][channel]
   Epilogue epilogue;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/access.h"
+#include "core/bias_taps.h"
 #include "core/integer.h"
 
 namespace convt3d {
@@ -33,6 +34,8 @@ constexpr double kWeightClocks = 25;
 constexpr double kByteClocks = 1.5;
 constexpr int kThreadsAtATime = 128;  // instructions of a multiprocessor in a clock
 constexpr int64_t kSectorBytes = 32;
+constexpr int64_t kBiasFloats = kDepthwiseTileThreads * 2;  // a double of each thread
+constexpr double kBiasClocks = 2.5;                         // of an output of a tile that is summed
 
 int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
@@ -189,6 +192,13 @@ double product_clocks(const DepthwiseTilePlan& plan) {
          (pairs * (rows + products + overhead) + 6 * length + kRunClocks);
 }
 
+double bias_clocks(const DepthwiseTilePlan& plan) {
+  if (!plan.has_bias()) return 0;
+  double outputs = plan.tile_channels;
+  for (int i = 0; i < 3; ++i) outputs *= static_cast<double>(plan.tile[i]) * plan.stride[i];
+  return outputs * kBiasClocks;
+}
+
 class Search {
  public:
   Search(const DepthwiseTilePlan& base, int64_t bytes) : base_(base), bytes_(bytes) {}
@@ -243,7 +253,11 @@ class Search {
     if (plan.op == Operator::kWeightGrad) {
       const int64_t sums = int64_t{channels} * plan.pairs();
       plan.sharing = narrow(std::clamp<int64_t>(kDepthwiseTileThreads / sums, 1, tile[0] * tile[2]));
+      plan.input_offset = narrow(box_floats(source, channels));
+      plan.sums_offset = narrow(floats);
       floats += round_up(sums * plan.sharing * plan.taps[1], 4);
+      plan.bias_offset = narrow(floats);
+      if (plan.has_bias()) floats += kBiasFloats;
     } else {
       floats += int64_t{channels} * plan.weight_pitch();
     }
@@ -257,7 +271,7 @@ class Search {
     plan.splits = narrow(ceil_div(plan.positions(), plan.split_tiles));
     if (plan.blocks() > INT_MAX || plan.positions() > INT_MAX) return;
     double clocks = product_clocks(plan) + kBlockClocks * kDepthwiseTileThreads + stage_clocks(plan, source, bytes_);
-    if (plan.op == Operator::kWeightGrad) clocks += stage_clocks(plan, plan.box[1], bytes_);
+    if (plan.op == Operator::kWeightGrad) clocks += stage_clocks(plan, plan.box[1], bytes_) + bias_clocks(plan);
     if (plan.op != Operator::kWeightGrad) clocks += kWeightClocks * plan.weight_pitch() * channels;
     const double turns = static_cast<double>(tiles) * std::max(1.0, static_cast<double>(kFewBlocks) / plan.blocks());
     plan.clocks = turns * clocks / kThreadsAtATime;
@@ -278,10 +292,17 @@ bool has_long_kernel(const Problem& problem) {
 }
 
 std::optional<DepthwiseTilePlan> plan_depthwise_tiles(Operator op, const Problem& problem, DataType dtype,
-                                                      const Operands& operands) {
+                                                      const Operands& operands, bool sums_bias) {
   if (op == Operator::kBiasGrad || !is_taken(problem, dtype)) return std::nullopt;
   const int64_t bytes = element_size(dtype);
-  return Search(base_plan(op, problem, operands, bytes), bytes).best();
+  DepthwiseTilePlan base = base_plan(op, problem, operands, bytes);
+  base.sums_bias = sums_bias;
+  for (std::size_t i = 0; sums_bias && i < 3; ++i) {
+    const std::optional<int64_t> tap = first_bias_tap(problem, i);
+    if (!tap) return std::nullopt;
+    base.bias_first[i] = narrow(*tap);
+  }
+  return Search(base, bytes).best();
 }
 
 std::string to_string(DepthwiseRun run) {
@@ -306,7 +327,7 @@ std::string to_string(const DepthwiseTilePlan& plan) {
   out << " load=" << (plan.box[0].by_channels ? "channels" : "rows") << (plan.box[0].quads ? "_quads" : "");
   if (plan.op == Operator::kWeightGrad) {
     out << ',' << (plan.box[1].by_channels ? "channels" : "rows") << (plan.box[1].quads ? "_quads" : "")
-        << " sharing=" << plan.sharing << " splits=" << plan.splits;
+        << " sharing=" << plan.sharing << " splits=" << plan.splits << (plan.has_bias() ? " with_bias" : "");
   }
   out << " threads=" << (plan.by_channels ? "channels" : "width") << " shared=" << plan.shared_bytes
       << " blocks=" << plan.blocks() << (plan.masked ? " masked" : "");

@@ -91,6 +91,13 @@ struct DepthwiseTilePlan {
   int32_t sharing;
   int32_t splits;
   int32_t split_tiles;
+  bool sums_bias;                     // the weight gradient has the bias's, too
+  std::array<int32_t, 3> bias_first;  // then: of a tile's box, where the outputs begin that no other tile sums
+  // Of the weight gradient, floats of shared memory before the box of the input, threads' sums, and those of the
+  // bias's.
+  int32_t input_offset;
+  int32_t sums_offset;
+  int32_t bias_offset;
   int64_t shared_bytes;
   double clocks;  // of all blocks together, by a model: a multiprocessor at work alone
 
@@ -104,16 +111,22 @@ struct DepthwiseTilePlan {
     if (op != Operator::kWeightGrad) return 0;
     return int64_t{splits} * channel_tiles * tile_channels * pairs() * taps[1];
   }
-  int64_t workspace_bytes() const { return partial_elements() * static_cast<int64_t>(sizeof(float)); }
+  CONVT3D_HOST_DEVICE bool has_bias() const { return sums_bias; }
+  // Partial sums of the weight's gradient, and behind them of the bias's, [split][channel].
+  int64_t workspace_bytes() const {
+    const int64_t bias = has_bias() ? int64_t{splits} * channels : 0;
+    return (partial_elements() + bias) * static_cast<int64_t>(sizeof(float));
+  }
   // Of the weight gradient.
   OrderedSumShape sum_shape() const { return ordered_sum_shape(kDepthwiseSumLanes, partial_elements() / splits); }
 };
 
 // Past the taps that the forward's own kernels know.
 bool has_long_kernel(const Problem& problem);
-// None where a group has several channels, for float64, for strides past 2, kernels past 7 and dilations.
+// None where a group has several channels, for float64, for strides past 2, kernels past 7 and dilations. `sums_bias`:
+// of the weight gradient, with the bias's; then none, too, where no neighbouring taps reach all outputs (bias_taps.h).
 std::optional<DepthwiseTilePlan> plan_depthwise_tiles(Operator op, const Problem& problem, DataType dtype,
-                                                      const Operands& operands);
+                                                      const Operands& operands, bool sums_bias);
 std::string to_string(DepthwiseRun run);
 std::string to_string(const DepthwiseTilePlan& plan);
 

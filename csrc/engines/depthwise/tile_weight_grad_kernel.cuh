@@ -3,6 +3,7 @@
 // along the height, for one channel and a part of a tile's columns.
 #pragma once
 
+#include "device/ordered_sum.cuh"
 #include "engines/depthwise/tile_stage.cuh"
 
 namespace convt3d {
@@ -28,6 +29,34 @@ __device__ __forceinline__ void add_products(const float* inputs, const float* r
   }
 }
 
+// The part of a tile's box of grad_output that is the bias's gradient, which no other tile has: of a thread's channel
+// and its columns. Threads lie along the channels first. Past the last output there are zeros.
+__device__ __forceinline__ float sum_outputs(const DepthwiseTilePlan& plan, const float* staged, int32_t first_column) {
+  const DepthwiseBox& box = plan.box[0];
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  const float* const of_channel = staged + (thread & (plan.tile_channels - 1)) * box.channel_pitch;
+  const int32_t width = plan.tile[2] * plan.stride[2];
+  const int32_t columns = plan.tile[0] * plan.stride[0] * width;
+  const int32_t height = plan.tile[1] * plan.stride[1];
+  float sum = 0;
+#pragma unroll 1
+  for (int32_t i = thread >> plan.channel_shift; i < columns; i += kDepthwiseTileThreads >> plan.channel_shift) {
+    const int32_t d = i / width;
+    const int32_t w = i - d * width;
+    const float* const column = of_channel + (plan.bias_first[0] + d) * box.plane_pitch +
+                                box.column(plan.bias_first[2] + w + first_column) * box.column_pitch +
+                                plan.bias_first[1];
+#pragma unroll 4
+    for (int32_t h = 0; h < height; ++h) sum += column[h];
+  }
+  return sum;
+}
+
+// A thread's sum of these. It lies where the doubles do that all threads add in the end.
+__device__ __forceinline__ float* output_sum(const DepthwiseTilePlan& plan) {
+  return reinterpret_cast<float*>(dynamic_shared_memory) + plan.bias_offset + threadIdx.x;
+}
+
 // Blocks that share a multiprocessor: as many as need no spilled register. On 7.5 shared memory has room for one.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kDepthwiseSumBlocks = 2;
@@ -49,10 +78,11 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, kDepthwiseSumBlocks) void co
   const int32_t first_channel = channel_tile * plan.tile_channels;
   const int32_t taps = plan.taps[1];
   const int32_t owners = plan.tile_channels * plan.pairs() * plan.sharing;
-  float* const sums = reinterpret_cast<float*>(dynamic_shared_memory);  // [tap of the height][owner]
-  float* const staged = sums + (owners * taps + 3) / 4 * 4;
-  float* const inputs = staged + (plan.tile_channels * box.channel_pitch + 3) / 4 * 4;
+  float* const staged = reinterpret_cast<float*>(dynamic_shared_memory);
+  float* const inputs = staged + plan.input_offset;
+  float* const sums = staged + plan.sums_offset;  // [tap of the height][owner]
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < owners * taps; i += kDepthwiseTileThreads) sums[i] = 0;
+  if (plan.has_bias()) *output_sum(plan) = 0;
 
   const auto positions = static_cast<int32_t>(plan.positions());
   const int32_t first_tile = split * plan.split_tiles;
@@ -71,6 +101,7 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, kDepthwiseSumBlocks) void co
       before[1] = begins;  // the last one is the input
     }
     __syncthreads();
+    if (plan.has_bias()) *output_sum(plan) += sum_outputs(plan, staged, before[0]);
     // Positions past the input's end would multiply what is there of grad_output by nothing, which is no zero where it
     // is not finite.
     int32_t existing[3];
@@ -138,6 +169,15 @@ __global__ __launch_bounds__(kDepthwiseTileThreads, kDepthwiseSumBlocks) void co
     float sum = 0;
     for (int32_t i = 0; i < plan.sharing; ++i) sum += of_tap[i * next];
     partial[result] = sum;
+  }
+  if (!plan.has_bias()) return;
+  const double mine = *output_sum(plan);
+  __syncthreads();
+  auto& shared = *reinterpret_cast<double (*)[kDepthwiseTileThreads]>(staged + plan.bias_offset);
+  const double total = sum_over_threads(mine, plan.tile_channels, shared);
+  const auto c = static_cast<int32_t>(threadIdx.x);
+  if (c < plan.tile_channels && first_channel + c < plan.channels) {
+    params.bias_partial[static_cast<int64_t>(split) * plan.channels + first_channel + c] = static_cast<float>(total);
   }
 }
 

@@ -86,9 +86,10 @@ Traits depthwise_tile_traits(const Problem& problem, const DepthwiseTilePlan& pl
 }
 
 Traits depthwise_patch_traits(const Problem& problem, const DepthwisePatchPlan& plan, DataType dtype) {
-  const bool weight_grad = plan.op == Operator::kWeightGrad;
-  Traits traits =
-      engine_traits("depthwise", weight_grad ? "weight_grad" : "input_grad", type_name(dtype, Float32Mode::kIeee));
+  const char* const name = plan.op == Operator::kBackward     ? "backward"
+                           : plan.op == Operator::kWeightGrad ? "weight_grad"
+                                                              : "input_grad";
+  Traits traits = engine_traits("depthwise", name, type_name(dtype, Float32Mode::kIeee));
   traits.push_back({"kernel", "patches"});
   traits.push_back({"taps", to_string(plan.taps)});
   traits.push_back({"load", to_string(plan.access)});
@@ -99,11 +100,13 @@ Traits depthwise_patch_traits(const Problem& problem, const DepthwisePatchPlan& 
   traits.push_back({"taps_d", plan.depth_taps <= 1 ? "1" : plan.depth_taps <= 4 ? "few" : "many"});
   traits.push_back({"steps", one_or_many(plan.steps)});
   traits.push_back({"item_tiles", one_or_many(plan.item_tiles)});
-  if (weight_grad) {
+  if (plan.walks()) {
     traits.push_back({"parts", one_or_many(plan.parts)});
     traits.push_back({"segments", one_or_many(plan.units[1])});
-  } else {
-    traits.push_back({"store", plan.result_vectors ? "vectors" : "elements"});
+    traits.push_back({"bias", yes_no(plan.has_bias())});
+  }
+  if (plan.op != Operator::kWeightGrad) traits.push_back({"store", plan.result_vectors ? "vectors" : "elements"});
+  if (!plan.walks()) {
     traits.push_back({"tail_h", yes_no(plan.size[1] % depthwise_patch_height(plan.access) != 0)});
   }
   traits.push_back({"images", one_or_many(plan.batch)});

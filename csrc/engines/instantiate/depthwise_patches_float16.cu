@@ -4,6 +4,6 @@ namespace convt3d::depthwise {
 
 template void patch_input_grad<__half>(const DepthwisePatchPlan&, ConstTensor, ConstTensor, MutableTensor, Stream);
 template void patch_weight_grad<__half>(const Problem&, const DepthwisePatchPlan&, ConstTensor, ConstTensor,
-                                        MutableTensor, void*, Stream);
+                                        const SummedGrads&, void*, Stream);
 
 }  // namespace convt3d::depthwise

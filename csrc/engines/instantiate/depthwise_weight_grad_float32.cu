@@ -3,6 +3,6 @@
 namespace convt3d::depthwise {
 
 template void tile_weight_grad<float>(const Problem&, const DepthwiseTilePlan&, ConstTensor, ConstTensor, ConstTensor,
-                                      MutableTensor, void*, Stream);
+                                      const SummedGrads&, void*, Stream);
 
 }  // namespace convt3d::depthwise

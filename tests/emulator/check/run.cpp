@@ -327,21 +327,23 @@ class Run {
     weight = joined(plan, std::move(weight), false);
     grad_weight = joined(plan, std::move(grad_weight), true);
     const auto* const separate = std::get_if<convt3d::SeparatePlan>(&plan.plan);
-    const auto in_cores_of = [&](const OperatorPlan* gradient, const std::vector<double>& values) {
-      return gradient == nullptr || on_tensor_cores(*gradient) ? in_cores(values) : values;
+    const OperatorPlan& of_input = separate == nullptr ? plan : *separate->input_grad;
+    const OperatorPlan& of_weight = separate == nullptr ? plan : *separate->weight_grad;
+    const auto in_cores_of = [&](const OperatorPlan& gradient, const std::vector<double>& values) {
+      return on_tensor_cores(gradient) ? in_cores(values) : values;
     };
-    const OperatorPlan* const of_input = separate == nullptr ? nullptr : separate->input_grad.get();
-    const OperatorPlan* const of_weight = separate == nullptr ? nullptr : separate->weight_grad.get();
     const auto space = workspace(plan.workspace_bytes);
-    const bool split = item_.type == Type::kFloat32;
+    const auto split = [&](const OperatorPlan& gradient) {
+      return item_.type == Type::kFloat32 && on_tensor_cores(gradient);
+    };
     const std::vector<double> gy = masked(grad, item_.relu ? &outputs : nullptr);
-    finish(grad_input, *space, split, [&] {
+    finish(grad_input, *space, split(of_input), [&] {
       convt3d::backward(problem_, plan, item_.data_type(), grad.source(), mask_of(outputs), input.source(),
                         weight.source(), grad_input.target(), grad_weight.target(),
                         item_.bias ? grad_bias.data() : nullptr, space->begin(), nullptr);
       expected_ = expected_input_grad(item_, in_cores_of(of_input, gy), in_cores_of(of_input, weight.values()));
     });
-    check_further(grad_weight, *space, split, [&] {
+    check_further(grad_weight, *space, split(of_weight), [&] {
       expected_ = expected_weight_grad(item_, in_cores_of(of_weight, gy), in_cores_of(of_weight, input.values()));
     });
     if (!item_.bias) return;
