@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from convt3d._explain.plan import known_device, named_device
+from convt3d._explain.plan import named_device
 from convt3d._library import LIBRARY_PATH
 from convt3d.benchmark import records
 from convt3d.benchmark.engine import Engine, Kernels, engine
@@ -87,10 +87,11 @@ def engine_of(record: dict[str, Any], image: str, gpu: str) -> Engine | None:
     if layer is None:
         return None
     try:
-        # Without Hopper's instructions an A100's plans stand for those of the GPU.
-        device = named_device(gpu) if image == "sm_90a" else known_device((8, 0))
+        device = named_device(gpu)
     except ValueError:
         return None
+    if image != "sm_90a":
+        device = device.without("halo_wgmma")
     return engine(layer, record["pass"], record["precision"], record["layout"], device=device)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import sys
 from pathlib import Path
@@ -24,7 +25,9 @@ from convt3d.benchmark.fingerprint import (
     parse_ptx,
     parse_sass,
 )
+from convt3d.benchmark.passes import RUNS
 
+IMAGES = ("sm_90a", "compute_80")  # with Hopper's instructions and without
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import fingerprint as command  # noqa: E402  # benchmarks/fingerprint.py
@@ -56,6 +59,19 @@ PTX = """
 
 }
 """
+
+
+def test_every_engine_of_a_record_has_kernels() -> None:
+    """Else the fingerprint of a joint pass would leave out a part, and that of a single one would be missing."""
+    unknown = set()
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        for found in json.loads(path.read_text()).get("records", ()):
+            if "engine" not in found:
+                continue
+            parts = RUNS.get(found["pass"], ((found["pass"], False),))
+            pairs = zip(found["engine"].split("+"), (part for part, _ in parts), strict=False)
+            unknown |= set(pairs) - set(KERNELS)
+    assert not unknown
 
 
 def test_hashes_follow_the_instructions_and_nothing_else() -> None:
@@ -136,6 +152,8 @@ def test_plans_are_those_of_the_gpu_of_the_record() -> None:
     named = {gpu: command.engine_of(one, "sm_90a", gpu) for gpu in ("NVIDIA H200", "NVIDIA H100 PCIe", "Some GPU")}
     assert named["Some GPU"] is None
     assert len({engine.plan for engine in named.values() if engine is not None}) == 2
+    of_few = {image: command.engine_of({**one, "pass": "forward"}, image, "NVIDIA H200") for image in IMAGES}
+    assert [None if engine is None else engine.name for engine in of_few.values()] == ["halo_wgmma", "mma"]
 
 
 def test_library_at_hand() -> None:

@@ -58,6 +58,11 @@ class Device:
         """Whether plans for it may be this one of `ENGINES`."""
         return bool(int(self.traits[-1]) & 1 << ENGINES.index(engine))
 
+    def without(self, engine: str) -> Device:
+        """The same GPU to a library that has not this one of `ENGINES`."""
+        engines = int(self.traits[-1]) & ~(1 << ENGINES.index(engine))
+        return replace(self, traits=(*self.traits[:-1], float(engines)))
+
 
 @dataclass(frozen=True)
 class GradientPlan:

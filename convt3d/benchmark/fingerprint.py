@@ -29,6 +29,11 @@ NORM_ENGINE = "group_norm"
 # that begin so.
 KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("halo_wgmma", "forward"): ("convt3d_halo_forward", "convt3d_pack_halo_weight", "convt3d_channels_last_copy"),
+    ("halo_wgmma", "backward_input"): (
+        "convt3d_halo_forward",
+        "convt3d_pack_halo_weight",
+        "convt3d_channels_last_copy",
+    ),
     ("depthwise", "forward"): (
         "convt3d_depthwise_row*",
         "convt3d_depthwise_channel*",
@@ -45,6 +50,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("matmul", "forward"): ("convt3d_matmul",),
+    ("matmul", "backward_input"): ("convt3d_matmul",),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("halo_wgmma", "backward_weight"): (
         "convt3d_halo_weight_grad",
@@ -172,7 +178,8 @@ def _grouped(kernels: Iterable[tuple[str, list[str]]]) -> Hashes:
             found[of_one_type[1], _OF_ONE_TYPE[of_one_type[1]]].append(_hash(lines))
         elif known := _MANGLED.search(name):
             found[known[1], _MANGLED_TYPES[known[2]]].append(_hash(lines))
-    return {key: tuple(sorted(instances)) for key, instances in found.items()}
+    # Several files of a library may have the same instance.
+    return {key: tuple(sorted(set(instances))) for key, instances in found.items()}
 
 
 def _begins(name: str, pattern: str) -> bool:

@@ -60,7 +60,7 @@ OperandCopy operand_copy(const OperandTraits& tensor, const OperandTraits& mask,
 
 bool may_copy(const OperandTraits& tensor, const OperandCopy& copy, int64_t images) {
   if (tensor.is_copy) return false;
-  if (has_dense_images(tensor, copy.groups * copy.channels, copy.size)) return true;
+  if (tensor.is_of_dense || has_dense_images(tensor, copy.groups * copy.channels, copy.size)) return true;
   const int64_t positions = images * copy.size[0] * copy.size[1] * copy.size[2];
   return positions * copy.groups * copy.padded * copy.element_bytes <= kMostSliceBytes &&
          2 * copy.channels >= copy.padded;

@@ -18,7 +18,8 @@ struct OperandTraits {
   std::array<int64_t, 5> stride{};  // in elements, as in ConstTensor
   int32_t address = 0;              // modulo kAddressModulus
   bool present = false;
-  bool is_copy = false;  // made for the call, with the channels last (core/channels_copy.h)
+  bool is_copy = false;      // made for the call, with the channels last (core/channels_copy.h)
+  bool is_of_dense = false;  // every so many-th element of a tensor with dense images (core/output_view.h)
 };
 
 inline OperandTraits operand_traits(const ConstTensor& tensor) {

@@ -259,6 +259,8 @@ std::optional<PlanQuery> viewed(const PlanQuery& query, const std::optional<Outp
   }
   part.whole = WholeGradOutput{query.problem, operands.first, operands.mask, view->has_all_outputs()};
   operands.first = viewed(*view, operands.first, element_size(query.dtype));
+  operands.first.is_of_dense =
+      has_dense_images(part.whole->tensor, query.problem.out_channels, query.problem.output_size());
   operands.mask = viewed(*view, operands.mask, element_size(query.dtype));
   return part;
 }
@@ -290,9 +292,8 @@ std::optional<OutputView> joined_view_of(const PlanQuery& query) {
 // What competes with the plans for a view: all gradients from one read of all outputs, which the bias's needs anyway.
 // Not beside taps that join other channels, which compete with all there is without a view.
 Offer offer_beside_view(const PlanQuery& query, const OutputView& view) {
-  if (view.joins_weight() || query.op != Operator::kBackwardAndBias || !query.device.has(Engine::kMma))
-    return std::nullopt;
-  return mma_offer(query);
+  const bool may = !view.joins_weight() && query.op == Operator::kBackwardAndBias && query.device.has(Engine::kMma);
+  return may ? mma_offer(query) : std::nullopt;
 }
 
 std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::optional<OutputView>& view) {

@@ -100,7 +100,7 @@ std::vector<CorrelationPlan> search(const Problem& problem, Correlation correlat
     search_ways(plan, query, plans);
   }
   if (correlation == Correlation::kForward) {
-    for (CorrelationPlan& found : plans) found.unstored_ms = unstored_ms(found, bytes, device);
+    for (CorrelationPlan& found : plans) found.unstored_ms = unstored_ms(found, bytes, device) * transposed(found);
   }
   return plans;
 }

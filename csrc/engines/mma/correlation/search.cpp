@@ -197,6 +197,7 @@ class Search {
       last = buffers + ahead;
       plan.blocks_at_once = blocks;
       set_cost(plan, element_bytes_, device_);
+      plan.cost_ms *= transposed(plan);
       if (keep_all_ || plans_.empty()) {
         plans_.push_back(plan);
       } else if (plan.cost_ms < plans_[0].cost_ms) {
