@@ -19,6 +19,7 @@ PTX_LEVELS = (75, 80, 90)
 # Files in csrc/engines/instantiate, by the beginnings of their names, that have more levels: launch bounds of some
 # kernels differ between architectures of one, and from 9.0's PTX some registers spill on 12.0.
 FURTHER_LEVELS = {
+    "depthwise_backward": (86, 100, 120),
     "depthwise_forward": (86, 100, 120),
     "depthwise_patches": (86, 100, 120),
     "simt_correlation": (86, 100, 120),

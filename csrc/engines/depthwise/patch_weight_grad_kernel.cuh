@@ -119,12 +119,18 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
   }
 }
 
+// Blocks that share a multiprocessor: as many as need no spilled register.
+template <typename Taps, bool kHasBias>
+constexpr int kDepthwisePatchSumBlocks = Taps::kTaps > 5 && kHasBias                   ? 1
+                                         : Taps::kTaps > 3 && kDepthwisePatchFewBlocks ? 1
+                                                                                       : 2;
+
 template <typename T, typename Taps, DepthwisePatchAccess kAccess, bool kHasBias>
 __global__ __launch_bounds__(
     depthwise_patch_sum_threads(Taps::kTaps),
-    Taps::kTaps > 3 && kDepthwisePatchFewBlocks
-        ? 1
-        : 2) void convt3d_depthwise_patch_weight_grad(const __grid_constant__ DepthwisePatchParams<T> params) {
+    kDepthwisePatchSumBlocks<Taps, kHasBias>) void convt3d_depthwise_patch_weight_grad(const __grid_constant__
+                                                                                           DepthwisePatchParams<T>
+                                                                                               params) {
   constexpr int kWidth = depthwise_patch_width(kAccess, sizeof(T), Taps::kTaps, Taps::kStride, true);
   constexpr int kChannels = depthwise_patch_channels(kAccess, sizeof(T), Taps::kTaps, true);
   constexpr int kWarp = 32;
