@@ -72,7 +72,7 @@ class DepthwisePatchShared {
     for (int c = 0; c < kChannels; ++c) own_rows(c) += row[c];
   }
 
-  // `taps`: of all warps that share no sum, `parts` of which have the same.
+  // Adds what the block's threads have and writes it as the block's partial sums.
   template <bool kHasBias, typename T>
   __device__ __forceinline__ void write(const DepthwisePatchParams<T>& params, int32_t channel_tile,
                                         int32_t split) const {
