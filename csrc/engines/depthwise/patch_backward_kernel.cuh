@@ -160,9 +160,16 @@ __device__ __forceinline__ void walk_together(const DepthwisePatchParams<T>& par
   }
 }
 
+// Blocks that share a multiprocessor: as many as need no spilled register.
+template <typename T, DepthwisePatchAccess kAccess>
+constexpr int kDepthwiseTogetherBlocks =
+    kDepthwisePatchFewBlocks && sizeof(T) == 2 && kAccess == DepthwisePatchAccess::kChannels ? 2 : 3;
+
 template <typename T, typename Taps, DepthwisePatchAccess kAccess, bool kHasBias>
-__global__ __launch_bounds__(kDepthwiseTogetherThreads, 3) void convt3d_depthwise_patch_backward(
-    const __grid_constant__ DepthwisePatchParams<T> params) {
+__global__ __launch_bounds__(
+    kDepthwiseTogetherThreads,
+    kDepthwiseTogetherBlocks<
+        T, kAccess>) void convt3d_depthwise_patch_backward(const __grid_constant__ DepthwisePatchParams<T> params) {
   constexpr bool kByChannels = kAccess == DepthwisePatchAccess::kChannels;
   constexpr int kWidth = depthwise_together_width(kAccess, sizeof(T), Taps::kStride);
   constexpr int kChannels = depthwise_together_channels(kAccess, sizeof(T));
