@@ -203,7 +203,7 @@ def test_strides_of_the_outputs_gradient_count() -> None:
     dense = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad")
     expanded = torch.empty((), dtype=torch.float16, device="meta").expand(shape)
     other = convt3d.explain(input, weight, **PARAMETERS, operator="weight_grad", grad_output=expanded)
-    assert " load=copy,copy" in dense.plan
+    assert " load=copy_parts,copy" in dense.plan  # 12 channels a group
     assert " load=elements" in other.plan
     contiguous = torch.empty(shape, dtype=torch.float16, device="meta")
     bias = [
@@ -211,6 +211,19 @@ def test_strides_of_the_outputs_gradient_count() -> None:
         for g in (None, contiguous)
     ]
     assert ["load=channels" in plan for plan in bias] == [True, False]
+
+
+def test_channels_that_are_no_whole_pieces_are_copied_in_parts() -> None:
+    """Behind a concatenation, of which nothing large is copied first."""
+    input = torch.empty(64, 48, 48, 48, 48, dtype=torch.float16, device="meta", memory_format=torch.channels_last_3d)
+    for channels, first, in_parts in ((4, 0, True), (4, 4, True), (6, 2, True), (3, 0, False), (8, 0, False)):
+        weight = torch.empty(48, channels, 2, 2, 2, dtype=torch.float16, device="meta")
+        whole = torch.empty(
+            64, 3 * channels, 96, 96, 96, dtype=torch.float16, device="meta", memory_format=torch.channels_last_3d
+        )
+        slice = whole[:, first : first + channels]
+        plan = convt3d.explain(input, weight, stride=2, operator="weight_grad", grad_output=slice).plan
+        assert (" load=copy_parts,copy" in plan) == in_parts, (channels, plan)
 
 
 def test_alignment_counts() -> None:

@@ -36,6 +36,7 @@ PLANS = [
 
 CHOICE = [
     "csrc/planning/choose.cpp",
+    "csrc/planning/grad_copy.cpp",
     "csrc/planning/least_cost.cpp",
     "csrc/planning/margin.cpp",
     "csrc/planning/norm_way.cpp",

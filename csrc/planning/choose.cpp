@@ -11,6 +11,7 @@
 #include "engines/depthwise/cost.h"
 #include "engines/simt/cost.h"
 #include "engines/wgmma/plan/problem.h"
+#include "planning/grad_copy.h"
 #include "planning/least_cost.h"
 #include "planning/margin.h"
 #include "planning/norm_way.h"
@@ -353,16 +354,6 @@ std::vector<OperatorPlan> candidates_of_view(const PlanQuery& query, const std::
 }
 
 }  // namespace
-
-bool may_copy_grad(const PlanQuery& query) {
-  const Problem& problem = query.whole ? query.whole->problem : query.problem;
-  const OperandTraits& tensor = query.whole ? query.whole->tensor : query.operands.first;
-  // By this wgmma searches plans that read channels, copied or not: of a copy, too, which boxes bring as it is.
-  if (query.operands.first.is_copy) return has_dense_images(tensor, problem.out_channels, problem.output_size());
-  const OperandCopy copy = operand_copy(tensor, {}, problem.output_size(), problem.groups,
-                                        problem.out_channels_per_group(), element_size(query.dtype));
-  return may_copy(tensor, copy, problem.batch);
-}
 
 std::vector<OperatorPlan> candidates(const PlanQuery& query) {
   std::vector<OperatorPlan> found = candidates_of_view(query, view_of(query));

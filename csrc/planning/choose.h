@@ -58,7 +58,4 @@ std::optional<OperatorPlan> choose_if_any(const PlanQuery& query);
 // compute its gradients one by one. For tests and measurements: a call searches less.
 std::vector<OperatorPlan> candidates(const PlanQuery& query);
 
-// Of a gradient: whether grad_output is copied where that pays (core/channels_copy.h).
-bool may_copy_grad(const PlanQuery& query);
-
 }  // namespace convt3d

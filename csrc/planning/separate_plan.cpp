@@ -11,7 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "core/access.h"
 #include "core/operands.h"
+#include "planning/grad_copy.h"
 
 namespace convt3d {
 namespace {
@@ -80,12 +82,13 @@ class Separate {
     return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
   }
 
-  // What tensor cores read only after somebody has transposed it, as an operand like any other.
+  // What tensor cores read only after somebody has transposed or gathered it, as an operand like any other.
   OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
     const int64_t groups = query_.problem.groups;
-    const bool transposed = channels > 1 && tensor.stride[1] != 1 && tensor.stride[4] == 1;
-    if (!transposed || query_.dtype == DataType::kFloat64) return {};
-    OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, element_size(query_.dtype));
+    const int64_t bytes = element_size(query_.dtype);
+    const bool in_pieces = has_pieces(tensor, bytes, channels / groups, kCopiedPiece / bytes);
+    if (channels == 1 || in_pieces || query_.dtype == DataType::kFloat64) return {};
+    OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, bytes);
     copy_whole(copy, 1);
     // Groups that are filled up are not at equal strides.
     return groups == 1 || copy.padded == copy.channels ? copy : OperandCopy{};

@@ -28,6 +28,8 @@ int check_problem(const Problem& problem) {
         for (const GradLayouts& layouts :
              {GradLayouts{LoadWay::kCopy, LoadWay::kCopy, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
               GradLayouts{LoadWay::kCopyMasked, LoadWay::kCopy, true, RowsBegin::kAnywhere, RowsBegin::kAnywhere},
+              GradLayouts{LoadWay::kCopyParts, LoadWay::kCopyParts, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere,
+                          8, 4},
               GradLayouts{LoadWay::kRows, LoadWay::kRows, true, RowsBegin::kWhole, RowsBegin::kAlike},
               GradLayouts{LoadWay::kRows, LoadWay::kRows, false, RowsBegin::kAlike, RowsBegin::kAnywhere},
               GradLayouts{LoadWay::kRows, LoadWay::kChannels, false, RowsBegin::kAnywhere, RowsBegin::kAnywhere},

@@ -104,7 +104,8 @@ inline void check_loading(const Problem& problem, const StagedTile& tile, const 
     return;
   }
   if (way != LoadWay::kRows) {
-    expect(shape.places == shape.columns * tile.pieces && shape.raw.bytes == 0 && shape.column_entries() == 0,
+    expect(shape.places * shape.part_bytes == shape.columns * tile.pieces * kPieceBytes && shape.raw.bytes == 0 &&
+               shape.column_entries() == 0,
            "places are those of the tile", problem);
     return;
   }

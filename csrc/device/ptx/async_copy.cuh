@@ -19,10 +19,10 @@ __device__ __forceinline__ void async_copy(uint32_t to, const void* from, uint32
   }
 }
 
-// 4 or 16 bytes from an address in global memory; zeros where it is below zero, which is nowhere.
+// 4, 8 or 16 bytes from an address in global memory; zeros where it is below zero, which is nowhere.
 template <int kBytes = 16>
 __device__ __forceinline__ void async_copy_from(uint32_t to, int64_t from) {
-  static_assert(kBytes == 4 || kBytes == 16);
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   if constexpr (kBytes == 16) {
     asm volatile(
         "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\n"
@@ -32,8 +32,8 @@ __device__ __forceinline__ void async_copy_from(uint32_t to, int64_t from) {
   } else {
     asm volatile(
         "{\n.reg .pred nowhere;\nsetp.lt.s64 nowhere, %1, 0;\n"
-        "cp.async.ca.shared.global [%0], [%1], 4, nowhere;\n}" ::"r"(to),
-        "l"(from)
+        "cp.async.ca.shared.global [%0], [%1], %2, nowhere;\n}" ::"r"(to),
+        "l"(from), "n"(kBytes)
         : "memory");
   }
 }

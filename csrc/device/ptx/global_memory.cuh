@@ -5,11 +5,13 @@
 
 namespace convt3d::hopper {
 
-// Elements that are one piece of 4, 8 or 16 bytes, aligned to it: of ordinary stores the compiler may make several.
+// Elements that are one piece of 2, 4, 8 or 16 bytes, aligned to it: of ordinary stores the compiler may make several.
 template <typename T, int kCount>
 __device__ __forceinline__ void store_global(T* to, const T (&values)[kCount]) {
   constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  if constexpr (kBytes == 4) {
+  if constexpr (kBytes == 2) {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(*reinterpret_cast<const uint16_t*>(values)) : "memory");
+  } else if constexpr (kBytes == 4) {
     asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(*reinterpret_cast<const uint32_t*>(values)) : "memory");
   } else if constexpr (kBytes == 8) {
     const uint2 piece = *reinterpret_cast<const uint2*>(values);

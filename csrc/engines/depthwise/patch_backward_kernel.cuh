@@ -126,38 +126,21 @@ __device__ __forceinline__ void walk_together(const DepthwisePatchParams<T>& par
     }
   };
 
-  Step next;
-  load(next, 0);
-  int32_t number = 0;
-  const auto advance = [&](int32_t end, auto whole) {
-#pragma unroll 1
-    for (; number < end; ++number) {
-      const Step step = next;
-      load(next, number + 1);
+  walk_steps<kSets, 1, Step>(span.rows, load, [&](const Step& step, auto whole, int32_t number) {
+    keep_row<kVector>(step.input, kept);
 #pragma unroll
-      for (int i = kSets - 1; i >= 0; --i) {
+    for (int i = kSets - 1; i >= 0; --i) {
 #pragma unroll
-        for (int p = 0; p < kWidth; ++p) {
+      for (int p = 0; p < kWidth; ++p) {
 #pragma unroll
-          for (int c = 0; c < kChannels; ++c) {
-            const int neighbour = p * kChannels + c;
-            kept[i][p][c] =
-                i > 0 ? kept[i > 0 ? i - 1 : 0][p][c] : step.input[neighbour / kVector].value(neighbour % kVector);
-            grad[i][p][c] = i > 0 ? grad[i > 0 ? i - 1 : 0][p][c] : 0;
-          }
-        }
+        for (int c = 0; c < kChannels; ++c) grad[i][p][c] = i > 0 ? grad[i > 0 ? i - 1 : 0][p][c] : 0;
       }
-      multiply(step, whole, number);
-      if (number < kSets - 1) continue;
-      store_patch_row(grad_input, to, plan.size[2] - span.w, plan.result_vectors, grad[kSets - 1]);
-      grad_input += to.h;
     }
-  };
-#pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
-    advance(pass == 0 ? kSets - 1 : span.rows + kSets - 1, std::false_type());
-    if (pass == 0) advance(span.rows, std::true_type());
-  }
+    multiply(step, whole, number);
+    if (number < kSets - 1) return;
+    store_patch_row(grad_input, to, plan.size[2] - span.w, plan.result_vectors, grad[kSets - 1]);
+    grad_input += to.h;
+  });
 }
 
 // Blocks that share a multiprocessor: as many as need no spilled register.

@@ -43,6 +43,44 @@ __device__ __forceinline__ void with_span(const DepthwisePatchPlan& plan, Depthw
   }
 }
 
+// The next row of the input takes its place before those that are kept, of which the last one goes.
+template <int kVector, typename Input, int kInputs, int kSets, int kWidth, int kChannels>
+__device__ __forceinline__ void keep_row(const Input (&input)[kInputs], float (&kept)[kSets][kWidth][kChannels]) {
+#pragma unroll
+  for (int i = kSets - 1; i >= 0; --i) {
+#pragma unroll
+    for (int p = 0; p < kWidth; ++p) {
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) {
+        const int neighbour = p * kChannels + c;
+        kept[i][p][c] = i > 0 ? kept[i > 0 ? i - 1 : 0][p][c] : input[neighbour / kVector].value(neighbour % kVector);
+      }
+    }
+  }
+}
+
+// The steps of a walk along so many rows, of which kSets are kept; the next one is on its way. `take` is told of those
+// at both ends, of whose rows some do not exist.
+template <int kSets, int kUnrolled, typename Step, typename Load, typename Take>
+__device__ __forceinline__ void walk_steps(int32_t rows, Load&& load, Take&& take) {
+  Step next;
+  load(next, 0);
+  int32_t number = 0;
+  const auto advance = [&](int32_t end, auto whole) {
+#pragma unroll(decltype(whole)::value ? kUnrolled : 1)
+    for (; number < end; ++number) {
+      const Step step = next;
+      load(next, number + 1);
+      take(step, whole, number);
+    }
+  };
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    advance(pass == 0 ? kSets - 1 : rows + kSets - 1, std::false_type());
+    if (pass == 0) advance(rows, std::true_type());
+  }
+}
+
 // A thread's sums of all its walks are its own: [warp][tap][channel][thread], behind these of all warps those of rows,
 // where the bias's gradient is wanted: [warp][channel][thread].
 template <int kTaps, int kChannels>

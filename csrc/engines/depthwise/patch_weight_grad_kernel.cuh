@@ -89,34 +89,10 @@ __device__ __forceinline__ void walk_rows(const DepthwisePatchParams<T>& params,
     }
   };
 
-  Step next;
-  load(next, 0);
-  int32_t number = 0;
-  const auto advance = [&](int32_t end, auto whole) {
-#pragma unroll(decltype(whole)::value ? kUnrolled : 1)
-    for (; number < end; ++number) {
-      const Step step = next;
-      load(next, number + 1);
-#pragma unroll
-      for (int i = kSets - 1; i >= 0; --i) {
-#pragma unroll
-        for (int p = 0; p < kWidth; ++p) {
-#pragma unroll
-          for (int c = 0; c < kChannels; ++c) {
-            const int neighbour = p * kChannels + c;
-            kept[i][p][c] =
-                i > 0 ? kept[i > 0 ? i - 1 : 0][p][c] : step.input[neighbour / kVector].value(neighbour % kVector);
-          }
-        }
-      }
-      multiply(step, whole, number);
-    }
-  };
-#pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
-    advance(pass == 0 ? kSets - 1 : span.rows + kSets - 1, std::false_type());
-    if (pass == 0) advance(span.rows, std::true_type());
-  }
+  walk_steps<kSets, kUnrolled, Step>(span.rows, load, [&](const Step& step, auto whole, int32_t number) {
+    keep_row<kVector>(step.input, kept);
+    multiply(step, whole, number);
+  });
 }
 
 // Blocks that share a multiprocessor: as many as need no spilled register.

@@ -30,6 +30,13 @@ int32_t piece_lanes(int64_t pieces) {
   return best;
 }
 
+// Along channels that are read one by one: one thread each, where there are so many.
+int32_t element_lanes(int64_t channels) {
+  int32_t lanes = 1;
+  while (lanes < kBiasGradLanes && lanes < channels) lanes *= 2;
+  return lanes;
+}
+
 // Positions along the width are neighbours, and the mask's lie as those of grad_output do.
 bool lie_in_runs(const OperandTraits& grad, const OperandTraits& mask, int64_t piece) {
   if (grad.stride[4] != 1) return false;
@@ -157,7 +164,7 @@ BiasGradPlan plan_bias_grad(const Problem& problem, DataType dtype, const Operan
     plan.units = plan.positions / plan.run * plan.run_pieces;
   } else {
     plan.read = BiasGradRead::kElements;
-    plan.channel_lanes = grad.stride[1] == 1 ? kBiasGradLanes : 1;
+    plan.channel_lanes = grad.stride[1] == 1 ? element_lanes(problem.out_channels) : 1;
     plan.channel_blocks = ceil_div(problem.out_channels, plan.channel_lanes);
   }
   const int64_t unit_lanes = kBiasGradThreads / plan.channel_lanes;

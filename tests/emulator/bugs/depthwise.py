@@ -177,9 +177,9 @@ BUGS = [
     ),
     Bug(
         "depthwise patches: rows behind the last of a walk",
-        T + "patch_weight_grad_kernel.cuh",
-        "span.rows + kSets - 1, std::false_type()",
-        "span.rows + kSets - 1 - BUG, std::false_type()",
+        T + "patch_walk.cuh",
+        "rows + kSets - 1, std::false_type()",
+        "rows + kSets - 1 - BUG, std::false_type()",
         DEPTHWISE + " --operator weight_grad",
     ),
     Bug(
@@ -191,7 +191,7 @@ BUGS = [
     ),
     Bug(
         "depthwise patches: rows that are kept",
-        T + "patch_weight_grad_kernel.cuh",
+        T + "patch_walk.cuh",
         "kept[i > 0 ? i - 1 : 0][p][c]",
         "kept[i > 0 && !(BUG && i > 1) ? i - 1 : 0][p][c]",
         DEPTHWISE + " --operator weight_grad",

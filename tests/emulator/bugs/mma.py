@@ -18,6 +18,20 @@ BUGS = [
         MMA + " --type tf32",
     ),
     Bug(
+        "mma: parts of channels",
+        M + "tile/loader.cuh",
+        "return {place.to, place.piece * (kBytes / kElement), place.w};",
+        "return {place.to, place.piece * (BUG && kBytes < kPieceBytes ? kChannels : kBytes / kElement), place.w};",
+        MMA,
+    ),
+    Bug(
+        "mma: channels that are stored in parts",
+        M + "correlation/store.cuh",
+        "if (8 * j + first >= left) continue;",
+        "if (8 * j + (BUG && kVector < kLaneChannels ? 0 : first) >= left) continue;",
+        MMA,
+    ),
+    Bug(
         "mma: a stage that is read before it is full",
         M + "correlation/kernel.cuh",
         "if (params_.stages > 1 || p == 0) hopper",

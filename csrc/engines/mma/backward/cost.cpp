@@ -23,7 +23,6 @@ constexpr double kRounded = 2;             // rounding a word
 constexpr double kParted = 6;              // taking a word apart into two terms
 constexpr double kPairsLatency = 70;       // clocks of a step of the input gradient's width pairs; set by hand
 constexpr double kPairsParted = 4;         // taking a fragment of width pairs apart into taps
-constexpr double kStoredInPieces = 1.5;    // storing 32 elements as pieces of channels
 constexpr double kStoredInRows = 2.5;      // storing 32 elements as rows along the width
 constexpr double kStoredInMatrices = 1.2;  // storing 32 elements as rows that were staged as matrices
 
@@ -79,10 +78,12 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double loading = load_grad.clocks + load_x.clocks;
   const double positions = static_cast<double>(grad.images) * grad.box[0] * grad.box[1] * grad.box[2];
   const double written = positions * grad.n_channels * grad.halves();
-  const double storing_rows = written / 32 *
-                              (plan.input.store == StoreWay::kChannels ? kStoredInPieces
-                               : plan.input.stages_matrices            ? kStoredInMatrices
-                                                                       : kStoredInRows);
+  const double storing_rows =
+      written / 32 *
+      (plan.input.store == StoreWay::kChannels
+           ? stored_in_channels(plan.input.channel_vector, lane_channels(extent.warp_n, plan.result_bytes))
+       : plan.input.stages_matrices ? kStoredInMatrices
+                                    : kStoredInRows);
   issued += (load_grad.instructions + load_x.instructions + of_bias.instructions) * kLoadingWarps + storing_rows;
   shared +=
       staging_bytes(of_grad) + staging_bytes(of_x) +

@@ -64,7 +64,7 @@ class Search {
   Search(const Problem& problem, const BackwardPlan& base, const OperandTraits& grad_input, const DeviceTraits& device)
       : problem_(problem),
         base_(base),
-        stored_channels_(stored_channels(grad_input, base.result_bytes, base.grad.n_channels)),
+        grad_input_(grad_input),
         row_vector_(row_vector(grad_input, base.result_bytes, base.grad.halves() * problem.input_size[2])),
         device_(device) {}
 
@@ -88,8 +88,9 @@ class Search {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
     const ShapeExtent extent = shape_extent(shape, plan.grad.terms);
-    const bool channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, plan.result_bytes);
-    plan.input.store = channels ? StoreWay::kChannels : StoreWay::kRows;
+    plan.input.channel_vector = channel_vector(grad_input_, plan.result_bytes, plan.grad.n_channels,
+                                               lane_channels(extent.warp_n, plan.result_bytes));
+    plan.input.store = plan.input.channel_vector > 0 ? StoreWay::kChannels : StoreWay::kRows;
     WeightGradPlan& grad = plan.grad;
     grad.columns = backward_columns(shape, grad.terms);
     grad.warps_groups = 1;
@@ -183,10 +184,11 @@ class Search {
     grad.input = has_channel_rows(grad.layouts.input) ? input_channel_rows(grad, of_input)
                                                       : make_tile(of_input, images, grad.n_chunk / in_piece);
     const int32_t step = grad.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
-    grad.grad_shape = make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes,
-                                      {grad.layouts.grad_begin, step * grad.taps[2].step}, kLoadingThreads);
+    grad.grad_shape =
+        make_load_shape(grad.grad, grad.layouts.grad, grad.element_bytes,
+                        {grad.layouts.grad_begin, step * grad.taps[2].step, grad.layouts.grad_part}, kLoadingThreads);
     grad.input_shape = make_load_shape(grad.input, grad.layouts.input, grad.element_bytes,
-                                       {grad.layouts.input_begin, step}, kLoadingThreads);
+                                       {grad.layouts.input_begin, step, grad.layouts.input_part}, kLoadingThreads);
     plan.input.tile = grad.grad;
     plan.input.box = {box[0], box[1], base_.grad.halves() * box[2]};
     plan.input.boxes = grad.boxes;
@@ -200,7 +202,7 @@ class Search {
 
   const Problem& problem_;
   const BackwardPlan base_;
-  const int32_t stored_channels_;
+  const OperandTraits& grad_input_;
   const int32_t row_vector_;
   const DeviceTraits& device_;
   std::vector<BackwardPlan> plans_;

@@ -27,7 +27,6 @@ constexpr double kBoxInstructions = 70;     // of a loading warp
 constexpr double kSlotInstructions = 80;    // to take another slot of weights; fitted on an H100
 constexpr double kStageInstructions = 72;   // to take another stage
 constexpr double kPhaseInstructions = 160;  // to turn sums into places and stores
-constexpr double kStoredInPieces = 1.55;    // of an element of a lane
 constexpr double kStoredInPairs = 2.2;      // of an element that is stored as half of a word; counted, not fitted
 constexpr double kStagedElement = 2.65;     // of an element, on its way into shared memory
 constexpr double kStagedInMatrix = 0.85;    // of an element of a matrix that is staged by stmatrix
@@ -99,8 +98,9 @@ double stored(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTr
 }
 
 // Instructions of a lane for an element.
-double store_instructions(const CorrelationPlan& plan, const DeviceTraits& device) {
-  if (plan.store == StoreWay::kChannels) return kStoredInPieces;
+double store_instructions(const CorrelationPlan& plan, int32_t element_bytes, const DeviceTraits& device) {
+  const int32_t of_lane = lane_channels(shape_extent(plan.shape, plan.terms).warp_n, element_bytes);
+  if (plan.store == StoreWay::kChannels) return stored_in_channels(plan.channel_vector, of_lane);
   if (plan.store == StoreWay::kPairs) return kStoredInPairs;
   const bool interleaved = plan.stages_matrices && plan.joins_width && plan.residues[2].count > 1;
   const double in_matrix = device.stores_matrices() ? kStagedInMatrix : kStagedByMoves;
@@ -211,7 +211,7 @@ BoxClocks box_clocks(const CorrelationPlan& plan, double taps, int32_t element_b
                              (plan.terms == 2 ? products / 3 : 0);
   const double slots = plan.weights_stay ? 0 : steps / plan.slot_steps;
   const double storing =
-      written / (32 * extent.warps()) * (stores ? store_instructions(plan, device) : kMomentsOfElement);
+      written / (32 * extent.warps()) * (stores ? store_instructions(plan, element_bytes, device) : kMomentsOfElement);
   const double beside_steps =
       slots * kSlotInstructions + loads * kStageInstructions + plan.block_phases * kPhaseInstructions + storing;
   const double others = steps * step_others + beside_steps;

@@ -25,8 +25,9 @@ struct StoreParams {
   Strides destination_stride;
   bool residues_alike;  // the destination ends behind the last residue of each axis
   bool stores_channels;
-  bool stores_pairs;    // of 16 bits: two columns are a word of a channel, and positions along the width are words
-  bool channels_first;  // of what goes through shared memory: neighbouring threads store neighbouring channels
+  int32_t channel_vector;  // that are one store then: all of a lane's, a word's or one
+  bool stores_pairs;       // of 16 bits: two columns are a word of a channel, and positions along the width are words
+  bool channels_first;     // of what goes through shared memory: neighbouring threads store neighbouring channels
   bool joins_width;
   bool stages_matrices;    // of 16 bits: eight positions are neighbours in shared memory, and there is room for all
   int32_t row_vector;      // elements of a row that are one aligned store

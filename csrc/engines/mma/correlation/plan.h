@@ -77,16 +77,17 @@ struct CorrelationPlan {
   int32_t k_splits;      // blocks that share the sums of a box, each of which has some stages
   int32_t split_stages;  // of a block, of each phase
   StoreWay store;
-  bool joins_width;       // staged rows have all residues of the width
-  int32_t row_vector;     // elements of a row that are one aligned store
-  int32_t table_steps;    // of K of a block's phases, for one chunk
-  int32_t weight_steps;   // of K that a block multiplies of one box, in all of its stages
-  bool weights_stay;      // in shared memory, for all of a block's boxes; else they come again for each
-  int32_t slot_steps;     // whose weights come together
-  int32_t slots;          // of weights
-  int32_t staging_bytes;  // of rows to be stored
-  int32_t staging_pitch;  // bytes from a channel's staged rows to the next channel's
-  bool stages_matrices;   // rows are staged as matrices of eight channels and positions
+  int32_t channel_vector;  // neighbouring channels that are one store, where channels are stored
+  bool joins_width;        // staged rows have all residues of the width
+  int32_t row_vector;      // elements of a row that are one aligned store
+  int32_t table_steps;     // of K of a block's phases, for one chunk
+  int32_t weight_steps;    // of K that a block multiplies of one box, in all of its stages
+  bool weights_stay;       // in shared memory, for all of a block's boxes; else they come again for each
+  int32_t slot_steps;      // whose weights come together
+  int32_t slots;           // of weights
+  int32_t staging_bytes;   // of rows to be stored
+  int32_t staging_pitch;   // bytes from a channel's staged rows to the next channel's
+  bool stages_matrices;    // rows are staged as matrices of eight channels and positions
   int32_t shared_bytes;
   int64_t packed_bytes;
   bool packs_beside;   // its weight, beside the kernel before it, and is done after that

@@ -87,6 +87,7 @@ StoreParams<T> store_params(const CorrelationPlan& plan, MutableTensor destinati
   params.residues_alike = true;
   for (const Residues& axis : plan.residues) params.residues_alike &= axis.size % axis.count == 0;
   params.stores_channels = plan.store == StoreWay::kChannels;
+  params.channel_vector = plan.channel_vector;
   params.stores_pairs = plan.store == StoreWay::kPairs;
   if (params.stores_pairs) params.destination_stride.w *= 2;
   params.channels_first = destination.stride[1] == 1 && destination.stride[4] != 1;

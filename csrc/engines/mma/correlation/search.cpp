@@ -27,11 +27,12 @@ class Search {
  public:
   Search(const CorrelationPlan& base, const CorrelationQuery& query, std::vector<CorrelationPlan>& plans)
       : base_(base),
+        destination_(query.tensors.destination),
         element_bytes_(query.element_bytes),
         source_bytes_(base.source_bytes),
-        stored_channels_(stored_channels(query.tensors.destination, element_bytes_, base.n_channels)),
         row_vector_(row_vector(query.tensors.destination, element_bytes_, base.residues[2].size)),
         rows_begin_(rows_begin(query.tensors.source, query.tensors.mask, source_bytes_, base.axis[2].src_size)),
+        part_bytes_(copied_part(query.tensors.source, source_bytes_, base.k_channels)),
         device_(query.device),
         most_copied_(query.most_copied),
         keep_all_(query.keep_all),
@@ -50,8 +51,11 @@ class Search {
   void with_shape(Shape shape, const ShapeExtent& extent) {
     CorrelationPlan plan = base_;
     plan.shape = shape;
-    const bool channels = stored_channels_ >= 2 * joined_fragments(extent.warp_n, element_bytes_);
-    if (plan.store != StoreWay::kPairs) plan.store = channels ? StoreWay::kChannels : StoreWay::kRows;
+    if (plan.store != StoreWay::kPairs) {
+      plan.channel_vector =
+          channel_vector(destination_, element_bytes_, plan.n_channels, lane_channels(extent.warp_n, element_bytes_));
+      plan.store = plan.channel_vector > 0 ? StoreWay::kChannels : StoreWay::kRows;
+    }
     plan.n_blocks = static_cast<int32_t>(ceil_div(plan.n_channels, extent.n()));
     for (const BoxCandidate& box : likely_boxes(plan, element_bytes_, device_, kBoxes)) with_box(plan, box);
   }
@@ -109,9 +113,9 @@ class Search {
                            most_copied_))
         return;
     }
-    plan.load =
-        make_load_shape(plan.tile, plan.way, source_bytes_,
-                        {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step}, kSourceThreads);
+    plan.load = make_load_shape(
+        plan.tile, plan.way, source_bytes_,
+        {rows_begin_, plan.boxes[3] == 1 ? 0 : plan.box[2] * plan.axis[2].src_step, part_bytes_}, kSourceThreads);
     const int32_t width = plan.residues[2].count;
     const int32_t plane = width * plan.residues[1].count;
     int32_t last = 0;
@@ -208,11 +212,12 @@ class Search {
 
   static constexpr size_t kBoxes = 24;
   const CorrelationPlan base_;
+  const OperandTraits& destination_;
   const int32_t element_bytes_;  // of the destination
   const int32_t source_bytes_;
-  const int32_t stored_channels_;
   const int32_t row_vector_;
   const RowsBegin rows_begin_;
+  const int32_t part_bytes_;  // of channels that are copied at once
   const DeviceTraits& device_;
   const int64_t most_copied_;
   const bool keep_all_;

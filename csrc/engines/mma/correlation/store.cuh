@@ -21,7 +21,7 @@ template <typename T, int kTerms, Shape kShape, bool kNorms>
 class BlockStore {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static constexpr int kJoined = joined_fragments(kExtent.warp_n, sizeof(T));
-  static constexpr int kLaneChannels = 2 * kJoined;
+  static constexpr int kLaneChannels = lane_channels(kExtent.warp_n, sizeof(T));
   static constexpr int kThreads = 32 * kExtent.warps();
   using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n>;
   using Sums = float[Product::kRows][Product::kColumns][4];
@@ -215,8 +215,18 @@ class BlockStore {
     return number;
   }
 
-  // A lane's channels are one aligned store. `shift`: from where positions are by their offsets.
+  // `shift`: from where positions are by their offsets.
   __device__ __forceinline__ void store_channels(const Sums& sum, const int64_t* offsets, int64_t shift) const {
+    constexpr int kWord = 4 / static_cast<int>(sizeof(T));
+    if (params_.channel_vector == kLaneChannels) return store_channels_by<kLaneChannels>(sum, offsets, shift);
+    if constexpr (kWord > 1) {
+      if (params_.channel_vector == 1) return store_channels_by<1>(sum, offsets, shift);
+    }
+    if constexpr (kWord < kLaneChannels) store_channels_by<kWord>(sum, offsets, shift);
+  }
+  // So many of a lane's channels are one aligned store.
+  template <int kVector>
+  __device__ __forceinline__ void store_channels_by(const Sums& sum, const int64_t* offsets, int64_t shift) const {
     T* const channel = params_.destination + shift + share_.first_channel + first_n_ + lane_ % 4 * kLaneChannels;
     const int32_t left = share_.channels - first_n_ - lane_ % 4 * kLaneChannels;
 #pragma unroll
@@ -227,13 +237,16 @@ class BlockStore {
         if (offset < 0) continue;
 #pragma unroll
         for (int j = 0; j < Product::kColumns; j += kJoined) {
-          if (8 * j >= left) continue;
-          T values[kLaneChannels];
 #pragma unroll
-          for (int c = 0; c < kLaneChannels; ++c) {
-            values[c] = from_accumulator<T>(sum[i][j + c / 2][2 * half + c % 2]);
+          for (int first = 0; first < kLaneChannels; first += kVector) {
+            if (8 * j + first >= left) continue;
+            alignas(kVector * sizeof(T)) T values[kVector];
+#pragma unroll
+            for (int c = 0; c < kVector; ++c) {
+              values[c] = from_accumulator<T>(sum[i][j + (first + c) / 2][2 * half + (first + c) % 2]);
+            }
+            hopper::store_global(channel + offset + 8 * j + first, values);
           }
-          hopper::store_global(channel + offset + 8 * j, values);
         }
       }
     }

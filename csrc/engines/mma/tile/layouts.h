@@ -1,22 +1,28 @@
 // What the strides and addresses of the operands decide about loading and storing.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "core/access.h"
+#include "core/channels_copy.h"
 #include "core/host_device.h"
+#include "core/integer.h"
 
 namespace convt3d::mma {
 
 // How pieces of 16 bytes of channels come into a staged tile: copied past the registers; copied so with the mask
-// beside them, which is applied in shared memory; gathered element by element, neighbouring threads along the channels
-// or along the width; from rows along the width that are copied as they are and transposed in shared memory. Rows of 32
-// bits are copied as they are into a tile of channel rows (tile.h), too, with the mask beside them or without.
-enum class LoadWay : int { kCopy, kCopyMasked, kChannels, kWidth, kRows, kChannelRows, kChannelRowsMasked };
+// beside them, which is applied in shared memory; copied in parts of 8 or 4 bytes, where channels are no whole pieces
+// or begin between two; gathered element by element, neighbouring threads along the channels or along the width; from
+// rows along the width that are copied as they are and transposed in shared memory. Rows of 32 bits are copied as they
+// are into a tile of channel rows (tile.h), too, with the mask beside them or without.
+enum class LoadWay : int { kCopy, kCopyMasked, kCopyParts, kChannels, kWidth, kRows, kChannelRows, kChannelRowsMasked };
 
 // Asynchronous copies ("cp.async"), past the registers: what is begun arrives later.
 inline bool copies(LoadWay way) { return way != LoadWay::kChannels && way != LoadWay::kWidth; }
 // All that is copied goes into its place in the tile, and nothing is left to do when it has arrived.
 CONVT3D_HOST_DEVICE inline bool copies_only(LoadWay way) {
-  return way == LoadWay::kCopy || way == LoadWay::kChannelRows;
+  return way == LoadWay::kCopy || way == LoadWay::kCopyParts || way == LoadWay::kChannelRows;
 }
 // The mask is copied, too: beside the tile, where it lies like the tile.
 CONVT3D_HOST_DEVICE inline bool copies_masked(LoadWay way) {
@@ -32,6 +38,8 @@ inline const char* to_string(LoadWay way) {
       return "copy";
     case LoadWay::kCopyMasked:
       return "copy_masked";
+    case LoadWay::kCopyParts:
+      return "copy_parts";
     case LoadWay::kChannels:
       return "channels";
     case LoadWay::kWidth:
@@ -46,11 +54,27 @@ inline const char* to_string(LoadWay way) {
   return "unknown";
 }
 
+// Channels of a group that can be read: what is a copy already (core/channels_copy.h) has whole pieces of them, the
+// last of which are zeros.
+inline int64_t read_channels(const OperandTraits& source, int64_t element_bytes, int64_t channels) {
+  return source.is_copy ? round_up(channels, kCopiedPiece / element_bytes) : channels;
+}
+
+// Bytes of neighbouring channels that are copied at once: as many as begin at multiples of them at every position, 16,
+// 8 or 4; 0 where not even 4 do. `channels`: of a group.
+inline int32_t copied_part(const OperandTraits& source, int64_t element_bytes, int64_t channels) {
+  channels = read_channels(source, element_bytes, channels);
+  for (int64_t part = 16; part >= std::max<int64_t>(4, element_bytes); part /= 2) {
+    if (has_pieces(source, element_bytes, channels, part / element_bytes)) return static_cast<int32_t>(part);
+  }
+  return 0;
+}
+
 // `channels`: of a group; `channel_rows`: the tile may have them.
 inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
                         bool channel_rows) {
   const int64_t piece = 16 / element_bytes;
-  const bool pieces = has_pieces(source, element_bytes, channels, piece);
+  const bool pieces = has_pieces(source, element_bytes, read_channels(source, element_bytes, channels), piece);
   if (pieces && !mask.present) return LoadWay::kCopy;
   if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kCopyMasked;
   if (channel_rows && element_bytes == 4 && source.stride[4] == 1) {
@@ -60,6 +84,7 @@ inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, 
   // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
   const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
   if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;
+  if (!mask.present && copied_part(source, element_bytes, channels) != 0) return LoadWay::kCopyParts;
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
@@ -96,6 +121,17 @@ inline int32_t stored_channels(const OperandTraits& destination, int64_t element
   auto count = static_cast<int32_t>(16 / element_bytes);
   while (count > 1 && !has_pieces(destination, element_bytes, channels, count)) count /= 2;
   return count;
+}
+
+// Neighbouring channels of the destination that a lane, which has `of_lane`, stores at once: all of them, those of a
+// word or one; 0 where channels are not neighbours, or positions along the width are as well. `channels`: of a group.
+inline int32_t channel_vector(const OperandTraits& destination, int64_t element_bytes, int64_t channels,
+                              int32_t of_lane) {
+  const int32_t most = stored_channels(destination, element_bytes, channels);
+  if (most >= of_lane) return of_lane;
+  if (destination.stride[1] != 1 || destination.stride[4] == 1) return 0;
+  const auto word = static_cast<int32_t>(4 / element_bytes);
+  return most >= word ? word : 1;
 }
 
 // Neighbouring elements of its rows along the width, of so many elements, that a thread can store at once.

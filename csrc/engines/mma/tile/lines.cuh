@@ -51,7 +51,7 @@ struct alignas(16) FixedLine {
 };
 // What is the same of a place in all boxes.
 struct alignas(kFixedPlaceBytes) FixedPlace {
-  uint32_t to;  // its piece of channels, and above kPieceBits sixteenths of the bytes in the tile's line
+  uint32_t to;  // its piece of channels, or part of one, and above kPieceBits the words of 4 bytes in the tile's line
   int32_t w;    // coordinate from the box's first one on
 };
 static_assert(sizeof(LoadLine) == kLineBytes && sizeof(FixedLine) == kFixedLineBytes &&
@@ -99,7 +99,7 @@ class TileLines {
 #pragma unroll 1
     for (int32_t i = fillers.thread; i < params_.shape.fixed_places; i += fillers.count) {
       const Place place = place_of(i, false);
-      places[i] = {place.to / 16 << kPieceBits | static_cast<uint32_t>(place.piece), place.w};
+      places[i] = {place.to / 4 << kPieceBits | static_cast<uint32_t>(place.piece), place.w};
     }
     const TileAxis& width = tile.axis[2];
     auto* const columns = reinterpret_cast<int32_t*>(places + params_.shape.fixed_places);
@@ -151,7 +151,7 @@ class TileLines {
   // A place of the lines that a thread has.
   struct Place {
     uint32_t to;    // bytes in the tile's line
-    int32_t piece;  // of channels
+    int32_t piece;  // of channels, or part of one
     int32_t w;      // coordinate in the source, from the box's first one on
   };
 
@@ -184,7 +184,7 @@ class TileLines {
     const int32_t in_component = params_.shape.by_components.quotient(column);
     const int32_t component = params_.shape.by_components.remainder(column, in_component);
     place.to = static_cast<uint32_t>((component * width.length + in_component) * params_.tile.pitch +
-                                     place.piece * kPieceBytes);
+                                     place.piece * params_.shape.part_bytes);
     place.w = in_component * width.step + (width.split ? 0 : width.delta[component]);
     return place;
   }
@@ -193,7 +193,7 @@ class TileLines {
     const uint2 words = hopper::load_shared<uint2>(
         hopper::shared_address(fixed_) +
         static_cast<uint32_t>(params_.shape.lines * kFixedLineBytes + number * kFixedPlaceBytes));
-    return {words.x >> kPieceBits << 4, static_cast<int32_t>(words.x & ((1u << kPieceBits) - 1)),
+    return {words.x >> kPieceBits << 2, static_cast<int32_t>(words.x & ((1u << kPieceBits) - 1)),
             static_cast<int32_t>(words.y)};
   }
   // Where make_fixed() kept, of raw rows, the tile's row of each coordinate: kCoordinatesBefore the first, and on.

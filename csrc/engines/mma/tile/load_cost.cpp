@@ -71,6 +71,7 @@ LoadingCost loading_cost(const LoadedTile& loaded, const DeviceTraits& device) {
   double waits = 0;
   switch (loaded.way) {
     case LoadWay::kCopy:
+    case LoadWay::kCopyParts:
       copied = lines * kCopyInstructions;
       others += shape.iterations * kFixedPlace;
       break;

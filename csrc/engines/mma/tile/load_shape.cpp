@@ -31,20 +31,20 @@ void choose_iterations(LoadShape& shape) {
   shape.by_at_once = make_divisor(shape.at_once);
 }
 
-RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, RowsAt rows) {
+RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, SourceAt source) {
   const TileAxis& width = tile.axis[2];
   const int32_t components = width.split ? 1 : width.components;
   const int32_t least = *std::min_element(width.delta, width.delta + components);
   const int32_t most = *std::max_element(width.delta, width.delta + components);
   RawRows raw{};
   raw.least = width.split ? 0 : least;
-  raw.begin = rows.begin;
-  raw.matrices = element_bytes == 2 && rows.begin != RowsBegin::kAnywhere;
+  raw.begin = source.begin;
+  raw.matrices = element_bytes == 2 && source.begin != RowsBegin::kAnywhere;
   const int64_t span = int64_t{width.length - 1} * width.step + most - least + 1;
   raw.span = static_cast<int32_t>(std::min(span, kMostSpan));
   // Elements before the first that is staged, of the 16 bytes that have it.
   const int32_t in_piece = kPieceBytes / element_bytes;
-  const bool is_known = rows.begin == RowsBegin::kWhole && !width.split && rows.multiple % in_piece == 0;
+  const bool is_known = source.begin == RowsBegin::kWhole && !width.split && source.multiple % in_piece == 0;
   const int32_t lead = is_known ? (least % in_piece + in_piece) % in_piece : in_piece - 1;
   raw.pieces = static_cast<int32_t>(ceil_div(int64_t{raw.span} + lead, int64_t{in_piece}));
   // Eight rows of a matrix lie in banks of their own, or two in the same; else eight pieces of channels.
@@ -55,15 +55,17 @@ RawRows raw_rows(const StagedTile& tile, int32_t element_bytes, RowsAt rows) {
 
 }  // namespace
 
-LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, RowsAt rows, int32_t threads) {
+LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, SourceAt source,
+                          int32_t threads) {
   LoadShape shape{};
   shape.threads = threads;
   shape.lines = tile.images * tile.axis[0].staged() * tile.axis[1].staged();
   shape.columns = tile.axis[2].staged();
-  shape.places = shape.columns * tile.pieces;
-  int32_t pieces = tile.pieces;
+  shape.part_bytes = way == LoadWay::kCopyParts ? source.part_bytes : kPieceBytes;
+  int32_t pieces = tile.pieces * (kPieceBytes / shape.part_bytes);
+  shape.places = shape.columns * pieces;
   if (way == LoadWay::kRows) {
-    shape.raw = raw_rows(tile, element_bytes, rows);
+    shape.raw = raw_rows(tile, element_bytes, source);
     shape.raw.bytes = int64_t{shape.lines} * tile.pieces * shape.raw.item_pitch;
     pieces = shape.raw.pieces;
     shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
@@ -73,7 +75,8 @@ LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_b
     shape.places = tile.pieces * (kPieceBytes / element_bytes) * pieces;
   }
   if (copies_masked(way)) shape.mask_bytes = tile.bytes();
-  if (way == LoadWay::kCopy || way == LoadWay::kCopyMasked) shape.fixed_places = shape.places;
+  if (way == LoadWay::kCopy || way == LoadWay::kCopyMasked || way == LoadWay::kCopyParts)
+    shape.fixed_places = shape.places;
   choose_iterations(shape);
   shape.by_pieces = make_divisor(pieces);
   shape.by_columns = make_divisor(shape.columns);

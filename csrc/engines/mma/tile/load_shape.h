@@ -1,8 +1,8 @@
 // How the threads that fill a staged tile (tile.h) share its pieces. As data; loader.cuh does it.
 //
-// A *line* is an image, a depth and a height of a stage. A *place* of a line is a piece of channels of one position or,
-// of raw rows and channel rows, of one channel's row. A thread has one place after another, and of each some lines:
-// where a line begins is read from a table, all else of a piece is the same along the lines.
+// A *line* is an image, a depth and a height of a stage. A *place* of a line is a piece of channels of one position, or
+// a part of one, or, of raw rows and channel rows, a piece of one channel's row. A thread has one place after another,
+// and of each some lines: where a line begins is read from a table, all else of a piece is the same along the lines.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ struct LoadShape {
   int32_t groups;      // of threads, which share the lines
   int32_t each;        // lines of a group
   Divisor by_at_once;  // of threads
-  Divisor by_pieces;   // of a row: of channels or, of raw rows and channel rows, of the width
+  int32_t part_bytes;  // of channels that are copied at once: a piece's, or fewer
+  Divisor by_pieces;   // of a row: of channels, or their parts; of raw rows and channel rows, of the width
   Divisor by_columns;
   Divisor by_components;  // of the width
   Divisor by_length[2];   // of depth and height
@@ -67,11 +68,13 @@ struct LoadShape {
   }
 };
 
-// Where raw rows begin, and a number of which the coordinates of all boxes' first positions are multiples.
-struct RowsAt {
+// Where raw rows begin, a number of which the coordinates of all boxes' first positions are multiples, and the bytes of
+// channels that are copied at once (copied_part()).
+struct SourceAt {
   RowsBegin begin;
   int32_t multiple;
+  int32_t part_bytes;
 };
-LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, RowsAt rows, int32_t threads);
+LoadShape make_load_shape(const StagedTile& tile, LoadWay way, int32_t element_bytes, SourceAt source, int32_t threads);
 
 }  // namespace convt3d::mma

@@ -50,7 +50,10 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
       switch (params_.way) {
         case LoadWay::kCopy:
         case LoadWay::kCopyMasked:
-          return copy<kPieceBytes>(stage, FixedPlaces{*this});
+          return copy<kPieceBytes>(stage, FixedPlaces<kPieceBytes>{*this});
+        case LoadWay::kCopyParts:
+          if (params_.shape.part_bytes == 8) return copy<8>(stage, FixedPlaces<8>{*this});
+          return copy<4>(stage, FixedPlaces<4>{*this});
         case LoadWay::kRows:
           return this->copy_rows(stage);
         default:
@@ -76,7 +79,7 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
       if (params_.way == LoadWay::kRows) {
         this->transpose(stage);
       } else if (params_.way == LoadWay::kCopyMasked) {
-        mask_copied<kPieceBytes>(stage, FixedPlaces{*this});
+        mask_copied<kPieceBytes>(stage, FixedPlaces<kPieceBytes>{*this});
       }
     }
   }
@@ -90,14 +93,15 @@ class TileLoader : public RawMatrixLoader<T, kThreads> {
     int32_t channel;
     int32_t w;
   };
-  // The places of a tile whose pieces are channels of a position.
+  // The places of a tile whose pieces are channels of a position, or parts of kBytes of them.
+  template <int kBytes>
   struct FixedPlaces {
     const TileLoader& loader;
 
     __device__ __forceinline__ int64_t origin(const LoadStage& stage) const { return loader.origin(2, stage.box); }
     __device__ __forceinline__ CopyPlace operator()(int32_t number) const {
       const Place place = loader.fixed_place(number);
-      return {place.to, place.piece * kChannels, place.w};
+      return {place.to, place.piece * (kBytes / kElement), place.w};
     }
     __device__ __forceinline__ static int64_t channel_step(const Strides&) { return 1; }
   };

@@ -2,6 +2,7 @@
 // shares of a device's rates (core/device_traits.h) that they reach, fitted to times measured on an H200.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "core/multiprocessor.h"
@@ -16,6 +17,14 @@ constexpr double kL2Share = 0.7;         // of the rate of L2, that loading warp
 
 // A byte that is staged, in clocks of a multiprocessor, about: of L2, and of the warps that load it.
 constexpr double kStagedByte = 0.05;
+
+// Instructions of a lane for an element that is stored with its neighbours along the channels, of which a lane has
+// `of_lane` and stores `vector` at once.
+inline double stored_in_channels(int32_t vector, int32_t of_lane) {
+  constexpr double kStored = 1.55;  // of an element, where all are one store
+  constexpr double kStore = 3;      // of each further store; set by hand
+  return kStored + kStore * (1.0 / vector - 1.0 / of_lane);
+}
 
 // The slowest of what happens at the same time, which the others disturb.
 inline double at_once(std::initializer_list<double> clocks) { return convt3d::at_once(clocks, kAlongside); }

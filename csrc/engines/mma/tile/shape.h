@@ -129,5 +129,9 @@ CONVT3D_HOST_DEVICE constexpr int32_t joined_fragments(int32_t warp_n, int32_t e
   const int32_t most = 8 / element_bytes;
   return warp_n / 8 < most ? warp_n / 8 : most;
 }
+// Neighbouring channels that a lane has then.
+CONVT3D_HOST_DEVICE constexpr int32_t lane_channels(int32_t warp_n, int32_t element_bytes) {
+  return 2 * joined_fragments(warp_n, element_bytes);
+}
 
 }  // namespace convt3d::mma

@@ -88,9 +88,12 @@ GradLayouts grad_layouts(const Problem& problem, DataType dtype, const Operands&
   // In channel rows, positions whose distance is a multiple of four share their banks.
   channel_rows_of_grad = channel_rows_of_grad && problem.stride[2] % 4 != 0;
   return {load_way(operands.first, operands.mask, bytes, problem.out_channels_per_group(), channel_rows_of_grad),
-          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true), operands.mask.present,
+          load_way(operands.second, {}, bytes, problem.in_channels_per_group(), true),
+          operands.mask.present,
           rows_begin(operands.first, operands.mask, bytes, outputs),
-          rows_begin(operands.second, {}, bytes, problem.input_size[2])};
+          rows_begin(operands.second, {}, bytes, problem.input_size[2]),
+          copied_part(operands.first, bytes, problem.out_channels_per_group()),
+          copied_part(operands.second, bytes, problem.in_channels_per_group())};
 }
 
 std::optional<PairedGrad> paired_grad(const Problem& problem, DataType dtype, const Operands& operands) {

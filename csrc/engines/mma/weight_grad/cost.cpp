@@ -115,16 +115,18 @@ LoadingCost bias_rows_cost(const WeightGradPlan& plan) {
 double position_clocks(double fragments, int32_t columns, double grad_channels, double input_channels,
                        const WeightGradPlan& plan, const DeviceTraits& device) {
   const StepClocks step = step_clocks(fragments, 0, kGradWarps, columns, plan, device);
-  const auto loads = [&](LoadWay way, RowsBegin begin) {
+  const auto loads = [&](LoadWay way, RowsBegin begin, int32_t part) {
+    if (way == LoadWay::kCopyParts) return double{kPieceBytes} / part;
     const bool aligned = begin == RowsBegin::kWhole;
     if (way == LoadWay::kCopy || (way == LoadWay::kChannelRows && aligned)) return 1.0;
     return way == LoadWay::kRows || (way == LoadWay::kChannelRowsMasked && aligned) ? kLoadedInRows : kLoadedInElements;
   };
   const double bytes = plan.element_bytes * (grad_channels + input_channels);
-  const double loading = plan.element_bytes / double{kPieceBytes} *
-                         (grad_channels * loads(plan.layouts.grad, plan.layouts.grad_begin) +
-                          input_channels * loads(plan.layouts.input, plan.layouts.input_begin)) *
-                         kCopyInstructions * kAloneClocks / kLoadingThreads;
+  const double loading =
+      plan.element_bytes / double{kPieceBytes} *
+      (grad_channels * loads(plan.layouts.grad, plan.layouts.grad_begin, plan.layouts.grad_part) +
+       input_channels * loads(plan.layouts.input, plan.layouts.input_begin, plan.layouts.input_part)) *
+      kCopyInstructions * kAloneClocks / kLoadingThreads;
   return at_once({step.products / kGradStep, step.shared / kGradStep + 2 * bytes / device.rates.shared_bytes,
                   step.issued / kGradStep, loading, bytes / device.rates.l2_bytes});
 }

@@ -295,11 +295,12 @@ class Search {
     plan.grad_accesses = accesses(plan.grad);
     plan.input_accesses = accesses(plan.input);
     const int32_t step = plan.boxes[3] == 1 ? 0 : box[2];  // from a box to the next
-    plan.grad_shape = make_load_shape(plan.grad, plan.layouts.grad, plan.element_bytes,
-                                      {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1},
-                                      kLoadingThreads);
+    plan.grad_shape = make_load_shape(
+        plan.grad, plan.layouts.grad, plan.element_bytes,
+        {plan.layouts.grad_begin, plan.taps[2].parts == 1 ? step * plan.taps[2].step : 1, plan.layouts.grad_part},
+        kLoadingThreads);
     plan.input_shape = make_load_shape(plan.input, plan.layouts.input, plan.element_bytes,
-                                       {plan.layouts.input_begin, step}, kLoadingThreads);
+                                       {plan.layouts.input_begin, step, plan.layouts.input_part}, kLoadingThreads);
     if (!set_memory(plan, device_.shared_bytes)) return false;
     if (plan.copies_operands() && !set_operand_copies(plan)) return false;
     choose_splits(plan, device_, [&](WeightGradPlan& priced) { set_cost(priced, device_); });

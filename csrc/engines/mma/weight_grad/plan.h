@@ -88,6 +88,8 @@ struct GradLayouts {
   bool masked;  // grad_output counts only where the mask is not <= 0, and is not copied
   RowsBegin grad_begin;
   RowsBegin input_begin;
+  int32_t grad_part = kPieceBytes;  // bytes of channels that are copied at once: copied_part()
+  int32_t input_part = kPieceBytes;
 };
 
 // Which warps sum the rows that are the bias's gradient, where that is wanted beside the weight's.

@@ -12,7 +12,7 @@ inline void async_copy(uint32_t to, const void* from, uint32_t exist = kBytes) {
 }
 template <int kBytes = 16>
 inline void async_copy_from(uint32_t to, int64_t from) {
-  static_assert(kBytes == 4 || kBytes == 16);
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   emulator::copy_of_thread(to, reinterpret_cast<const void*>(from < 0 ? 0 : from), kBytes, from < 0 ? 0 : kBytes);
 }
 inline void async_commit() { emulator::commit_copies_of_thread(); }

@@ -9,7 +9,7 @@ namespace convt3d::hopper {
 
 template <typename T, int kCount>
 inline void store_global(T* to, const T (&values)[kCount]) {
-  static_assert(sizeof(values) == 4 || sizeof(values) == 8 || sizeof(values) == 16);
+  static_assert(sizeof(values) == 2 || sizeof(values) == 4 || sizeof(values) == 8 || sizeof(values) == 16);
   emulator::check_write(to, sizeof(values), sizeof(values));
   std::memcpy(to, values, sizeof(values));
 }
