@@ -27,8 +27,8 @@ BUGS = [
     Bug(
         "mma: channels that are stored in parts",
         M + "correlation/store.cuh",
-        "if (8 * j + first >= left) continue;",
-        "if (8 * j + (BUG && kVector < kLaneChannels ? 0 : first) >= left) continue;",
+        "sum[i][j + (first + c) / 2]",
+        "sum[i][j + ((BUG && kVector < kLaneChannels ? 0 : first) + c) / 2]",
         MMA,
     ),
     Bug(
@@ -230,8 +230,8 @@ BUGS = [
     Bug(
         "mma: channels",
         M + "correlation/store.cuh",
-        "if (8 * j >= left) continue;",
-        "if (8 * j >= left - BUG * 8) continue;",
+        "if (8 * j + first >= left) continue;",
+        "if (8 * j + first >= left - BUG * 8) continue;",
         MMA,
     ),
     Bug(
