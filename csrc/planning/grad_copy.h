@@ -5,8 +5,8 @@
 
 namespace convt3d {
 
-// Of a gradient (core/channels_copy.h). Of a view (core/output_view.h) no more is copied than it has, so that one of
-// them may be that is a small operand, or mostly channels, where the tensor itself is not.
+// Of a gradient: by may_copy() of core/channels_copy.h. A view (core/output_view.h) may be copied where its tensor may
+// not, as no more is copied than it has.
 bool may_copy_grad(const PlanQuery& query);
 
 }  // namespace convt3d

@@ -115,11 +115,13 @@ __device__ __forceinline__ void walk_together(const DepthwisePatchParams<T>& par
               }
             }
           }
-          if (!kHasBias || !Taps::is_in_middle(tap_h) || (plan.bias_taps >> tap_d & 1) == 0) continue;
+          if constexpr (kHasBias) {
+            if (!Taps::is_in_middle(tap_h) || (plan.bias_taps >> tap_d & 1) == 0) continue;
 #pragma unroll
-          for (int column = Taps::kPadding; column < Taps::kPadding + kWidth * kStride; ++column) {
+            for (int column = Taps::kPadding; column < Taps::kPadding + kWidth * kStride; ++column) {
 #pragma unroll
-            for (int c = 0; c < kChannels; ++c) sum.row[c] += row.value(column, c);
+              for (int c = 0; c < kChannels; ++c) sum.row[c] += row.value(column, c);
+            }
           }
         }
       }

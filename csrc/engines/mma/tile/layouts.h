@@ -54,16 +54,11 @@ inline const char* to_string(LoadWay way) {
   return "unknown";
 }
 
-// Channels of a group that can be read: what is a copy already (core/channels_copy.h) has whole pieces of them, the
-// last of which are zeros.
-inline int64_t read_channels(const OperandTraits& source, int64_t element_bytes, int64_t channels) {
-  return source.is_copy ? round_up(channels, kCopiedPiece / element_bytes) : channels;
-}
-
 // Bytes of neighbouring channels that are copied at once: as many as begin at multiples of them at every position, 16,
 // 8 or 4; 0 where not even 4 do. `channels`: of a group.
 inline int32_t copied_part(const OperandTraits& source, int64_t element_bytes, int64_t channels) {
-  channels = read_channels(source, element_bytes, channels);
+  // What is a copy already (core/channels_copy.h) has whole pieces, with zeros behind the channels.
+  if (source.is_copy) channels = round_up(channels, kCopiedPiece / element_bytes);
   for (int64_t part = 16; part >= std::max<int64_t>(4, element_bytes); part /= 2) {
     if (has_pieces(source, element_bytes, channels, part / element_bytes)) return static_cast<int32_t>(part);
   }
@@ -74,7 +69,8 @@ inline int32_t copied_part(const OperandTraits& source, int64_t element_bytes, i
 inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, int64_t element_bytes, int64_t channels,
                         bool channel_rows) {
   const int64_t piece = 16 / element_bytes;
-  const bool pieces = has_pieces(source, element_bytes, read_channels(source, element_bytes, channels), piece);
+  const int32_t part = copied_part(source, element_bytes, channels);
+  const bool pieces = part == piece * element_bytes;
   if (pieces && !mask.present) return LoadWay::kCopy;
   if (pieces && has_pieces(mask, element_bytes, channels, piece)) return LoadWay::kCopyMasked;
   if (channel_rows && element_bytes == 4 && source.stride[4] == 1) {
@@ -84,7 +80,7 @@ inline LoadWay load_way(const OperandTraits& source, const OperandTraits& mask, 
   // Rows are read from multiples of 16 bytes on, and nothing before the tensor is.
   const auto has_rows = [](const OperandTraits& tensor) { return tensor.stride[4] == 1 && tensor.address == 0; };
   if (has_rows(source) && (!mask.present || has_rows(mask))) return LoadWay::kRows;
-  if (!mask.present && copied_part(source, element_bytes, channels) != 0) return LoadWay::kCopyParts;
+  if (part != 0 && !mask.present) return LoadWay::kCopyParts;
   return source.stride[1] == 1 ? LoadWay::kChannels : LoadWay::kWidth;
 }
 
