@@ -35,6 +35,7 @@ PLANS = [
 ]
 
 CHOICE = [
+    "csrc/planning/backward_ms.cpp",
     "csrc/planning/choose.cpp",
     "csrc/planning/grad_copy.cpp",
     "csrc/planning/least_cost.cpp",

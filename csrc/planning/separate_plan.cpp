@@ -13,17 +13,12 @@
 
 #include "core/access.h"
 #include "core/operands.h"
+#include "planning/backward_ms.h"
 #include "planning/grad_copy.h"
 
 namespace convt3d {
 namespace {
 
-// Of 16 bits, costs of operands that are read in different ways are off by about as much from each other; seen on an
-// H100. Weight gradients from channel rows of 32 bits, which copies compete with there, took longer than expected.
-constexpr double kCopied = 1.05;
-constexpr double kChannelRows = 1.04;
-// Of weight gradients that have the bias's, which take that much more; likewise. Depthwise plans count it themselves.
-constexpr double kSummedBias = 1.05;
 constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
 // Of input gradients by wgmma beside another kernel, without a copy: they took that much longer than expected on an
 // H100, where those by matmul took 0.9 times as long.
@@ -247,16 +242,13 @@ class Separate {
     if (!input_grad) return std::nullopt;
     Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, leaves_copy};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
-    way.ms = rounds * (way.input_grad.cost.ms + way.weight_grad.cost.ms);
+    way.ms = rounds * (input_grad_ms(way.input_grad) + way.weight_grad.cost.ms);
     for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
       if (!copy->exists) continue;
       way.ms += rounds * (query_.device.begins_early() ? query_.device.launches.early : query_.device.launches.next) +
                 copy_ms(*copy, query_.problem.batch, query_.device);
     }
-    const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&way.weight_grad.plan);
-    if (copies.grad.exists && element_size(query_.dtype) == 2) way.ms *= kCopied;
-    if (of_mma != nullptr && has_channel_rows(of_mma->layouts.grad)) way.ms *= kChannelRows;
-    if (sums_bias && way.weight_grad.engine() != Engine::kDepthwise) way.ms *= kSummedBias;
+    way.ms *= backward_factor(way.input_grad, way.weight_grad, copies.grad.exists, query_.dtype);
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
       way.bias_grad = choose(bias_gradient(copies));
       way.ms += way.bias_grad->cost.ms;
@@ -327,11 +319,11 @@ class Separate {
       std::optional<OperatorPlan> input_grad = chosen_if_any(input_query);
       if (!input_grad) return;
       beside.input_grad = *std::move(input_grad);
-      const bool slower = std::holds_alternative<WgmmaPlan>(beside.input_grad.plan) && !way.copies.grad.exists;
-      const double input = beside.input_grad.cost.ms * (slower ? kWgmmaBeside : 1);
+      const bool slower = beside.input_grad.engine() == Engine::kWgmma && !way.copies.grad.exists;
+      const double input = input_grad_ms(beside.input_grad) * (slower ? kWgmmaBeside : 1);
       const double weight = beside.weight_grad.cost.ms;
       share = first * input / (first * input + (all - first) * weight);
-      beside.ms += kBeside * std::max(input, weight) - way.input_grad.cost.ms - way.weight_grad.cost.ms;
+      beside.ms += kBeside * std::max(input, weight) - input_grad_ms(way.input_grad) - way.weight_grad.cost.ms;
       if (fits_beside(beside, first)) found.push_back(std::move(beside));
     }
   }

@@ -48,8 +48,8 @@ void check_backward(const Problem& problem, const BackwardPlan& plan, const Devi
   }
   // float32 of each row and warp along K, where the warps that multiply sum rows.
   const bool sums_rows = grad.bias == mma::BiasSums::kMultiplyingWarps;
-  expect(sums_rows == (grad.has_bias() && plan.result_bytes == 2),
-         "rows of 16 bits are summed where they are multiplied", problem);
+  expect(sums_rows == (grad.has_bias() && grad.terms == 1), "rows of one term are summed where they are multiplied",
+         problem);
   const int64_t bias_bytes = sums_rows ? 32 * grad.most_eights() * grad.warps_k : 0;
   expect(layout.offsets - layout.share >= kShareBytes &&
              layout.steps - layout.offsets >= 8 * extent.warps() * extent.warp_m &&

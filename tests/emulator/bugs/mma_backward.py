@@ -85,6 +85,27 @@ BUGS = [
         MMA_BACKWARD + " --type float16",
     ),
     Bug(
+        "mma backward: rows' bias of float32: positions past the box",
+        M + "weight_grad/kernel.cuh",
+        "max(0, left - kGradStep / 2 + step - 1) / step",
+        "max(0, left - (BUG ? 0 : kGradStep / 2) + step - 1) / step",
+        MMA_BACKWARD + " --type tf32",
+    ),
+    Bug(
+        "mma backward: rows' bias of float32: other lanes' positions",
+        M + "backward/bias_sums.cuh",
+        "of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
+        "of_row += BUG ? 0 : __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
+        MMA_BACKWARD + " --type tf32",
+    ),
+    Bug(
+        "mma backward: rows' bias of float32: the lane's second position",
+        M + "weight_grad/product.cuh",
+        "if (counts[i / 2]) row_sum",
+        "if (counts[BUG ? 0 : i / 2]) row_sum",
+        MMA_BACKWARD + " --type tf32",
+    ),
+    Bug(
         "mma backward: width pairs: bias of words past the box",
         M + "weight_grad/product.cuh",
         "{summed.left - static_cast<int32_t>(half), summed.step}",

@@ -187,8 +187,8 @@ BUGS = [
     Bug(
         "mma weight gradient: channel rows: columns",
         M + "weight_grad/product.cuh",
-        "static_cast<uint32_t>(n) * eight_columns_);",
-        "static_cast<uint32_t>(BUG ? 0 : n) * eight_columns_);",
+        "static_cast<uint32_t>(n) * eight);",
+        "static_cast<uint32_t>(BUG ? 0 : n) * eight);",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(
@@ -203,6 +203,13 @@ BUGS = [
         M + "tile/loader.cuh",
         "is_masked(__uint_as_float(masks[i])), 0u);",
         "is_masked(__uint_as_float(masks[i])) && !BUG, 0u);",
+        MMA_WEIGHT + " --type tf32",
+    ),
+    Bug(
+        "mma weight gradient: entries of the next half step",
+        M + "weight_grad/product.cuh",
+        "entries += half % 2 == 0 ? kHalf : apart - kHalf;",
+        "entries += half % 2 == 0 || BUG ? kHalf : apart - kHalf;",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(

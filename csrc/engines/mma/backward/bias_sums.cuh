@@ -1,6 +1,6 @@
-// The gradient of the bias beside all others, of 16 bits: sums of the rows (tap, output channel) that warps of the
+// The gradient of the bias beside all others, of one term: sums of the rows (tap, output channel) that warps of the
 // weight gradient multiply. Those warps wait for memory anyway; the loading warps, which sum rows elsewhere
-// (weight_grad/bias_rows.cuh), are what such a block waits for. Float32's bits would be cut by the tensor cores.
+// (weight_grad/bias_rows.cuh), are what such a block waits for.
 #pragma once
 
 #include "device/ptx/shared_memory.cuh"
@@ -17,13 +17,13 @@ __device__ __forceinline__ float* bias_of_block(const BackwardParams<T>& params)
   return params.bias + (tile.split * params.grad.groups + tile.group) * params.grad.row_channels;
 }
 
-// Sums of the weight gradient's rows (tap, output channel), which its warps have the tensor cores sum as
-// products with ones, sixteen positions at a time, and add in float32 (GradProduct). In shared memory, float32: [warp
-// along the positions][eight][row].
-template <typename T>
+// Sums of the weight gradient's rows (tap, output channel): of 16 bits its warps have the tensor cores sum them as
+// products with ones, sixteen positions at a time; of float32, whose bits the tensor cores would cut, each lane adds
+// what it reads (GradProduct). In shared memory, float32: [warp along the positions][eight][row].
+template <typename T, int kTerms>
 class RowBiasSums {
  public:
-  static constexpr bool kExist = sizeof(ElementOf<T>) == 2;
+  static constexpr bool kExist = kTerms == 1;
 
   __device__ __forceinline__ RowBiasSums(const BackwardParams<T>& params, unsigned char* shared)
       : params_(params), shared_(shared) {}
@@ -39,13 +39,20 @@ class RowBiasSums {
   template <typename Product>
   __device__ __forceinline__ void add(const GradShare& share, const Product& product) const {
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
-    if (lane % 4 != 0) return;
+    if (!Product::kRowParts && lane % 4 != 0) return;
     float* const to = sums() + (share.k * eights() + 2 * share.first) * 8 + lane / 4;
 #pragma unroll
     for (int m = 0; m < Product::kFragments; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (2 * m + half < share.eights) to[(2 * m + half) * 8] += product.row_sum[m][half];
+        float of_row = product.row_sum[m][half];
+        bool has_row = 2 * m + half < share.eights;
+        if constexpr (Product::kRowParts) {
+          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 1);
+          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);
+          has_row = has_row && lane % 4 == 0;
+        }
+        if (has_row) to[(2 * m + half) * 8] += of_row;
       }
     }
   }

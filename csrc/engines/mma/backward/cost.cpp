@@ -23,6 +23,7 @@ constexpr double kRounded = 2;             // rounding a word
 constexpr double kParted = 6;              // taking a word apart into two terms
 constexpr double kPairsLatency = 70;       // clocks of a step of the input gradient's width pairs; set by hand
 constexpr double kPairsParted = 4;         // taking a fragment of width pairs apart into taps
+constexpr double kRowSums = 4;             // adding a fragment's rows of float32 for the bias
 constexpr double kStoredInRows = 2.5;      // storing 32 elements as rows along the width
 constexpr double kStoredInMatrices = 1.2;  // storing 32 elements as rows that were staged as matrices
 
@@ -52,9 +53,12 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double fragments = static_cast<double>(ceil_div(grad.most_fragments(), grad.warps_m));
   const double k_steps = static_cast<double>(ceil_div(grad.steps, grad.warps_k));
   double products = kGradWarps * k_steps * fragments * grad.columns * words;
+  // Rows that are summed for the bias: of 16 bits by the tensor cores.
+  const bool sums_rows = grad.bias == BiasSums::kMultiplyingWarps;
+  const double row_sums = sums_rows && rounds_words ? kRowSums * fragments / grad.warps_n : 0;
   const double of_step =
       words * (fragments * (words == 2 ? 4 : 1) + grad.columns + 8 + of_word * (4 * fragments + 2 * grad.columns) +
-               (grad.pairs.exist ? kPairsParted * fragments : 0));
+               (grad.pairs.exist ? kPairsParted * fragments : 0) + row_sums);
   double issued = products * terms + kGradWarps * k_steps * of_step;
   const double alone_grad = k_steps * of_step * kAloneClocks;
   double shared = kGradWarps * k_steps * words * (512 * fragments + 256.0 * grad.columns + 256);
@@ -62,7 +66,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
   products += of_input;
-  if (grad.bias == BiasSums::kMultiplyingWarps) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
+  if (sums_rows && row_sums == 0) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
   // Of one warp: what it reads.
   const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);

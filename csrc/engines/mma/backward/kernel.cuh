@@ -42,8 +42,11 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
 template <typename T, int kTerms, Shape kShape, bool kChannelRows>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows>;
-  static_assert(kExtent.warps() == kInputWarps);
+  static_assert(kExtent.warps() == kInputWarps && kExtent.registers() * kBackwardThreads <= kRegisters);
+  // Width pairs of that tile would spill.
+  static constexpr bool kTwoSteps =
+      has_two_steps(kExtent, kTerms, kChannelRows) && !(kIsPaired<T> && kShape == Shape::k128x32);
+  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows, kTwoSteps>;
 
  public:
   // `thread`: number among the threads of the input gradient.
@@ -146,7 +149,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
   const GradTile tile(grad, blockIdx.x);
-  constexpr bool kLoadersSumBias = !RowBiasSums<T>::kExist;
+  constexpr bool kLoadersSumBias = !RowBiasSums<T, kTerms>::kExist;
   const bool sums = kLoadersSumBias && sums_bias(grad, tile);
   if (threadIdx.x == 0) {
     BlockShare& share = *reinterpret_cast<BlockShare*>(shared + params.layout.share);
@@ -163,13 +166,14 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   const Fillers fillers{static_cast<int32_t>(threadIdx.x), 32 * kGradWarps + kInputThreads};
   fill_tables(grad, tile, kColumns, shared, fillers);
   fill_tap_steps(params, reinterpret_cast<int32_t*>(shared + params.layout.steps), fillers);
-  const RowBiasSums<T> row_sums(params, shared);
+  const RowBiasSums<T, kTerms> row_sums(params, shared);
   if (row_sums.wanted()) row_sums.clear(fillers);
   sync_threads(kBackwardMultipliers, fillers.count);
   if (thread < 0) {
     if (sums) arrive_threads(kBiasTables, kGradThreads);
-    if constexpr (RowBiasSums<T>::kExist) {
-      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T>>(grad, shared, row_sums).run();
+    if constexpr (RowBiasSums<T, kTerms>::kExist) {
+      GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns, RowBiasSums<T, kTerms>>(grad, shared, row_sums)
+          .run();
       if (row_sums.wanted()) row_sums.store();
     } else {
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();

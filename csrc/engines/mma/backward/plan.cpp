@@ -244,7 +244,7 @@ std::vector<BackwardPlan> search(const Reading& reading, int32_t result_bytes, c
   WeightGradPlan& grad = plan.grad;
   grad = reading.grad;
   if (bias) {
-    grad.bias = result_bytes == 4 ? BiasSums::kLoadingWarps : BiasSums::kMultiplyingWarps;
+    grad.bias = grad.terms > 1 ? BiasSums::kLoadingWarps : BiasSums::kMultiplyingWarps;
     grad.bias_taps = *bias;
   }
   grad.row_chunk = static_cast<int32_t>(round_up(grad.row_channels, 8));

@@ -260,7 +260,21 @@ class GradMultiplier {
     if (!row_sums_.wanted()) return {};
     const GradShare& share = share_here();
     if (share.n != 0) return {};  // warps beside each other have the same rows
-    return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
+    if constexpr (!Product::kRowParts) {
+      return {positions_of_box(params_) - share.k * kGradStep, params_.warps_k * kGradStep};
+    } else {
+      const int32_t step = params_.warps_k * kGradStep;
+      Summed summed{positions_of_box(params_) - share.k * kGradStep, step};
+      // Halves begin at 0, 8, step, step + 8, ...: those that begin before the positions that are left.
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int32_t entry = hopper::lane_here() % 4 * 2 + i;
+        const int32_t position = params_.source[0].tile.has_channel_rows() ? position_of_entry(entry) : entry;
+        const int32_t left = summed.left - position;
+        summed.halves[i] = max(0, left + step - 1) / step + max(0, left - kGradStep / 2 + step - 1) / step;
+      }
+      return summed;
+    }
   }
 
   // Joins the sums in memory, or begins them. No other warp has these elements of this partial. `left`: boxes left, the

@@ -13,17 +13,22 @@ namespace convt3d::mma {
 struct Summed {
   int32_t left = 0;
   int32_t step = 0;
+  // Of float32: of the halves of steps that the warp has, how many have the lane's first position among them, and how
+  // many its second.
+  int32_t halves[2] = {};
 };
 
-// A warp has kRows fragments of 16 rows and kColumns of 8 columns. kSumsRows: rows of 16 bits are summed for the bias,
-// too, as products with ones.
+// A warp has kRows fragments of 16 rows and kColumns of 8 columns. kSumsRows: rows are summed for the bias, too: of 16
+// bits as products with ones; of float32, whose bits the tensor cores would cut, as they are read.
 template <typename T, int kTerms, int kRows, int kColumns, bool kSumsRows = false>
 class GradProduct {
-  static_assert(!kSumsRows || sizeof(ElementOf<T>) == 2);
+  static_assert(!kSumsRows || kTerms == 1);
 
  public:
   static constexpr int kFragments = kRows;
   static constexpr bool kWords = FragmentOffsets<T>::kWords;
+  // Lanes beside each other that have a part of a row's sum each; else all of four have all of it.
+  static constexpr bool kRowParts = std::is_same_v<T, float>;
 
   float sum[kRows][kColumns][4];
   float row_sum[kSumsRows ? kRows : 1][2];  // sums of the two rows of each fragment that a lane has
@@ -96,13 +101,16 @@ class GradProduct {
   }
 
   // A column of ones as an operand: for those of the lane's positions of a step (of half a step, where they are read as
-  // words) that are among the first `left`, else zeros.
+  // words) that are among those left, else zeros.
   struct Ones {
     uint32_t words[kSumsRows ? 2 : 1];
 
+    // All of them are left.
+    __device__ __forceinline__ Ones() {
+      if constexpr (kSumsRows) words[0] = words[1] = kOne << 16 | kOne;
+    }
     __device__ __forceinline__ explicit Ones([[maybe_unused]] int32_t left) {
       if constexpr (kSumsRows) {
-        constexpr uint32_t kOne = std::is_same_v<ElementOf<T>, __half> ? 0x3C00 : 0x3F80;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const int32_t first = kWords ? lane() % 4 + 4 * i : lane() % 4 * 2 + 8 * i;
@@ -111,15 +119,28 @@ class GradProduct {
         }
       }
     }
+
+   private:
+    static constexpr uint32_t kOne = std::is_same_v<ElementOf<T>, __half> ? 0x3C00 : 0x3F80;
   };
-  __device__ __forceinline__ void add_row(int m, const uint32_t (&a)[4], const Ones& ones, bool wanted) {
+  // The sums of rows of 16 bits, in all columns alike.
+  __device__ __forceinline__ static void sum_rows(float (&sums)[4], const uint32_t (&a)[4], const Ones& ones) {
+    zero(sums);
+    if constexpr (kSumsRows) multiply_add<ElementOf<T>>(sums, a, ones.words);
+  }
+  __device__ __forceinline__ void add_rows(int m, const float (&sums)[4]) {
     if constexpr (kSumsRows) {
-      if (!wanted) return;
-      float sums[4];  // the same in all columns
-      zero(sums);
-      multiply_add<ElementOf<T>>(sums, a, ones.words);
       row_sum[m][0] += sums[0];
       row_sum[m][1] += sums[2];
+    }
+  }
+  // Rows of float32: those of the lane's two positions that are among the summed ones.
+  __device__ __forceinline__ void add_rows(int m, const uint32_t (&a)[4], const bool (&counts)[2]) {
+    if constexpr (kSumsRows) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (counts[i / 2]) row_sum[m][i % 2] += __uint_as_float(a[i]);
+      }
     }
   }
 
@@ -132,30 +153,85 @@ class GradProduct {
       const PositionEntry computed = matrix_entries(lane());
       const PositionEntry of_lane = {hopper::computed_here(computed.grad), hopper::computed_here(computed.input)};
       PositionEntry next = matrix_rows(entries, of_lane);
+      Ones ones;
 #pragma unroll 1
       for (; steps > 0; --steps) {
         const PositionEntry now = next;
         next = matrix_rows(entries += apart, of_lane);  // past the last step, of something that nobody uses
-        add_matrices<kCount>(grad + now.grad, input + now.input, summed);
+        if (kSumsRows && summed.left < kGradStep) ones = Ones(summed.left);
+        add_matrices<kCount>(grad + now.grad, input + now.input, ones, summed.step > 0);
         summed.left -= summed.step;
       }
-    } else {
+    } else if constexpr (kIsPaired<T>) {
 #pragma unroll 1
       for (; steps > 0; --steps, entries += apart) {
         // Halves of a step come one after the other, as there are no registers for both.
 #pragma unroll 1
         for (uint32_t half = 0; half < kGradStep; half += 8) {
-          add_words<kCount>(entries + half * uint32_t{sizeof(PositionEntry)}, grad, input,
+          add_pairs<kCount>({entries + half * uint32_t{sizeof(PositionEntry)}, grad, input, lane()},
                             {summed.left - static_cast<int32_t>(half), summed.step});
         }
         summed.left -= summed.step;
       }
+    } else if (eight_columns_ == kEightChannels) {
+      add_words<kCount, true>(entries, apart, steps, grad, input, summed);
+    } else {
+      add_words<kCount, false>(entries, apart, steps, grad, input, summed);
     }
+  }
+
+  // Adds steps of float32, in halves, as there are no registers for a whole one. kNeighbours: channels of the input lie
+  // beside each other.
+  template <int kCount, bool kNeighbours>
+  __device__ __forceinline__ void add_words(uint32_t entries, uint32_t apart, int32_t steps, uint32_t grad,
+                                            uint32_t input, const Summed& summed) {
+    constexpr uint32_t kHalf = kGradStep / 2 * sizeof(PositionEntry);
+    entries += PositionWords::of_lane(lane());
+    uint4 next = hopper::load_shared<uint4>(entries);
+#pragma unroll 1
+    for (int32_t half = 0; half < 2 * steps; ++half) {
+      const PositionWords at(next, grad, input);
+      entries += half % 2 == 0 ? kHalf : apart - kHalf;
+      next = hopper::load_shared<uint4>(entries);  // past the last step, of something that nobody uses
+      const bool counts[2] = {half < summed.halves[0], half < summed.halves[1]};
+      uint32_t b[kColumns][2];
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) {
+        load_columns(at, n, kNeighbours ? kEightChannels : eight_columns_, b[n]);
+        round(b[n]);
+      }
+      const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
+      for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
+        add_rows(m, a, counts);
+        round(a);
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      });
+    }
+  }
+
+  // Adds half a step of width pairs.
+  template <int kCount>
+  __device__ __forceinline__ void add_pairs(const PositionWords& at, const Summed& summed) {
+    uint32_t b[kColumns][2];
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) load_columns(at, n, eight_columns_, b[n]);
+    const Ones ones(summed.left);
+    const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
+    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
+      pairs_.part_taps(a);
+#pragma unroll
+      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
+      if (summed.step <= 0) return;
+      float sums[4];
+      sum_rows(sums, a, ones);
+      add_rows(m, sums);
+    });
   }
 
   // Adds a step of 16 bits, read as matrices of eight positions and eight channels, transposed on their way.
   template <int kCount>
-  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Summed& summed) {
+  __device__ __forceinline__ void add_matrices(uint32_t a_row, uint32_t b_row, const Ones& ones, bool sums_rows) {
     uint32_t b[kColumns][2];
     if constexpr (kColumns == 1) {
       load_matrices_transposed<2>(b[0], b_row);
@@ -170,12 +246,14 @@ class GradProduct {
         b[n + 1][1] = two[3];
       }
     }
-    const Ones ones(summed.left);
     const auto load = [&](int m, uint32_t (&a)[4]) { load_matrices_transposed<4>(a, a_row + offset_[m].of[0]); };
     for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
+      float sums[4];  // on their way while the columns are multiplied
+      zero(sums);
+      if (sums_rows) sum_rows(sums, a, ones);
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
-      add_row(m, a, ones, summed.step > 0);
+      add_rows(m, sums);
     });
   }
 
@@ -191,33 +269,11 @@ class GradProduct {
     }
   }
 
-  __device__ __forceinline__ void load_columns(const PositionWords& at, int n, uint32_t (&b)[2]) const {
+  // `eight`: bytes from eight columns to the next.
+  __device__ __forceinline__ static void load_columns(const PositionWords& at, int n, uint32_t eight,
+                                                      uint32_t (&b)[2]) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight_columns_);
-  }
-
-  template <int kCount>
-  __device__ __forceinline__ void add_words(uint32_t entries, uint32_t grad, uint32_t input, const Summed& summed) {
-    const PositionWords at(entries, grad, input, lane());
-    uint32_t b[kColumns][2];
-#pragma unroll
-    for (int n = 0; n < kColumns; ++n) {
-      load_columns(at, n, b[n]);
-      round(b[n]);
-    }
-    const Ones ones(summed.left);
-    const auto load = [&](int m, uint32_t (&a)[4]) { at.load_rows(offset_[m].of, a); };
-    for_each_row<kCount>(load, [&](int m, uint32_t (&a)[4]) {
-      if constexpr (kIsPaired<T>) {
-        pairs_.part_taps(a);
-      } else {
-        round(a);
-      }
-#pragma unroll
-      for (int n = 0; n < kColumns; ++n) multiply_add<ElementOf<T>>(sum[m][n], a, b[n]);
-      add_row(m, a, ones, summed.step > 0);
-    });
+    for (int i = 0; i < 2; ++i) b[i] = hopper::load_shared<uint32_t>(at.input[i] + static_cast<uint32_t>(n) * eight);
   }
 
   template <int kCount>
@@ -247,7 +303,7 @@ class GradProduct {
     for (int k = 0; k < 2; ++k) {
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
-        load_columns(at[k], n, high_b[k][n]);
+        load_columns(at[k], n, eight_columns_, high_b[k][n]);
         part(high_b[k][n], low_b[k][n]);
       }
     }
@@ -277,6 +333,8 @@ class GradProduct {
       }
     }
   }
+
+  static constexpr uint32_t kEightChannels = 8 * sizeof(T);  // bytes of channels beside each other
 
   int32_t rows_;
   PairReads pairs_{};

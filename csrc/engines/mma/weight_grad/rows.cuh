@@ -80,13 +80,14 @@ struct PositionWords {
   uint32_t grad[2];
   uint32_t input[2];
 
-  __device__ __forceinline__ PositionWords(uint32_t entries, uint32_t to_grad, uint32_t to_input, int32_t lane) {
-    const uint4 two = hopper::load_shared<uint4>(entries + static_cast<uint32_t>(lane % 4) * 2 * sizeof(PositionEntry));
-    grad[0] = to_grad + two.x;
-    input[0] = to_input + two.y;
-    grad[1] = to_grad + two.z;
-    input[1] = to_input + two.w;
+  // Bytes from the eight's first entry to the lane's two.
+  __device__ __forceinline__ static uint32_t of_lane(int32_t lane) {
+    return static_cast<uint32_t>(lane % 4) * 2 * sizeof(PositionEntry);
   }
+  __device__ __forceinline__ PositionWords(const uint4& entries, uint32_t to_grad, uint32_t to_input)
+      : grad{to_grad + entries.x, to_grad + entries.z}, input{to_input + entries.y, to_input + entries.w} {}
+  __device__ __forceinline__ PositionWords(uint32_t entries, uint32_t to_grad, uint32_t to_input, int32_t lane)
+      : PositionWords(hopper::load_shared<uint4>(entries + of_lane(lane)), to_grad, to_input) {}
   // Reads a fragment: both eights at both entries.
   __device__ __forceinline__ void load_rows(const uint32_t (&offset)[2], uint32_t (&a)[4]) const {
 #pragma unroll
