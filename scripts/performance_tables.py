@@ -30,7 +30,7 @@ PORTABLE_RECORDS = ("h100_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+
 H100_RECORDS = ("h100.json", "h100_gradients.json")
 H100_NETWORK_RECORDS = ("end_to_end_h100.json",)
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
-NETWORKS_PAGE = Path("docs/performance-networks.md")
+NETWORKS_PAGE, WORKSPACES_PAGE = Path("docs/performance-networks.md"), Path("docs/workspaces.md")
 PASSES = {
     "forward": "forward",
     "backward_input": "input gradient",
@@ -193,8 +193,8 @@ TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
         "h100": means_of_h100,
         "layers": layers,
         "portable": means_of_portable_build,
-        "workspaces": workspaces,
     },
+    WORKSPACES_PAGE: {"workspaces": workspaces},
 }
 
 

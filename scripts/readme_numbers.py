@@ -28,7 +28,13 @@ README = Path("README.md")
 FIGURE = Path("docs/speedups.svg")
 RESULTS = Path("benchmarks/results")
 # A case of a later file counts only where no earlier one has it.
-LAYER_RECORDS = ("h200.json", "h200_gradients.json", "h200_earlier.json")
+LAYER_RECORDS = (
+    "h200.json",
+    "h200_gradients.json",
+    "h200_forward_earlier.json",
+    "h200_gradients_earlier.json",
+    "h200_earlier.json",
+)
 NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_tf32_h200.json")
 BEGIN, END = "<!-- numbers: written by scripts/readme_numbers.py -->\n", "<!-- numbers: end -->\n"
 SNIPPET = "<!-- --8<-- [{}:numbers] -->"  # docs/index.md shows the numbers too
