@@ -1,20 +1,11 @@
 // Moments of what a warp has of one output channel, before it is rounded.
 #pragma once
 
+#include "device/lanes.cuh"
 #include "device/ptx/global_memory.cuh"
 #include "epilogue/epilogue.h"
 
 namespace convt3d {
-
-// The sum over the lanes whose numbers differ in the bits of kBits alone; each of them gets it, with the same bits.
-template <int kBits>
-__device__ __forceinline__ float sum_over_lanes(float value) {
-#pragma unroll
-  for (int bit = 1; bit < 32; bit *= 2) {
-    if ((kBits & bit) != 0) value += __shfl_xor_sync(0xFFFFFFFFu, value, bit);
-  }
-  return value;
-}
 
 // Gathers the moments of the values that those lanes have which differ in the bits of kBits. The pivot is the mean of
 // some of the values: none of the others then deviates from it by more than a part whose variance is no smaller.

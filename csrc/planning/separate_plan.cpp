@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kBeside = 1.05;  // of what each takes by itself, as they share L2 and memory; set by reasoning
 // Of input gradients by wgmma beside another kernel, without a copy: they took that much longer than expected on an
-// H100, where those by matmul took 0.9 times as long.
+// H100.
 constexpr double kWgmmaBeside = 1.16;
 constexpr int32_t kFewThreads = 256;  // of a block that has a multiprocessor alone; seen on an H100
 constexpr int32_t kParts = 8;         // of the multiprocessors, that gradients beside each other share

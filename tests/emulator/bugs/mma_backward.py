@@ -94,8 +94,8 @@ BUGS = [
     Bug(
         "mma backward: rows' bias of float32: other lanes' positions",
         M + "backward/bias_sums.cuh",
-        "of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
-        "of_row += BUG ? 0 : __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
+        "of_row = sum_over_lanes<3>(of_row);",
+        "of_row = BUG ? sum_over_lanes<1>(of_row) : sum_over_lanes<3>(of_row);",
         MMA_BACKWARD + " --type tf32",
     ),
     Bug(
@@ -124,7 +124,7 @@ BUGS = [
         M + "weight_grad/bias_rows.cuh",
         "kept[i] = position < left ? 0xFFFFFFFF : 0;",
         "kept[i] = BUG || position < left ? 0xFFFFFFFF : 0;",
-        MMA_BACKWARD + " --type tf32",
+        MMA_BACKWARD + " --type float32",
     ),
     Bug(
         "bias in rows: matrices of positions past the box",
@@ -143,9 +143,9 @@ BUGS = [
     Bug(
         "bias in rows: lanes beside each other",
         M + "weight_grad/bias_rows.cuh",
-        "of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
-        "of_row += BUG ? 0 : __shfl_xor_sync(0xFFFFFFFF, of_row, 2);",
-        MMA_BACKWARD + " --type tf32",
+        "of_row = sum_over_lanes<3>(of_row);",
+        "of_row = BUG ? sum_over_lanes<1>(of_row) : sum_over_lanes<3>(of_row);",
+        MMA_BACKWARD + " --type float32",
     ),
     Bug(
         "bias in rows: the last fragment of an odd number",

@@ -12,7 +12,7 @@ COLLECT = "norm/collect.cu"
 OF_WGMMA = "--engine wgmma --operator forward"
 OF_MMA = "--engine mma --operator forward"
 BUGS = [
-    Bug("moments: lanes", EPILOGUE, "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_WGMMA),
+    Bug("moments: lanes", "device/lanes.cuh", "(kBits & bit) != 0", "(kBits & bit) > (BUG ? 1 : 0)", OF_WGMMA),
     Bug("moments: mean", EPILOGUE, "sum_ += deviation;", "sum_ += BUG ? value : deviation;", OF_MMA),
     Bug(
         "moments: squares",

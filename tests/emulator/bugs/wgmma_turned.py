@@ -231,8 +231,8 @@ BUGS = [
     Bug(
         "wgmma turned: bias: lanes",
         W + "turned_sums.cuh",
-        "return sum + __shfl_xor_sync(0xFFFFFFFFu, sum, 2);",
-        "return sum + (BUG ? 0 : __shfl_xor_sync(0xFFFFFFFFu, sum, 2));",
+        "return sum_over_lanes<3>(bias_[half]);",
+        "return BUG ? sum_over_lanes<1>(bias_[half]) : sum_over_lanes<3>(bias_[half]);",
         TF32,
     ),
     Bug(

@@ -3,6 +3,7 @@
 // (weight_grad/bias_rows.cuh), are what such a block waits for.
 #pragma once
 
+#include "device/lanes.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/ptx/thread_barrier.cuh"
 #include "engines/mma/backward/params.cuh"
@@ -48,8 +49,7 @@ class RowBiasSums {
         float of_row = product.row_sum[m][half];
         bool has_row = 2 * m + half < share.eights;
         if constexpr (Product::kRowParts) {
-          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 1);
-          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);
+          of_row = sum_over_lanes<3>(of_row);
           has_row = has_row && lane % 4 == 0;
         }
         if (has_row) to[(2 * m + half) * 8] += of_row;

@@ -53,12 +53,11 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double fragments = static_cast<double>(ceil_div(grad.most_fragments(), grad.warps_m));
   const double k_steps = static_cast<double>(ceil_div(grad.steps, grad.warps_k));
   double products = kGradWarps * k_steps * fragments * grad.columns * words;
-  // Rows that are summed for the bias: of 16 bits by the tensor cores.
-  const bool sums_rows = grad.bias == BiasSums::kMultiplyingWarps;
-  const double row_sums = sums_rows && rounds_words ? kRowSums * fragments / grad.warps_n : 0;
+  // Rows that are summed for the bias: of float32 by additions, of 16 bits by products.
+  const double summed = grad.bias == BiasSums::kMultiplyingWarps ? fragments / grad.warps_n : 0;
   const double of_step =
       words * (fragments * (words == 2 ? 4 : 1) + grad.columns + 8 + of_word * (4 * fragments + 2 * grad.columns) +
-               (grad.pairs.exist ? kPairsParted * fragments : 0) + row_sums);
+               (grad.pairs.exist ? kPairsParted * fragments : 0) + (rounds_words ? kRowSums * summed : 0));
   double issued = products * terms + kGradWarps * k_steps * of_step;
   const double alone_grad = k_steps * of_step * kAloneClocks;
   double shared = kGradWarps * k_steps * words * (512 * fragments + 256.0 * grad.columns + 256);
@@ -66,7 +65,7 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
   products += of_input;
-  if (sums_rows && row_sums == 0) products += kGradWarps * k_steps * fragments * words / grad.warps_n;
+  if (!rounds_words) products += kGradWarps * k_steps * summed * words;
   // Of one warp: what it reads.
   const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
   const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);

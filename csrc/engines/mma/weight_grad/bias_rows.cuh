@@ -2,6 +2,7 @@
 // grad_output, those whose taps reach each position of the output once (bias_taps.h), while others multiply them.
 #pragma once
 
+#include "device/lanes.cuh"
 #include "device/ptx/mma.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "device/ptx/thread_barrier.cuh"
@@ -183,10 +184,7 @@ class BiasRows {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float of_row = sum[i][2 * e];
-        if constexpr (kInLanes) {
-          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 1);
-          of_row += __shfl_xor_sync(0xFFFFFFFF, of_row, 2);
-        }
+        if constexpr (kInLanes) of_row = sum_over_lanes<3>(of_row);
         if (lane % 4 == 0) to[i * 16 + e * 8] += of_row;
       }
     }

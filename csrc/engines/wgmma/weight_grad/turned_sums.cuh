@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
+#include "device/lanes.cuh"
 #include "device/ptx/numeric.cuh"
 #include "device/two_terms.cuh"
 #include "engines/wgmma/weight_grad/shared.cuh"
@@ -136,11 +137,7 @@ class TurnedGradSums {
   }
 
   // The sum of the bias's rows, of this thread's first or second channel; the same in four lanes.
-  __device__ __forceinline__ float bias(int half) const {
-    float sum = bias_[half];
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-    return sum + __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-  }
+  __device__ __forceinline__ float bias(int half) const { return sum_over_lanes<3>(bias_[half]); }
 
  private:
   using Product = hopper::WgmmaOfRegisters<kColumns>;
