@@ -60,7 +60,12 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("mma", "backward_weight"): ("convt3d_mma_weight_grad", "convt3d_channels_last_copy", "convt3d_ordered_sum"),
     # All gradients at once: of a joint pass whose parts' engines it takes the place of.
-    ("mma_together", "backward_input"): ("convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"),
+    ("mma_together", "backward_input"): (
+        "convt3d_mma_backward",
+        "convt3d_mma_backward_of_warpgroup",
+        "convt3d_mma_pack_weight",
+        "convt3d_ordered_sum",
+    ),
     ("depthwise_together", "backward_input"): ("convt3d_depthwise_patch_backward", "convt3d_ordered_sum"),
     ("simt", "backward_bias"): ("convt3d_bias_grad", "convt3d_ordered_sum"),
     (NORM_ENGINE, "forward"): (

@@ -30,6 +30,8 @@ __device__ __forceinline__ void wgmma_wait() {
 // The registers of N columns, and the elements of c that they hold; each list begins with the one before.
 #define CONVT3D_LIST_8 "%0, %1, %2, %3"
 #define CONVT3D_FRAGMENT_8 "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+#define CONVT3D_LIST_16 CONVT3D_LIST_8 ", %4, %5, %6, %7"
+#define CONVT3D_FRAGMENT_16 CONVT3D_FRAGMENT_8, "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
 #define CONVT3D_LIST_32 CONVT3D_LIST_8 ", %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define CONVT3D_FRAGMENT_32                                                                                \
   CONVT3D_FRAGMENT_8, "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), \
@@ -122,6 +124,7 @@ CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131", "%132")
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));                                 \
     }                                                                                                             \
   };
+CONVT3D_WGMMA_OF_REGISTERS(16, "%8, %9, %10, %11", "%12", "%13")
 CONVT3D_WGMMA_OF_REGISTERS(32, "%16, %17, %18, %19", "%20", "%21")
 CONVT3D_WGMMA_OF_REGISTERS(64, "%32, %33, %34, %35", "%36", "%37")
 CONVT3D_WGMMA_OF_REGISTERS(96, "%48, %49, %50, %51", "%52", "%53")
@@ -131,6 +134,8 @@ CONVT3D_WGMMA_OF_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 #undef CONVT3D_WGMMA_OF_REGISTERS
 #undef CONVT3D_LIST_8
 #undef CONVT3D_FRAGMENT_8
+#undef CONVT3D_LIST_16
+#undef CONVT3D_FRAGMENT_16
 #undef CONVT3D_LIST_32
 #undef CONVT3D_FRAGMENT_32
 #undef CONVT3D_LIST_64

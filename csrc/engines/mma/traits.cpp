@@ -116,6 +116,7 @@ Traits backward_traits(const Problem& problem, const BackwardPlan& plan, const F
   traits.push_back({"grad_output", to_string(grad.layouts.grad)});
   traits.push_back({"input", to_string(grad.layouts.input)});
   traits.push_back({"tile", std::to_string(extent.m()) + "x" + std::to_string(extent.n())});
+  traits.push_back({"warpgroup", yes_no(plan.warpgroup)});
   traits.push_back({"store", plan.input.store == StoreWay::kChannels ? "channels" : "rows"});
   traits.push_back({"warps_m", one_or_many(grad.warps_m)});
   traits.push_back({"warps_n", one_or_many(grad.warps_n)});

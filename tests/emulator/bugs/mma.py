@@ -132,8 +132,8 @@ BUGS = [
     Bug(
         "mma: channel rows: channels of a lane",
         M + "correlation/mainloop.cuh",
-        "static_cast<uint32_t>(k / 2) * channel_bytes_);",
-        "static_cast<uint32_t>(BUG ? 0 : k / 2) * channel_bytes_);",
+        "static_cast<uint32_t>(k / 2) * channel_bytes);",
+        "static_cast<uint32_t>(BUG ? 0 : k / 2) * channel_bytes);",
         MMA + " --type tf32",
     ),
     Bug(

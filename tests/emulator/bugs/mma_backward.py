@@ -6,6 +6,7 @@ from bugs.bug import Bug
 
 M = "engines/mma/"
 MMA_BACKWARD = "--engine mma --operator backward"
+OF_WARPGROUP = MMA_BACKWARD + " --type tf32"
 BUGS = [
     Bug(
         "mma backward: another tap",
@@ -31,8 +32,8 @@ BUGS = [
     Bug(
         "mma backward: weights that have not arrived",
         M + "backward/kernel.cuh",
-        "async_wait<0>();\n    sync_threads(",
-        "if (!BUG) async_wait<0>();\n    sync_threads(",
+        "async_commit();\n      async_wait<0>();",
+        "async_commit();\n      if (!BUG) async_wait<0>();",
         MMA_BACKWARD,
     ),
     Bug(
@@ -230,5 +231,47 @@ BUGS = [
         "m % 2 * grad.pairs_apart",
         "m % 2 * (BUG ? 0 : grad.pairs_apart)",
         MMA_BACKWARD + " --type float16",
+    ),
+    Bug(
+        "mma backward: warpgroup: the next step's weight",
+        M + "backward/warpgroup_product.cuh",
+        "b = b + step_bytes_ / 16;",
+        "if (!BUG) b = b + step_bytes_ / 16;",
+        OF_WARPGROUP,
+    ),
+    Bug(
+        "mma backward: warpgroup: steps that are on their way together",
+        M + "backward/warpgroup_product.cuh",
+        "tile + Rows::entry(table, k)",
+        "tile + Rows::entry(table, BUG ? 0 : k)",
+        OF_WARPGROUP,
+    ),
+    Bug(
+        "mma backward: warpgroup: the next steps' rows",
+        M + "backward/warpgroup_product.cuh",
+        "table += 4 * kTogether;",
+        "if (!BUG) table += 4 * kTogether;",
+        OF_WARPGROUP,
+    ),
+    Bug(
+        "mma backward: warpgroup: products that are not done",
+        M + "backward/warpgroup_product.cuh",
+        "hopper::wgmma_wait<0>();",
+        "if (!BUG) hopper::wgmma_wait<0>();",
+        OF_WARPGROUP,
+    ),
+    Bug(
+        "mma backward: warpgroup: a column's second half",
+        M + "backward/kernel.cuh",
+        "hopper::store_shared(word + kHalf, words.y);",
+        "hopper::store_shared(word + (BUG ? 0 : kHalf), words.y);",
+        OF_WARPGROUP,
+    ),
+    Bug(
+        "mma backward: warpgroup: weights past the last step",
+        M + "backward/kernel.cuh",
+        "const int32_t end = params_.weight_steps *",
+        "const int32_t end = (BUG ? 0 : params_.weight_steps) *",
+        OF_WARPGROUP,
     ),
 ]

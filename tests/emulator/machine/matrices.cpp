@@ -157,7 +157,19 @@ void read_operands(const IssuedProduct& issued, int warp_in_group, Operands& ope
   const int in_piece = kPieceBytes / element_bytes;
   float values[8];
   const Operand b(product.b);
-  if (b.row_bytes == 0) fail("the second operand of a product is not swizzled");
+  if (b.row_bytes == 0) {
+    // Eights of columns, a piece of each beside the others.
+    if (product.n_major) fail("the second operand of a product is not swizzled");
+    for (int n = 0; n < product.columns; ++n) {
+      const auto column = static_cast<uint32_t>(n);
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t core = b.start + static_cast<uint32_t>(half) * b.leading + column / 8 * b.stride;
+        read_piece(core + column % 8 * kPieceBytes, product.element, values);
+        for (int i = 0; i < in_piece; ++i) operands.b[half * in_piece + i][n] = values[i];
+      }
+    }
+    return;
+  }
   const uint32_t row_bytes = static_cast<uint32_t>(b.row_bytes);
   if (product.n_major) {
     for (int n = 0; n < product.columns; n += in_piece) {

@@ -19,13 +19,15 @@ constexpr double kBox = 300;      // a box: barriers, and finding out where sums
 constexpr double kBlock = 6000;   // a block: weights, the first box, and what begins and ends it
 constexpr double kShortRun = 32;  // bytes that a run of memory costs beside its own
 // Instructions of a warp.
-constexpr double kRounded = 2;             // rounding a word
-constexpr double kParted = 6;              // taking a word apart into two terms
-constexpr double kPairsLatency = 70;       // clocks of a step of the input gradient's width pairs; set by hand
-constexpr double kPairsParted = 4;         // taking a fragment of width pairs apart into taps
-constexpr double kRowSums = 4;             // adding a fragment's rows of float32 for the bias
-constexpr double kStoredInRows = 2.5;      // storing 32 elements as rows along the width
-constexpr double kStoredInMatrices = 1.2;  // storing 32 elements as rows that were staged as matrices
+constexpr double kRounded = 2;               // rounding a word
+constexpr double kParted = 6;                // taking a word apart into two terms
+constexpr double kPairsLatency = 70;         // clocks of a step of the input gradient's width pairs; set by hand
+constexpr double kPairsParted = 4;           // taking a fragment of width pairs apart into taps
+constexpr double kWarpgroupProducts = 0.62;  // clocks of wgmma for those of mma.sync
+constexpr double kWarpgroupStep = 60;        // clocks until a step's product is done; set by hand
+constexpr double kRowSums = 4;               // adding a fragment's rows of float32 for the bias
+constexpr double kStoredInRows = 2.5;        // storing 32 elements as rows along the width
+constexpr double kStoredInMatrices = 1.2;    // storing 32 elements as rows that were staged as matrices
 
 // Bytes of memory that a tile costs: `channels` of a group, which lie beside each other along the width where there is
 // one group.
@@ -64,14 +66,16 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
   // the input gradient,
   const double rows = extent.warp_m / 16.0;
   const double of_input = plan.k_steps() * extent.warps() * rows * (extent.warp_n / 8.0);
-  products += of_input;
+  products += of_input * (plan.warpgroup ? kWarpgroupProducts : 1);
   if (!rounds_words) products += kGradWarps * k_steps * summed * words;
   // Of one warp: what it reads.
   const double reads = has_channel_rows(grad.layouts.grad) ? 4 : 1;
-  const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + extent.warp_n / 16.0 * grad.terms + 6);
-  issued += of_input * terms + extent.warps() * of_warp;
+  const double of_weight = plan.warpgroup ? rows : extent.warp_n / 16.0 * grad.terms;
+  const double of_warp = plan.k_steps() * (rows * (reads + 4 * of_word) + of_weight + 6);
+  issued += (plan.warpgroup ? 0 : of_input * terms) + extent.warps() * of_warp;
   shared += plan.k_steps() * extent.warps() * kStepBytes *
-            (extent.warp_m * (1 + grad.grad.conflicts / 64.0) + extent.warp_n * grad.terms);
+            (extent.warp_m * (1 + grad.grad.conflicts / 64.0) +
+             extent.warp_n * (plan.warpgroup ? rows / extent.warps() : grad.terms));
   // what is loaded and stored.
   const LoadedTile of_grad{grad.grad, grad.grad_shape, grad.layouts.grad, grad.layouts.masked, grad.element_bytes};
   const LoadedTile of_x{grad.input, grad.input_shape, grad.layouts.input, false, grad.element_bytes};
@@ -99,8 +103,9 @@ double backward_cost_ms(const BackwardPlan& plan, const DeviceTraits& device) {
                         (device.memory.ahead * device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors);
 
   const double of_product = device.rates.product_clocks * terms / kProductShare;
-  const double alone_input = of_input * of_product + (of_warp + storing_rows / extent.warps()) * kAloneClocks +
-                             (grad.pairs.exist ? plan.k_steps() * kPairsLatency : 0);
+  const double multiplying = plan.warpgroup ? plan.k_steps() * kWarpgroupStep : of_input * of_product;
+  const double alone_input = multiplying + (of_warp + storing_rows / extent.warps()) * kAloneClocks +
+                             (grad.pairs.exist && !plan.warpgroup ? plan.k_steps() * kPairsLatency : 0);
   products *= of_product;
   shared /= device.rates.shared_bytes;
   issued /= kSchedulers * kIssued;

@@ -5,6 +5,7 @@
 
 #include "device/overlap.cuh"
 #include "engines/mma/backward/bias_sums.cuh"
+#include "engines/mma/backward/warpgroup_product.cuh"
 #include "engines/mma/correlation/pack_weight.cuh"
 #include "engines/mma/correlation/store.cuh"
 #include "engines/mma/weight_grad/kernel.cuh"
@@ -22,7 +23,7 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
                                                const Fillers& fillers) {
   const StagedTile& tile = params.grad.source[0].tile;
   const int32_t count = params.taps * params.channel_steps;
-  for (int32_t s = fillers.thread; s <= count; s += fillers.count) {
+  for (int32_t s = fillers.thread; s < count + kFurtherSteps; s += fillers.count) {
     int32_t rest = s % params.taps;
     int32_t row = 0;
 #pragma unroll
@@ -34,19 +35,22 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
     }
     row += tile.channel_rows.before(tile.axis[2].delta[0]);
     constexpr int32_t kStepChannels = kStepBytes / static_cast<int32_t>(sizeof(T));
-    table[s] = s == count ? 0 : row * tile.pitch + s / params.taps * kStepChannels * tile.channel_step(sizeof(T));
+    table[s] = s >= count ? 0 : row * tile.pitch + s / params.taps * kStepChannels * tile.channel_step(sizeof(T));
   }
 }
 
-// What the warps of the input gradient do. kChannelRows: grad_output's tile has them.
-template <typename T, int kTerms, Shape kShape, bool kChannelRows>
+// What the warps of the input gradient do. kChannelRows: grad_output's tile has them. kWarpgroup: they are a warpgroup
+// with Hopper's products.
+template <typename T, int kTerms, Shape kShape, bool kChannelRows, bool kWarpgroup>
 class InputMultiplier {
   static constexpr ShapeExtent kExtent = shape_extent(kShape, kTerms);
   static_assert(kExtent.warps() == kInputWarps && kExtent.registers() * kBackwardThreads <= kRegisters);
   // Width pairs of that tile would spill.
   static constexpr bool kTwoSteps =
       has_two_steps(kExtent, kTerms, kChannelRows) && !(kIsPaired<T> && kShape == Shape::k128x32);
-  using Product = WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows, kTwoSteps>;
+  static_assert(!kWarpgroup || (kTerms == 1 && std::is_same_v<T, float>));
+  using Product = std::conditional_t<kWarpgroup, WarpgroupProduct<kShape, kChannelRows>,
+                                     WarpProduct<T, kTerms, kExtent.warp_m, kExtent.warp_n, kChannelRows, kTwoSteps>>;
 
  public:
   // `thread`: number among the threads of the input gradient.
@@ -85,9 +89,11 @@ class InputMultiplier {
       hopper::barrier_wait(&barriers.full[turn.index], turn.parity);
       const uint32_t staged = address(grad.layout.stages + turn.index * grad.layout.stage_bytes);
       product.clear();
-      for (int32_t c = 0; c < params_.channel_steps; ++c) {
+      // A warpgroup takes all steps at once.
+      const int32_t steps = kWarpgroup ? params_.taps * params_.channel_steps : params_.taps;
+      for (int32_t c = 0; c < (kWarpgroup ? 1 : params_.channel_steps); ++c) {
         const int32_t step = c * params_.taps;
-        product.add(address(params_.layout.steps + 4 * step), params_.taps, staged,
+        product.add(address(params_.layout.steps + 4 * step), steps, staged,
                     address(params_.layout.weights + step * static_cast<int32_t>(kStep)));
       }
       arrive_warp(&barriers.empty[turn.index]);
@@ -127,11 +133,34 @@ class InputMultiplier {
     const int32_t bytes = params_.taps * params_.channel_steps * static_cast<int32_t>(kStep);
     const unsigned char* const from = params_.weight + GradTile(params_.grad, blockIdx.x).group * bytes;
     const uint32_t to = hopper::shared_address(shared_ + params_.layout.weights);
+    if constexpr (kWarpgroup) {
+      // Of a lane's piece, words lane%4 and lane%4 + 4 of two columns, each goes to where a warpgroup reads it.
+      constexpr int32_t kColumnPieces = kExtent.warp_n / 16 * 32;  // of a step
 #pragma unroll 4
-    for (int32_t at = thread_ * kPieceBytes; at < bytes; at += kInputThreads * kPieceBytes)
-      async_copy<kPieceBytes>(to + static_cast<uint32_t>(at), from + at);
-    async_commit();
-    async_wait<0>();
+      for (int32_t piece = thread_; piece < bytes / kPieceBytes; piece += kInputThreads) {
+        const int32_t lane = piece % 32;
+        const int32_t column = piece % kColumnPieces / 32 * 16 + lane / 4;
+        const uint32_t word = to + static_cast<uint32_t>(piece / kColumnPieces * static_cast<int32_t>(kStep) +
+                                                         column * kPieceBytes + lane % 4 * 4);
+        const uint4 words = *reinterpret_cast<const uint4*>(from + piece * kPieceBytes);
+        constexpr uint32_t kHalf = kExtent.warp_n * kPieceBytes;
+        hopper::store_shared(word, words.x);
+        hopper::store_shared(word + kHalf, words.y);
+        hopper::store_shared(word + 8 * kPieceBytes, words.z);
+        hopper::store_shared(word + kHalf + 8 * kPieceBytes, words.w);
+      }
+      // What follows the last step.
+      const int32_t end = params_.weight_steps * static_cast<int32_t>(kStep);
+      for (int32_t at = bytes + thread_ * kPieceBytes; at < end; at += kInputThreads * kPieceBytes)
+        hopper::store_shared(to + static_cast<uint32_t>(at), uint4{}, true);
+      hopper::fence_async_proxy();
+    } else {
+#pragma unroll 4
+      for (int32_t at = thread_ * kPieceBytes; at < bytes; at += kInputThreads * kPieceBytes)
+        async_copy<kPieceBytes>(to + static_cast<uint32_t>(at), from + at);
+      async_commit();
+      async_wait<0>();
+    }
     sync_threads(kMultipliers, kInputThreads);
   }
 
@@ -140,11 +169,9 @@ class InputMultiplier {
   int32_t thread_;
 };
 
-template <typename T, int kTerms, Shape kShape, bool kChannelRows>
-__global__ void __launch_bounds__(kBackwardThreads, 1)
-    convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
-  begin_dependents();                                // who adds the sums waits for them
+template <typename T, int kTerms, Shape kShape, bool kChannelRows, bool kWarpgroup>
+__device__ __forceinline__ void compute_backward(const BackwardParams<T>& params) {
+  begin_dependents();  // who adds the sums waits for them
   constexpr int kColumns = backward_columns(kShape, kTerms);
   unsigned char* const shared = dynamic_shared_memory;
   const WeightGradParams<T>& grad = params.grad;
@@ -179,8 +206,15 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
       GradMultiplier<T, kTerms, backward_rows(kShape, kTerms), kColumns>(grad, shared).run();
     }
   } else {
-    InputMultiplier<T, kTerms, kShape, kChannelRows>(params, shared, thread).run();
+    InputMultiplier<T, kTerms, kShape, kChannelRows, kWarpgroup>(params, shared, thread).run();
   }
+}
+
+template <typename T, int kTerms, Shape kShape, bool kChannelRows>
+__global__ void __launch_bounds__(kBackwardThreads, 1)
+    convt3d_mma_backward(const __grid_constant__ BackwardParams<T> params) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
+  compute_backward<T, kTerms, kShape, kChannelRows, false>(params);
 #endif
 }
 

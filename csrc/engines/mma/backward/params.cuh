@@ -15,6 +15,7 @@ struct BackwardParams {
   BackwardLayout layout;
   int32_t channel_steps;
   int32_t taps;
+  int32_t weight_steps;
   const unsigned char* weight;  // packed: correlation/pack_weight.cuh
   float* bias;                  // [split][output channel], where multiplying warps sum its rows; else nullptr
 };

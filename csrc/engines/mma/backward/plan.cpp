@@ -49,11 +49,11 @@ BackwardLayout backward_layout(const BackwardPlan& plan) {
   BackwardLayout layout{};
   layout.share = take(kShareBytes);
   layout.offsets = take(8 * extent.warps() * extent.warp_m);
-  layout.steps = take(4 * (plan.k_steps() + 1));
+  layout.steps = take(4 * (plan.k_steps() + kFurtherSteps));
   const bool sums_rows = plan.grad.bias == BiasSums::kMultiplyingWarps;
   layout.bias = take(sums_rows ? int64_t{64} * plan.grad.most_fragments() * plan.grad.warps_k : 0);
   layout.staging = take(plan.input.staging_bytes);
-  layout.weights = take(int64_t{plan.k_steps()} * step_bytes(extent, plan.grad.terms));
+  layout.weights = take(int64_t{plan.weight_steps()} * step_bytes(extent, plan.grad.terms));
   layout.bytes = end;
   return layout;
 }
@@ -87,6 +87,7 @@ class Search {
   void with_shape(Shape shape) {
     BackwardPlan plan = base_;
     plan.input.shape = shape;
+    plan.warpgroup = plan.grad.terms == 1 && plan.result_bytes == 4 && device_.has(Engine::kWgmma);
     const ShapeExtent extent = shape_extent(shape, plan.grad.terms);
     plan.input.channel_vector = channel_vector(grad_input_, plan.result_bytes, plan.grad.n_channels,
                                                lane_channels(extent.warp_n, plan.result_bytes));
@@ -299,11 +300,12 @@ std::string to_string(const BackwardPlan& plan) {
   const WeightGradPlan& grad = plan.grad;
   std::ostringstream out;
   out << "backward terms=" << grad.terms << " box=" << grad.images << 'x' << grad.box[0] << 'x' << grad.box[1] << 'x'
-      << grad.box[2] << " tile=" << extent.m() << 'x' << extent.n() << " warps=(" << grad.warps_m << " rows, "
-      << grad.warps_n << " columns, " << grad.warps_k << " positions) splits=" << grad.splits
-      << " split_boxes=" << grad.split_boxes << " segment_boxes=" << grad.segment_boxes << " stages=" << grad.stages
-      << " ahead=" << grad.ahead << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad)
-      << ',' << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
+      << grad.box[2] << " tile=" << extent.m() << 'x' << extent.n() << (plan.warpgroup ? " warpgroup" : "")
+      << " warps=(" << grad.warps_m << " rows, " << grad.warps_n << " columns, " << grad.warps_k
+      << " positions) splits=" << grad.splits << " split_boxes=" << grad.split_boxes
+      << " segment_boxes=" << grad.segment_boxes << " stages=" << grad.stages << " ahead=" << grad.ahead
+      << " shared_bytes=" << grad.layout.bytes << " load=" << to_string(grad.layouts.grad) << ','
+      << to_string(grad.layouts.input) << (grad.pairs.exist ? " width_pairs" : "")
       << (plan.input.store == StoreWay::kChannels ? " store=channels" : " store=rows")
       << (grad.layouts.masked ? " masked" : "") << (grad.has_bias() ? " bias" : "");
   return out.str();

@@ -3,6 +3,7 @@
 
 #include "engines/mma/backward/kernel.cuh"
 #include "engines/mma/backward/run.h"
+#include "engines/mma/backward/warpgroup_run.h"
 #include "engines/mma/correlation/run.cuh"
 #include "engines/mma/weight_grad/run.cuh"
 
@@ -36,6 +37,8 @@ void run_backward(const BackwardPlan& plan, const BackwardParams<T>& params, Str
       return launch_backward<T, kTerms, Shape::k128x32>(plan, params, stream);
     case Shape::k64x64:
       return launch_backward<T, kTerms, Shape::k64x64>(plan, params, stream);
+    case Shape::k64x64Wide:
+      return launch_backward<T, kTerms, Shape::k64x64Wide>(plan, params, stream);
     default:
       return launch_backward<T, kTerms, Shape::k128x64Wide>(plan, params, stream);
   }
@@ -56,8 +59,12 @@ void backward(const Problem& problem, const BackwardPlan& plan, ConstTensor grad
     params.layout = plan.layout;
     params.channel_steps = plan.channel_steps;
     params.taps = plan.input.taps();
+    params.weight_steps = plan.weight_steps();
     params.weight = bytes;
     if (plan.grad.bias == BiasSums::kMultiplyingWarps) std::swap(params.bias, params.grad.bias);
+    if constexpr (std::is_same_v<Operand, float> && decltype(terms)::value == 1) {
+      if (plan.warpgroup) return launch_backward_of_warpgroup(plan, params, stream);
+    }
     run_backward<Operand, decltype(terms)::value>(plan, params, stream);
   };
   using One = std::integral_constant<int, 1>;

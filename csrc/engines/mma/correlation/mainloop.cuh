@@ -56,6 +56,28 @@ class WarpProduct {
     return {i * 16 + lane % 16, static_cast<uint32_t>(lane / 16 * kPieceBytes)};
   }
 
+  // A number of the table of steps.
+  __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
+    return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
+  }
+  // Fragment i of a step, from the rows that a lane names. Which channel is which of K's is for the packed weight to
+  // know.
+  __device__ __forceinline__ static void read_fragment(uint32_t (&a)[4], const uint32_t (&rows)[kNamed], int i,
+                                                       uint32_t tile, uint32_t channel_bytes) {
+    if constexpr (kChannelRows) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        a[k] = hopper::load_shared<uint32_t>(rows[2 * i + k % 2] + tile + static_cast<uint32_t>(k / 2) * channel_bytes);
+    } else {
+      load_matrices<4>(a, rows[i] + tile);
+    }
+  }
+  // A fragment of a step, of one term, as the tensor cores take it. Packed weights are rounded already.
+  __device__ __forceinline__ static void round(uint32_t (&words)[4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<ElementOf<T>>(words[k]);
+  }
+
   __device__ __forceinline__ void clear() { clear(sum); }
 
   // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
@@ -184,10 +206,6 @@ class WarpProduct {
     for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
   }
 
-  __device__ __forceinline__ static uint32_t entry(uint32_t table, int32_t step) {
-    return hopper::load_shared<uint32_t>(table + static_cast<uint32_t>(step) * 4);
-  }
-
   __device__ __forceinline__ static void clear(float (&c)[kRows][kColumns][4]) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -199,17 +217,8 @@ class WarpProduct {
     }
   }
 
-  // Fragment i of a step. Which channel is which of K's is for the packed weight to know.
   __device__ __forceinline__ void read_positions(uint32_t (&a)[4], int i, uint32_t tile) const {
-    if constexpr (kChannelRows) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        a[k] =
-            hopper::load_shared<uint32_t>(rows_[2 * i + k % 2] + tile + static_cast<uint32_t>(k / 2) * channel_bytes_);
-      }
-    } else {
-      load_matrices<4>(a, rows_[i] + tile);
-    }
+    read_fragment(a, rows_, i, tile, channel_bytes_);
   }
 
   // Columns 2p and the next; there may be one column in all.
@@ -229,11 +238,6 @@ class WarpProduct {
     }
   }
 
-  // Fragment i of a step, of one term, as the tensor cores take it. Packed weights are rounded already.
-  __device__ __forceinline__ static void round(uint32_t (&words)[4]) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<ElementOf<T>>(words[k]);
-  }
   __device__ __forceinline__ static void multiply(float (&c)[kColumns][4], int p, const uint32_t (&a)[4],
                                                   const uint32_t (&piece)[4]) {
 #pragma unroll

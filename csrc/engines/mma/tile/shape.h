@@ -7,7 +7,7 @@
 
 namespace convt3d::mma {
 
-// k128x64Wide has warps as wide as the tile, so that each position is read by one warp. `Eight`: two warps on a
+// `Wide`: warps are as wide as the tile, so that each position is read by one warp. `Eight`: two warps on a
 // scheduler wait less for their own instructions than one of four that is larger, and read more.
 enum class Shape : int {
   k256x8,
@@ -19,7 +19,8 @@ enum class Shape : int {
   k128x64Eight,
   k256x64Eight,
   k128x128,
-  k128x128Eight
+  k128x128Eight,
+  k64x64Wide
 };
 constexpr Shape kShapes[] = {Shape::k256x8,   Shape::k256x16,      Shape::k128x32,      Shape::k256x32,
                              Shape::k64x64,   Shape::k128x64Wide,  Shape::k128x64Eight, Shape::k256x64Eight,
@@ -60,6 +61,8 @@ CONVT3D_HOST_DEVICE constexpr ShapeExtent shape_extent(Shape shape, int terms) {
       return {4, 1, 64, 32, 2};
     case Shape::k64x64:
       return {2, 2, 32, 32, 2};
+    case Shape::k64x64Wide:
+      return {4, 1, 16, 64, 2};
     case Shape::k128x64Wide:
       return {4, 1, 32, 64, terms == 1 ? 2 : 1};
     case Shape::k128x64Eight:
