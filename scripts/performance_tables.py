@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from convt3d.benchmark.records import HostMeta, Overhead, Record
 
 ROOT = Path(__file__).resolve().parents[1]
-PORTABLE_RECORDS = ("h100_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX, on an H100
+PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX
+PORTABLE_H100_RECORDS = ("h100_sm80.json",)
+NORM_RECORDS = ("h200_norms.json",)
 H100_RECORDS = ("h100.json", "h100_gradients.json")
 H100_NETWORK_RECORDS = ("end_to_end_h100.json",)
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
@@ -95,6 +97,11 @@ def means_of_portable_build(root: Path) -> str:
     return means(root, PORTABLE_RECORDS)
 
 
+def means_of_portable_build_on_h100(root: Path) -> str:
+    """The same on an H100."""
+    return means(root, PORTABLE_H100_RECORDS)
+
+
 def means_of_h100(root: Path) -> str:
     """Of the library as it is, on an H100."""
     return means(root, H100_RECORDS)
@@ -128,6 +135,21 @@ def workspaces(root: Path) -> str:
     ]
     header = ["layer", *(f"{PASSES[pass_]}, {precision}" for pass_, precision in cases)]
     return table(header, rows, left=1) if rows else "Not measured.\n"
+
+
+def norms(root: Path) -> str:
+    """Forwards and training steps with ReLU and group norm beside PyTorch's fastest way, milliseconds."""
+    of_case: dict[tuple[str, str, str], dict[str, str]] = {}
+    for one in layer_records(root, NORM_RECORDS):
+        theirs = min(ms for name, ms in one["peers_ms"].items() if not name.startswith("convt3d"))
+        times = f"{one['convt3d_ms']:.3f} ({theirs / one['convt3d_ms']:.2f})"
+        cell = of_case.setdefault((one["layer"], PASSES[one["pass"]], one["precision"]), {"PyTorch": f"{theirs:.3f}"})
+        cell[one["layout"]] = times
+    rows = [
+        [f"`{case[0]}`", *case[1:], *(of.get(name, "-") for name in ("PyTorch", *LAYOUTS))]
+        for case, of in of_case.items()
+    ]
+    return table(["layer", "pass", "precision", "PyTorch", *LAYOUTS], rows, left=3) if rows else "Not measured.\n"
 
 
 def networks(root: Path) -> str:
@@ -188,11 +210,12 @@ def host(root: Path) -> str:
 
 TABLES: dict[Path, dict[str, Callable[[Path], str]]] = {
     PAGE: {"means": means, "host": host, "networks_at_a_glance": networks_at_a_glance},
-    NETWORKS_PAGE: {"networks_h100": networks_of_h100, "networks": networks},
+    NETWORKS_PAGE: {"norms": norms, "networks_h100": networks_of_h100, "networks": networks},
     LAYERS_PAGE: {
         "h100": means_of_h100,
         "layers": layers,
         "portable": means_of_portable_build,
+        "portable_h100": means_of_portable_build_on_h100,
     },
     WORKSPACES_PAGE: {"workspaces": workspaces},
 }

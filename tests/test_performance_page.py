@@ -34,7 +34,7 @@ def test_tables_follow_the_records(tmp_path: Path) -> None:
         "| weight gradient, fp32, layers in use | 1 | simt | 1.67 | 1.67 | 0 of 2 | 0.17 |",
     ]
     assert performance_tables.means_of_portable_build(tmp_path) == "Not measured.\n"
-    save_record(tmp_path / performance_tables.RESULTS / "h100_sm80.json", "kb72")
+    save_record(tmp_path / performance_tables.RESULTS / "h200_sm80.json", "kb72")
     assert performance_tables.means_of_portable_build(tmp_path).splitlines()[2:] == [
         "| forward, fp32 | 1 | simt | 5.00 | 5.00 | 0 of 2 | 0.50 |",
         "| weight gradient, fp32 | 1 | simt | 5.00 | 5.00 | 0 of 2 | 0.50 |",

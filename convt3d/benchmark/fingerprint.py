@@ -71,7 +71,6 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     (NORM_ENGINE, "forward"): (
         "convt3d_norm_reduce",
         "convt3d_norm_statistics",
-        "convt3d_norm_channels",
         "convt3d_norm_map",
     ),
     (NORM_ENGINE, "backward"): ("convt3d_norm_reduce", "convt3d_norm_coefficients", "convt3d_norm_map"),

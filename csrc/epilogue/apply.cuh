@@ -39,11 +39,15 @@ __device__ __forceinline__ Acc normalised(Acc value, Acc center, Acc scale, Acc 
   return fma(value - center, scale, shift);
 }
 
-// Normalises a sum as memory would have it: it is rounded before, too.
+// Normalises a sum as memory would have it, rounded; without the activation behind the norm.
+template <typename T>
+__device__ __forceinline__ float normalised_alone(const ChannelNorm& norm, float value) {
+  value = to_accumulator(from_accumulator<T>(value));
+  return normalised(value, norm.center, norm.scale, norm.shift);
+}
 template <typename T>
 __device__ __forceinline__ float normalised(const ChannelNorm& norm, float value) {
-  value = to_accumulator(from_accumulator<T>(value));
-  return sloped(normalised(value, norm.center, norm.scale, norm.shift), norm.slope);
+  return sloped(normalised_alone<T>(norm, value), norm.slope);
 }
 
 // Hands `function` what the activation makes of one value; calls nothing where there is no activation. A thread that

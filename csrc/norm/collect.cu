@@ -19,26 +19,19 @@ __device__ __forceinline__ Moments collected(const PartMoments* parts, int64_t f
                                              int64_t channels) {
   if (first >= end) return {};
   const double pivot = parts[first * channels].pivot;
-  double count = 0;
-  double sum = 0;
-  double squares = 0;
+  PivotSums sums{};
 #pragma unroll 4
   for (int64_t part = first; part < end; part += step) {
     const PartMoments moments = parts[part * channels];
     const double distance = moments.pivot - pivot;
     const double moved = moments.count * distance;
-    count += moments.count;
-    sum += moments.sum + moved;
-    squares += moments.squares + distance * (2.0 * moments.sum + moved);
+    sums.merge({moments.count, moments.sum + moved, moments.squares + distance * (2.0 * moments.sum + moved)});
   }
-  if (count == 0) return {};
-  const double mean = sum / count;
-  const double left = squares - sum * mean;
-  return {count, pivot + mean, left < 0 ? 0 : left};  // a NaN stays
+  return sums.moments(pivot);
 }
 
 __global__ void __launch_bounds__(kThreads) convt3d_norm_collect(const __grid_constant__ CollectParams params) {
-  auto& shared = static_shared_memory<Moments[kThreads]>();
+  auto& shared = static_shared_memory<PivotSums[1][kThreads]>();
   const Shape& shape = params.shape;
   const CollectPlan& plan = params.plan;
   const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
@@ -53,18 +46,17 @@ __global__ void __launch_bounds__(kThreads) convt3d_norm_collect(const __grid_co
     const int64_t n = unit / plan.channel_blocks;
     const bool exists = c < shape.channels;
     const int64_t end = min((split + 1) * plan.split_parts, plan.parts);
-    Moments moments{};
+    Moments own[1] = {};
     if (exists) {
-      moments = collected(params.parts + n * plan.parts * shape.channels + c, split * plan.split_parts + other, end,
-                          plan.others, shape.channels);
+      own[0] = collected(params.parts + n * plan.parts * shape.channels + c, split * plan.split_parts + other, end,
+                         plan.others, shape.channels);
     }
-    shared[threadIdx.x] = moments;
-    merge_threads(shared, true, other, plan.others, plan.lanes);
+    merge_threads(shared, own, true, other, plan.others, plan.lanes);
     if (exists && other == 0) {
       double* const to = params.partial + split * shape.rows() + n * shape.channels + c;
-      to[0] = shared[threadIdx.x].count;
-      to[plane] = shared[threadIdx.x].mean;
-      to[2 * plane] = shared[threadIdx.x].squares;
+      to[0] = own[0].count;
+      to[plane] = own[0].mean;
+      to[2 * plane] = own[0].squares;
     }
     __syncthreads();
   }

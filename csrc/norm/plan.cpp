@@ -8,8 +8,8 @@
 namespace convt3d::norm {
 namespace {
 
-// Enough blocks to fill any GPU several times; a block that takes more steps has less to merge at its end.
-constexpr int64_t kWantedBlocks = 2048;
+// Enough blocks to fill most GPUs; a block that takes more steps has less to merge at its end.
+constexpr int64_t kWantedBlocks = 512;
 constexpr int64_t kMostSteps = 16;
 
 // For moments that are collected: 32 channels of 16 bytes are read side by side.
@@ -27,7 +27,7 @@ int64_t power_of_two_from(int64_t value) {
 
 // Steps of one block, of `steps` that `units` of blocks have each.
 int64_t steps_of_block(int64_t units, int64_t steps) {
-  return std::clamp<int64_t>(units * steps / kWantedBlocks, 1, kMostSteps);
+  return std::clamp<int64_t>(ceil_div(units * steps, kWantedBlocks), 1, kMostSteps);
 }
 
 }  // namespace

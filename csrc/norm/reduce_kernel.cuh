@@ -78,18 +78,48 @@ struct Reducer {
   }
 };
 
-// The sum over `count` threads whose numbers are `step` apart, in the first of them. All threads of the block call it.
-template <typename Result>
-__device__ __forceinline__ void merge_threads(Result (&shared)[kThreads], bool takes_part, int index, int count,
+// Sums over `count` threads whose numbers are `step` apart, in the first of them. All threads of the block call it.
+template <typename Sums, int kCount>
+__device__ __forceinline__ void merge_threads(Sums (&shared)[kCount][kThreads], bool takes_part, int index, int count,
                                               int step) {
   __syncthreads();
 #pragma unroll 1
   for (int left = count; left > 1;) {
     const int half = (left + 1) / 2;
-    if (takes_part && index + half < left) shared[threadIdx.x].merge(shared[threadIdx.x + half * step]);
+    if (takes_part && index + half < left) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) shared[i][threadIdx.x].merge(shared[i][threadIdx.x + half * step]);
+    }
     left = half;
     __syncthreads();
   }
+}
+// The same of what each of them has: the first one's `own` is the result.
+template <int kCount>
+__device__ __forceinline__ void merge_threads(GradientSums (&shared)[kCount][kThreads], GradientSums (&own)[kCount],
+                                              bool takes_part, int index, int count, int step) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) shared[i][threadIdx.x] = own[i];
+  merge_threads(shared, takes_part, index, count, step);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) own[i] = shared[i][threadIdx.x];
+}
+template <int kCount>
+__device__ __forceinline__ void merge_threads(PivotSums (&shared)[kCount][kThreads], Moments (&own)[kCount],
+                                              bool takes_part, int index, int count, int step) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) shared[i][threadIdx.x] = PivotSums::of_mean(own[i]);
+  merge_threads(shared, takes_part, index, count, step);
+  double pivot[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    pivot[i] = takes_part ? shared[i][static_cast<int>(threadIdx.x) - index * step].mean() : 0;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) shared[i][threadIdx.x] = PivotSums::of(own[i], pivot[i]);
+  merge_threads(shared, takes_part, index, count, step);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) own[i] = shared[i][threadIdx.x].moments(pivot[i]);
 }
 
 // The last blocks first: what the kernel before wrote last, and what the kernel behind reads first, may still be in the
@@ -98,7 +128,8 @@ template <typename T, typename R, bool kChannels, typename Sums>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     convt3d_norm_reduce(const __grid_constant__ Params<T, R> params) {
   using Result = typename Sums::Result;
-  auto& shared = static_shared_memory<Result[kThreads]>();
+  constexpr int kSums = Reducer<kChannels, Sums, T, R>::kSums;
+  auto& shared = static_shared_memory<typename Sums::Shared[kSums][kThreads]>();
   const Plan& plan = params.plan;
   const int64_t plane = plan.splits * params.shape.rows();
   const int64_t blocks = plan.blocks();
@@ -112,20 +143,22 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     }
     const int index = kChannels ? place.other : place.lane;
     const int count = kChannels ? plan.others : plan.lanes;
+    const auto exists = [&](int i) { return place.exists && place.c + i < params.shape.channels; };
+    Result results[kSums] = {};
     StatisticWalk walk(params.shape, place.n, place.c);
 #pragma unroll
-    for (int i = 0; i < Reducer<kChannels, Sums, T, R>::kSums; ++i, walk.next()) {
-      const bool exists = place.exists && place.c + i < params.shape.channels;
-      Result result{};
-      if (exists) result = reducer.sums[i].result(params, walk.index(), reducer.count);
-      shared[threadIdx.x] = result;
-      merge_threads(shared, place.other < plan.others, index, count, kChannels ? plan.lanes : 1);
-      if (exists && index == 0) {
-        const int64_t row = place.n * params.shape.channels + place.c + i;
-        Sums::store(params.partial + place.split * params.shape.rows() + row, plane, shared[threadIdx.x]);
-      }
-      __syncthreads();
+    for (int i = 0; i < kSums; ++i, walk.next()) {
+      if (exists(i)) results[i] = reducer.sums[i].result(params, walk.index(), reducer.count);
     }
+    merge_threads(shared, results, place.other < plan.others, index, count, kChannels ? plan.lanes : 1);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int64_t row = place.n * params.shape.channels + place.c + i;
+      if (exists(i) && index == 0) {
+        Sums::store(params.partial + place.split * params.shape.rows() + row, plane, results[i]);
+      }
+    }
+    __syncthreads();
   }
 }
 

@@ -74,14 +74,15 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>(name, sums, plan.sum_shape(shape), stream);
 }
 
-// From moments that an epilogue has left.
+// From moments that an epilogue has left; also the norm of each channel, for an epilogue, unless `norms` is nullptr.
 template <typename T>
 Params<T, T> run_statistics(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments,
-                            const Statistics& statistics, void* workspace, Stream stream) {
+                            const Statistics& statistics, ChannelNorm* norms, void* workspace, Stream stream) {
   const CollectPlan collecting = make_collect_plan(shape, moments.count);
   Plan splits_alone;
   splits_alone.splits = collecting.splits;
-  const Params<T, T> params = make_params<T, T>(shape, splits_alone, arguments, statistics, workspace, kMomentPlanes);
+  Params<T, T> params = make_params<T, T>(shape, splits_alone, arguments, statistics, workspace, kMomentPlanes);
+  params.norms = norms;
   collect(shape, collecting, moments.parts, params.partial, stream);
   launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, params);
   return params;
@@ -90,9 +91,7 @@ Params<T, T> run_statistics(const Shape& shape, const EpilogueMoments& moments, 
 template <typename T>
 void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments, ChannelNorm* norms,
                    void* workspace, Stream stream) {
-  Params<T, T> params = run_statistics<T>(shape, moments, arguments, {nullptr, nullptr}, workspace, stream);
-  params.norms = norms;
-  launch("norm of channels", convt3d_norm_channels<T>, ceil_div(shape.rows(), kThreads), kThreads, stream, params);
+  run_statistics<T>(shape, moments, arguments, {nullptr, nullptr}, norms, workspace, stream);
 }
 
 template <typename T, typename R>
@@ -102,7 +101,7 @@ void forward(const Size& size, const Shape& shape, const Plan& plan, const Vecto
   // Moments do not depend on R.
   Params<T, T> gathering;
   if (moments.parts != nullptr) {
-    gathering = run_statistics<T>(shape, moments, arguments, statistics, workspace, stream);
+    gathering = run_statistics<T>(shape, moments, arguments, statistics, nullptr, workspace, stream);
   } else {
     gathering = make_params<T, T>(size, shape, plan, vectors, x, arguments, statistics, workspace, kMomentPlanes);
     reduce<MomentsOf<T, T>>("norm moments", gathering, stream);

@@ -10,16 +10,31 @@ namespace convt3d::norm {
 // One thread's, or several threads' together.
 struct Moments {
   double count, mean, squares;  // squares: the sum of squared deviations from the mean
+};
 
-  // Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979.
-  __device__ __forceinline__ void merge(const Moments& other) {
-    const double total = count + other.count;
-    if (total == 0) return;
-    const double weight = other.count / total;
-    const double difference = other.mean - mean;
-    squares += other.squares + difference * difference * (count * weight);
-    mean += difference * weight;
-    count = total;
+// Sums of deviations from a pivot, which add up without a division. With all that belongs together the pivot is first
+// 0, for their mean, and then that: of another pivot an outlier would take digits of the others' spread.
+struct PivotSums {
+  double count, sum, squares;
+
+  static __device__ __forceinline__ PivotSums of_mean(const Moments& moments) {
+    return {moments.count, moments.count * moments.mean, 0};
+  }
+  static __device__ __forceinline__ PivotSums of(const Moments& moments, double pivot) {
+    const double distance = moments.mean - pivot;
+    const double moved = moments.count * distance;
+    return {moments.count, moved, moments.squares + distance * moved};
+  }
+  __device__ __forceinline__ void merge(const PivotSums& other) {
+    count += other.count;
+    sum += other.sum;
+    squares += other.squares;
+  }
+  __device__ __forceinline__ double mean() const { return count == 0 ? 0 : sum / count; }
+  __device__ __forceinline__ Moments moments(double pivot) const {
+    const double distance = mean();
+    const double left = squares - sum * distance;
+    return {count, pivot + distance, left < 0 ? 0 : left};  // a NaN stays
   }
 };
 
@@ -47,6 +62,7 @@ template <typename T, typename R>
 struct MomentsOf {
   using A = Accumulator<T>;
   using Result = Moments;
+  using Shared = PivotSums;  // by which threads' results are merged
   using Slot = InputSlot<T, R>;
   static constexpr int kUnroll = kMostUnroll;
   struct Channel {};
@@ -96,6 +112,7 @@ template <typename T, typename R>
 struct GradientSumsOf {
   using A = Accumulator<T>;
   using Result = GradientSums;
+  using Shared = GradientSums;
   using Slot = GradientSlot<T, R>;
   static constexpr int kUnroll = kMostUnroll / 2;  // of two tensors
   using Channel = norm::Channel<T>;

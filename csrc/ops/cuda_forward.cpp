@@ -28,7 +28,7 @@ CudaForward::CudaForward(const char* op, const Problem& problem, const Tensor& i
   if (norm_result) {
     const int64_t rows = output_.size(0) * output_.size(1);
     norm_ = NormTask{rows, output_.numel() / rows, static_cast<int32_t>(element_size(dtype)),
-                     static_cast<int32_t>(element_size(*norm_result))};
+                     static_cast<int32_t>(element_size(*norm_result)), output_.stride(1) == 1 && output_.size(1) > 1};
   }
   plan_ = plan_call(
       Operator::kForward, problem, dtype, float32_mode(),

@@ -14,11 +14,12 @@ const char* to_string(NormWay way);
 
 // What is asked of a norm.
 struct NormTask {
-  int64_t rows = 0;           // images times channels of the forward's output
-  int64_t positions = 0;      // positions of each row
-  int32_t element_bytes = 0;  // bytes of an element of the forward's output
-  int32_t result_bytes = 0;   // bytes of an element of the norm's result
-  bool keeps_input = false;   // the forward's output is a result, too, as derivatives need it
+  int64_t rows = 0;            // images times channels of the forward's output
+  int64_t positions = 0;       // positions of each row
+  int32_t element_bytes = 0;   // bytes of an element of the forward's output
+  int32_t result_bytes = 0;    // bytes of an element of the norm's result
+  bool channels_last = false;  // of the forward's output
+  bool keeps_input = false;    // the forward's output is a result, too, as derivatives need it
 };
 
 }  // namespace convt3d

@@ -5,6 +5,7 @@
 
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
+#include "engines/wgmma/plan/outputs.h"
 #include "engines/wgmma/plan/plan.h"
 #include "epilogue/epilogue.h"
 
@@ -31,6 +32,7 @@ struct WgmmaParams {
   T* destination;
   Strides destination_stride;
   Epilogue epilogue;
+  WgmmaOutputs outputs;  // where the epilogue gathers moments
 };
 
 // One block's share of a tile. Splits and groups count fastest: blocks at work at the same time share lines of memory.

@@ -53,6 +53,7 @@ void correlate(const WgmmaProblem& problem, const WgmmaPlan& plan, ConstTensor i
   params.destination = static_cast<T*>(output.data);
   params.destination_stride = to_strides(output.stride);
   params.epilogue = epilogue;
+  if (epilogue.moments.parts != nullptr) params.outputs = wgmma_outputs(plan);
   constexpr int kBytes = sizeof(T);
   if (plan.load.boxes()) {
     TensorBox box = input_box(problem, plan, plan.load, kBytes, input.stride);

@@ -7,6 +7,7 @@ from bugs.bug import Bug
 EPILOGUE = "epilogue/moments.cuh"
 TARGET = "engines/wgmma/store/target.cuh"
 WGMMA = "engines/wgmma/store/moments.cuh"
+OUTPUTS = "engines/wgmma/plan/outputs.cpp"
 MMA = "engines/mma/correlation/store.cuh"
 COLLECT = "norm/collect.cu"
 OF_WGMMA = "--engine wgmma --operator forward"
@@ -25,15 +26,36 @@ BUGS = [
     Bug(
         "moments, wgmma: lanes",
         WGMMA,
-        "outputs[half] >> (2 * (lane % 4));",
-        "outputs[half] >> (2 * (BUG ? 0 : lane % 4));",
+        "outputs[word] >> (2 * (lane_ % 4));",
+        "outputs[word] >> (2 * (BUG ? 0 : lane_ % 4));",
         OF_WGMMA,
     ),
-    Bug("moments, wgmma: halo", WGMMA, "&& tile.is_output(at) &&", "&& (BUG || tile.is_output(at)) &&", OF_WGMMA),
+    Bug(
+        "moments, wgmma: halo",
+        OUTPUTS,
+        "if (!tile.is_output(",
+        "if (!BUG && !tile.is_output(",
+        OF_WGMMA,
+    ),
+    Bug(
+        "moments, wgmma: columns of the other warpgroup",
+        OUTPUTS,
+        "plan.store.start[warpgroup] + column",
+        "plan.store.start[BUG ? 0 : warpgroup] + column",
+        OF_WGMMA,
+    ),
+    Bug("moments, wgmma: residues alike", WGMMA, "!alike) find_outputs", "!(BUG || alike)) find_outputs", OF_WGMMA),
+    Bug("moments, wgmma: residues of the height", OUTPUTS, "|| divides(1)", "|| BUG || divides(1)", OF_WGMMA),
     Bug("moments, wgmma: whole tiles", WGMMA, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_WGMMA),
-    Bug("moments, wgmma: pivot", WGMMA, "count[half] == 0 && here", "(BUG || count[half] == 0) && here", OF_WGMMA),
-    Bug("moments, wgmma: columns", WGMMA, "column < store.extent &&", "(BUG || column < store.extent) &&", OF_WGMMA),
-    Bug("moments, wgmma: end of the width", WGMMA, "&& inside(2, at.w)));", "&& (BUG || inside(2, at.w))));", OF_WGMMA),
+    Bug("moments, wgmma: pivot", WGMMA, "count == 0 && here", "(BUG || count == 0) && here", OF_WGMMA),
+    Bug(
+        "moments, wgmma: columns",
+        OUTPUTS,
+        "std::min(plan.store.extent, tile.instruction.n)",
+        "BUG ? tile.instruction.n : std::min(plan.store.extent, tile.instruction.n)",
+        OF_WGMMA,
+    ),
+    Bug("moments, wgmma: end of the width", WGMMA, "&& inside(2, at.w);", "&& (BUG || inside(2, at.w));", OF_WGMMA),
     Bug(
         "moments, wgmma: residue",
         WGMMA,
@@ -56,7 +78,11 @@ BUGS = [
         OF_WGMMA,
     ),
     Bug(
-        "moments, wgmma: warpgroup", WGMMA, "2 * number + warpgroup_;", "2 * number + (BUG ? 0 : warpgroup_);", OF_WGMMA
+        "moments, wgmma: warpgroup",
+        WGMMA,
+        "(2 * number + warpgroup_) *",
+        "(2 * number + (BUG ? 0 : warpgroup_)) *",
+        OF_WGMMA,
     ),
     Bug(
         "moments, wgmma: channels of sets",
@@ -98,7 +124,13 @@ BUGS = [
         "split * plan.split_parts * !BUG + other, end",
         "--norm",
     ),
-    Bug("collected moments: sum", COLLECT, "squares - sum * mean;", "squares - (BUG ? 0 : sum * mean);", "--norm"),
+    Bug(
+        "norm sums: mean",
+        "norm/sums.cuh",
+        "squares - sum * distance;",
+        "squares - (BUG ? 0 : sum * distance);",
+        "--norm",
+    ),
     Bug(
         "norm in the epilogue: rounding",
         "epilogue/apply.cuh",
@@ -151,8 +183,8 @@ BUGS = [
     Bug(
         "norm of channels: image",
         "norm/finish_kernels.cuh",
-        "StatisticWalk(params.shape, n, c).index(), c);",
-        "StatisticWalk(params.shape, BUG ? 0 : n, c).index(), c);",
+        "params.norms[statistic / params.shape.groups *",
+        "params.norms[(BUG ? 0 : statistic / params.shape.groups) *",
         "--norm",
     ),
 ]

@@ -51,15 +51,29 @@ BUGS = [
     Bug(
         "norm statistics: images",
         "norm/finish_kernels.cuh",
-        "(i / channels * shape.batch + n)",
-        "(i / channels * (BUG ? 1 : shape.batch) + n)",
+        "(split * shape.batch + n)",
+        "(split * (BUG ? 1 : shape.batch) + n)",
+        NORM,
+    ),
+    Bug(
+        "norm sums: distance of means",
+        "norm/sums.cuh",
+        "moments.squares + distance * moved",
+        "moments.squares + (BUG ? 0 : distance) * moved",
+        NORM,
+    ),
+    Bug(
+        "norm sums: the threads' pivot",
+        "norm/reduce_kernel.cuh",
+        "PivotSums::of(own[i], pivot[i])",
+        "PivotSums::of(own[i], BUG ? 0 : pivot[i])",
         NORM,
     ),
     Bug(
         "norm statistics: eps",
         "norm/finish_kernels.cuh",
-        "shared[0].count + params.eps)",
-        "shared[0].count + (BUG ? 0 : params.eps))",
+        "moments.count + params.eps)",
+        "moments.count + (BUG ? 0 : params.eps))",
         NORM,
     ),
     Bug(
@@ -100,8 +114,8 @@ BUGS = [
     Bug(
         "norm coefficients: elements",
         "norm/finish_kernels.cuh",
-        "-rstd * shared[0].grad / elements;",
-        "-rstd * shared[0].grad / (elements + BUG);",
+        "-rstd * shared[0][0].grad / elements;",
+        "-rstd * shared[0][0].grad / (elements + BUG);",
         NORM,
     ),
     Bug(

@@ -38,7 +38,9 @@ class WgmmaFragments {
         norms[set][half] = *params_.epilogue.norm.at(image, first_channel + min(row, channels - 1));
       }
     }
-    change(c, [&](float value, int set, int half) { return normalised<T>(norms[set][half], value); });
+    change(c, [&](float value, int set, int half) { return normalised_alone<T>(norms[set][half], value); });
+    const float slope = norms[0][0].slope;  // of all channels
+    if (slope != 1) change(c, [&](float value, int, int) { return sloped(value, slope); });
   }
 
   // Fragment j of a thread's channels: two positions of both phases, or of one, are neighbours.
