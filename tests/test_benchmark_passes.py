@@ -269,7 +269,12 @@ def test_engines_of_a_joint_pass_are_those_of_its_parts() -> None:
         (
             Layer("matmul", 2, 32, 16, (64, 64, 64), (2, 2, 2), (2, 2, 2), bias=True),
             "matmul",
-            {"convt3d_mma_backward", "convt3d_mma_pack_weight", "convt3d_ordered_sum"},
+            {
+                "convt3d_mma_backward",
+                "convt3d_mma_backward_of_warpgroup",
+                "convt3d_mma_pack_weight",
+                "convt3d_ordered_sum",
+            },
         ),
         (
             Layer("depthwise", 2, 32, 32, (64, 64, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), groups=32, bias=True),

@@ -52,7 +52,7 @@ BUGS = [
         "moments, wgmma: columns",
         OUTPUTS,
         "std::min(plan.store.extent, tile.instruction.n)",
-        "BUG ? tile.instruction.n : std::min(plan.store.extent, tile.instruction.n)",
+        "(BUG ? tile.instruction.n : std::min(plan.store.extent, tile.instruction.n))",
         OF_WGMMA,
     ),
     Bug("moments, wgmma: end of the width", WGMMA, "&& inside(2, at.w);", "&& (BUG || inside(2, at.w));", OF_WGMMA),
