@@ -25,14 +25,10 @@ CudaForward::CudaForward(const char* op, const Problem& problem, const Tensor& i
       output_(empty_output(op, problem, input, weight)) {
   if (problem.batch == 0) return;
   const DataType dtype = kernel_dtype(input);
-  if (norm_result) {
-    const int64_t rows = output_.size(0) * output_.size(1);
-    norm_ = NormTask{rows, output_.numel() / rows, static_cast<int32_t>(element_size(dtype)),
-                     static_cast<int32_t>(element_size(*norm_result)), output_.stride(1) == 1 && output_.size(1) > 1};
-  }
-  plan_ = plan_call(
-      Operator::kForward, problem, dtype, float32_mode(),
-      {operand_traits(view(input)), operand_traits(view(weight)), {}, operand_traits(mutable_view(output_))}, norm_);
+  const OperandTraits output = operand_traits(mutable_view(output_));
+  if (norm_result) norm_ = norm_task(problem, dtype, output, static_cast<int32_t>(element_size(*norm_result)));
+  plan_ = plan_call(Operator::kForward, problem, dtype, float32_mode(),
+                    {operand_traits(view(input)), operand_traits(view(weight)), {}, output}, norm_);
 }
 
 void CudaForward::run(const EpilogueMoments& moments, const EpilogueNorm& norm, bool stores) const {

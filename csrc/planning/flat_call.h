@@ -78,11 +78,8 @@ struct FlatCall {
 };
 
 inline NormTask flat_norm(const FlatCall& call) {
-  const Problem problem = flat_problem(call.sizes);
-  const Int3 size = problem.output_size();
-  return {problem.batch * problem.out_channels, size[0] * size[1] * size[2],
-          static_cast<int32_t>(element_size(static_cast<DataType>(call.dtype))), call.norm_result_bytes,
-          flat_operand(call.operands + 3 * kOperandNumbers).stride[1] == 1 && problem.out_channels > 1};
+  return norm_task(flat_problem(call.sizes), static_cast<DataType>(call.dtype),
+                   flat_operand(call.operands + 3 * kOperandNumbers), call.norm_result_bytes);
 }
 
 inline PlanQuery flat_query(const FlatCall& call) {

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "core/operands.h"
+#include "core/problem.h"
+
 namespace convt3d {
 
 enum class NormWay : int {
@@ -21,5 +24,17 @@ struct NormTask {
   bool channels_last = false;  // of the forward's output
   bool keeps_input = false;    // the forward's output is a result, too, as derivatives need it
 };
+
+// Behind a forward whose output is `output`.
+inline NormTask norm_task(const Problem& problem, DataType dtype, const OperandTraits& output, int32_t result_bytes) {
+  const Int3 size = problem.output_size();
+  NormTask task;
+  task.rows = problem.batch * problem.out_channels;
+  task.positions = size[0] * size[1] * size[2];
+  task.element_bytes = static_cast<int32_t>(element_size(dtype));
+  task.result_bytes = result_bytes;
+  task.channels_last = output.stride[1] == 1 && problem.out_channels > 1;
+  return task;
+}
 
 }  // namespace convt3d

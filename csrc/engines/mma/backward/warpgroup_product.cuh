@@ -38,16 +38,7 @@ class WarpgroupProduct {
     return Rows::name_row(i, lane, channel_bytes);
   }
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) sum[i][j][k] = 0;
-      }
-    }
-  }
+  __device__ __forceinline__ void clear() { Rows::clear(sum); }
 
   // As WarpProduct::add(), by all warps of the warpgroup. Steps are taken by steps_at_once(): the last ones may be past
   // `count`, where the weight is zero, and of the table kFurtherSteps numbers past the last one are read. The sums are

@@ -78,6 +78,17 @@ class WarpProduct {
     for (int k = 0; k < 4; ++k) words[k] = to_matrix_word<ElementOf<T>>(words[k]);
   }
 
+  __device__ __forceinline__ static void clear(float (&c)[kRows][kColumns][4]) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) c[i][j][k] = 0;
+      }
+    }
+  }
+
   __device__ __forceinline__ void clear() { clear(sum); }
 
   // Steps of K one after another; at least one. `table`: shared address of `count` numbers, bytes from the rows in the
@@ -204,17 +215,6 @@ class WarpProduct {
     round(a);
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) multiply(sum[i], p, a, b[p]);
-  }
-
-  __device__ __forceinline__ static void clear(float (&c)[kRows][kColumns][4]) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) c[i][j][k] = 0;
-      }
-    }
   }
 
   __device__ __forceinline__ void read_positions(uint32_t (&a)[4], int i, uint32_t tile) const {
