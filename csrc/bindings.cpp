@@ -9,7 +9,9 @@
 #include "ops/norm_operators.h"
 #include "ops/operators.h"
 
-STABLE_TORCH_LIBRARY(convt3d, m) {
+namespace {
+
+void define_operators(torch::stable::detail::StableLibrary& m) {
   m.def(
       "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] padding=0, "
       "int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor");
@@ -47,8 +49,6 @@ STABLE_TORCH_LIBRARY(convt3d, m) {
       "-> (Tensor, Tensor, Tensor)");
 }
 
-namespace {
-
 template <typename Backend, typename Norm>
 void register_backend(torch::stable::detail::StableLibrary& m) {
   using Ops = convt3d::Operators<Backend>;
@@ -70,6 +70,8 @@ void register_backend(torch::stable::detail::StableLibrary& m) {
 
 }  // namespace
 
+STABLE_TORCH_LIBRARY(convt3d, m) { define_operators(m); }
+
 STABLE_TORCH_LIBRARY_IMPL(convt3d, CPU, m) { register_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m); }
 STABLE_TORCH_LIBRARY_IMPL(convt3d, CUDA, m) { register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m); }
 
@@ -78,6 +80,23 @@ STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCPU, m) { register_backend<convt3d::Cpu
 STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCUDA, m) { register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m); }
 STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCPU, m) { register_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m); }
 STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCUDA, m) { register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m); }
+
+// The same operators for code that TorchInductor has compiled, below autograd and autocast: no kernels in Python, which
+// take the host longer than the rest of a call. And what it makes of a norm (convt3d/_registrations/inductor.py).
+STABLE_TORCH_LIBRARY(convt3d_inductor, m) {
+  define_operators(m);
+  m.def(
+      "conv_transpose3d_channel_norms(Tensor input, Tensor weight, Tensor? bias, int[3] stride, int[3] padding, "
+      "int[3] output_padding, int groups, int[3] dilation, int num_groups, Tensor? norm_weight=None, "
+      "Tensor? norm_bias=None, float eps=1e-05, bool relu=False) -> (Tensor, Tensor, Tensor, Tensor)");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(convt3d_inductor, CPU, m) { register_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d_inductor, CUDA, m) {
+  register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m);
+  m.impl("conv_transpose3d_channel_norms",
+         TORCH_BOX(&convt3d::NormOperators<convt3d::CudaNorm>::conv_transpose3d_channel_norms));
+}
 
 // Facts about this build, one "key=value" per line: for bug reports and for the package's version check.
 extern "C" __attribute__((visibility("default"))) const char* convt3d_build_info() {

@@ -50,6 +50,7 @@ print("equal")
 """
 
 
+@pytest.mark.own_plans  # the other process has them, and bits are compared
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_export_saved_and_loaded_in_a_new_process(
     network: nn.Module, dynamic: bool, device: str, tmp_path: Path

@@ -147,12 +147,15 @@ def test_is_an_instance_norm(device: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_large_mean_loses_nothing(layout: str, device: str) -> None:
-    """A mean of 1000 with a deviation of 1, as the convolution stores it."""
+    """A mean of 1000 with a deviation of 1, as the convolution before the norm stores it."""
     channels, size = 6, (7, 9, 11)
     values = (1000 + torch.randn(2, channels, *size, device=device)).to(memory_format=LAYOUTS[layout])
     identity = torch.eye(channels, device=device).reshape(channels, channels, 1, 1, 1)
     output = convt3d.conv_transpose3d_group_norm(values, identity, num_groups=2)
-    expected = F.group_norm(convt3d.conv_transpose3d(values, identity).double().cpu(), 2)
+    no_steps = ([1] * 3, [0] * 3, [0] * 3, 1, [1] * 3)
+    _, stored, *_ = ops.conv_transpose3d_group_norm_forward(values, identity, None, *no_steps, 2)
+    assert norm_error(stored, values.double().cpu()) <= NORM_FLOOR[torch.float32]
+    expected = F.group_norm(stored.double().cpu(), 2)
     assert norm_error(output, expected) <= (1e-4 if device == "cpu" else 2e-7)  # ATen's statistics are float32's
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from convt3d._registrations.memory_format import result_memory_format
-from convt3d._registrations.registry import library
+from convt3d._registrations.registry import register_fake
 from convt3d._registrations.symbolic import holds
 
 _check: Any = torch._check  # untyped in PyTorch
@@ -393,7 +393,7 @@ def _register() -> None:
         "conv_transpose3d_backward": _backward_kernel,
     }
     for name, kernel in kernels.items():
-        torch.library.register_fake(f"convt3d::{name}", kernel, lib=library)
+        register_fake(name, kernel)
 
 
 _register()

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from convt3d._registrations.fake import ACTIVATION, Checks, dtype_name, forward_kernel, text_of
 from convt3d._registrations.memory_format import has_channels_last_strides
-from convt3d._registrations.registry import library
+from convt3d._registrations.registry import compiled_library, register_fake
+
+NUMBERS_OF_NORM = 4  # of a channel: ChannelNorm in csrc/epilogue/epilogue.h
 
 
 def _of_norm(checks: Checks, name: str, tensor: Tensor | None, input: Tensor, channels: Any) -> None:
@@ -50,9 +52,49 @@ def _slope(checks: Checks, negative_slope: float) -> None:
     checks.that(math.isfinite(negative_slope), lambda: f"negative_slope must be finite, got {negative_slope}")
 
 
-def _norm_kernel(name: str, *, keeps: bool) -> Callable[..., Any]:
+def _channel_norms(name: str) -> Callable[..., tuple[Tensor, ...]]:
     checks = Checks(name)
     convolve = forward_kernel(name)
+
+    def fake(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        groups: Any,
+        dilation: Any,
+        num_groups: Any,
+        norm_weight: Tensor | None = None,
+        norm_bias: Tensor | None = None,
+        eps: float = 1e-5,
+        relu: bool = False,
+    ) -> tuple[Tensor, ...]:
+        x = convolve(input, weight, bias, stride, padding, output_padding, groups, dilation)
+        batch, channels = x.shape[:2]
+        _norm_groups(checks, channels, num_groups)
+        _of_norm(checks, "norm_weight", norm_weight, input, channels)
+        _of_norm(checks, "norm_bias", norm_bias, input, channels)
+        if norm_weight is not None and norm_bias is not None:
+            checks.that(
+                norm_weight.dtype == norm_bias.dtype,
+                lambda: (
+                    f"norm_bias must have the dtype of norm_weight, {dtype_name(norm_weight)}, got "
+                    f"{dtype_name(norm_bias)}"
+                ),
+            )
+        checks.that(0 <= eps < math.inf, lambda: f"eps must be non-negative and finite, got {eps}")
+        norms = x.new_empty([batch * channels, NUMBERS_OF_NORM], dtype=torch.float32)
+        mean, rstd = (x.new_empty([batch, num_groups], dtype=torch.float64) for _ in range(2))
+        return x, norms, mean, rstd
+
+    return fake
+
+
+def _norm_kernel(name: str, *, keeps: bool) -> Callable[..., Any]:
+    checks = Checks(name)
+    of_channels = _channel_norms(name)
 
     def fake(
         input: Tensor,
@@ -71,28 +113,13 @@ def _norm_kernel(name: str, *, keeps: bool) -> Callable[..., Any]:
         negative_slope: float = 1.0,
         dtype: torch.dtype | None = None,
     ) -> Any:
-        x = convolve(input, weight, bias, stride, padding, output_padding, groups, dilation)
-        channels = x.shape[1]
-        _norm_groups(checks, channels, num_groups)
-        _of_norm(checks, "norm_weight", norm_weight, input, channels)
-        _of_norm(checks, "norm_bias", norm_bias, input, channels)
-        if norm_weight is not None and norm_bias is not None:
-            checks.that(
-                norm_weight.dtype == norm_bias.dtype,
-                lambda: (
-                    f"norm_bias must have the dtype of norm_weight, {dtype_name(norm_weight)}, got "
-                    f"{dtype_name(norm_bias)}"
-                ),
-            )
-        checks.that(0 <= eps < math.inf, lambda: f"eps must be non-negative and finite, got {eps}")
+        convolution = (input, weight, bias, stride, padding, output_padding, groups, dilation)
+        x, _, *statistics = of_channels(*convolution, num_groups, norm_weight, norm_bias, eps, relu)
         _slope(checks, negative_slope)
         if dtype is not None:
             _goes_with(checks, "dtype", dtype, input)
         output = torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype, device=x.device)
-        if not keeps:
-            return output
-        statistics = [x.new_empty([x.shape[0], num_groups], dtype=torch.float64) for _ in range(2)]
-        return output, x, *statistics
+        return (output, x, *statistics) if keeps else output
 
     return fake
 
@@ -164,7 +191,12 @@ def _register() -> None:
         "group_norm_backward": group_norm_backward,
     }
     for name, kernel in kernels.items():
-        torch.library.register_fake(f"convt3d::{name}", kernel, lib=library)
+        register_fake(name, kernel)
+    torch.library.register_fake(
+        "convt3d_inductor::conv_transpose3d_channel_norms",
+        _channel_norms("conv_transpose3d_channel_norms"),
+        lib=compiled_library,
+    )
 
 
 _register()

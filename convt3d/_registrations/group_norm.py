@@ -10,7 +10,7 @@ from convt3d._registrations import fake_norm, torch_internals
 from convt3d._registrations.autocast import cast_to_lower_precision
 from convt3d._registrations.derivatives import Gradients, completed, masked
 from convt3d._registrations.norm_derivatives import CONVOLUTION_ARGUMENTS, RULES
-from convt3d._registrations.registry import library, ops
+from convt3d._registrations.registry import compiled_library, library, ops
 
 _norm_backward = ops.group_norm_backward.default
 _BACKWARD_ARGUMENTS = len(_norm_backward._schema.arguments)
@@ -148,7 +148,8 @@ def _register() -> None:
             library.impl(name, _autocast_kernel(op, device_type, has_dtype=traits["has_dtype"]), key)
         torch.library.register_vmap(f"convt3d::{name}", _forward_rule(op, several=traits["several"]), lib=library)
     torch.library.register_vmap("convt3d::group_norm_backward", _backward_rule, lib=library)
-    library.impl("group_norm_backward", _cpu_backward, "CPU")
+    for one in (library, compiled_library):
+        one.impl("group_norm_backward", _cpu_backward, "CPU")
 
 
 _register()

@@ -50,12 +50,15 @@ void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, 
   });
 }
 
-void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const EpilogueMoments& moments,
-                            const norm::Arguments& arguments, ChannelNorm* norms, void* workspace, Stream stream) {
+void group_norm_of_channels(const norm::Size& size, int64_t groups, const norm::Plan& plan,
+                            const norm::Vectors& vectors, DataType dtype, ConstTensor x, const EpilogueMoments& moments,
+                            const norm::Arguments& arguments, const norm::Statistics& statistics, ChannelNorm* norms,
+                            void* workspace, Stream stream) {
   with_types(dtype, dtype, [&](auto types) {
     using T = typename decltype(types)::T;
     if constexpr (!std::is_same_v<T, double>) {
-      norm::channel_norms<T>(shape, moments, arguments, norms, workspace, stream);
+      norm::channel_norms<T>(size, norm::Shape::of(size, groups), plan, vectors, x, moments, arguments, statistics,
+                             norms, workspace, stream);
     }
   });
 }

@@ -15,9 +15,12 @@ void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, 
                 const norm::Arguments& arguments, MutableTensor result, const norm::Statistics& statistics,
                 void* workspace, Stream stream);
 
-// The norms of all channels, [n][c], which a second forward applies in its epilogue. Not of float64.
-void group_norm_of_channels(const norm::Shape& shape, DataType dtype, const EpilogueMoments& moments,
-                            const norm::Arguments& arguments, ChannelNorm* norms, void* workspace, Stream stream);
+// The statistics, which may be absent (nullptr), and the norms of all channels, [n][c], for a second forward that
+// applies them in its epilogue or for whoever else does. Not of float64. Where there are moments, only x's size is read.
+void group_norm_of_channels(const norm::Size& size, int64_t groups, const norm::Plan& plan,
+                            const norm::Vectors& vectors, DataType dtype, ConstTensor x, const EpilogueMoments& moments,
+                            const norm::Arguments& arguments, const norm::Statistics& statistics, ChannelNorm* norms,
+                            void* workspace, Stream stream);
 
 // The gradients of x, or with `relu` of the argument of the ReLU that x is the output of, and of the norm's weight and
 // bias, each where it is not nullptr. Positions of grad_result must be equally far apart (norm::has_position_stride).

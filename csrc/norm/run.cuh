@@ -74,39 +74,41 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>(name, sums, plan.sum_shape(shape), stream);
 }
 
-// From moments that an epilogue has left; also the norm of each channel, for an epilogue, unless `norms` is nullptr.
+// From moments that an epilogue has left, or by a pass over x; also the norm of each channel, unless `norms` is nullptr.
+// Moments do not depend on the norm's result.
 template <typename T>
-Params<T, T> run_statistics(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments,
+Params<T, T> run_statistics(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors,
+                            ConstTensor x, const EpilogueMoments& moments, const Arguments& arguments,
                             const Statistics& statistics, ChannelNorm* norms, void* workspace, Stream stream) {
-  const CollectPlan collecting = make_collect_plan(shape, moments.count);
-  Plan splits_alone;
-  splits_alone.splits = collecting.splits;
-  Params<T, T> params = make_params<T, T>(shape, splits_alone, arguments, statistics, workspace, kMomentPlanes);
+  Params<T, T> params{};
+  if (moments.parts != nullptr) {
+    const CollectPlan collecting = make_collect_plan(shape, moments.count);
+    Plan splits_alone;
+    splits_alone.splits = collecting.splits;
+    params = make_params<T, T>(shape, splits_alone, arguments, statistics, workspace, kMomentPlanes);
+    collect(shape, collecting, moments.parts, params.partial, stream);
+  } else {
+    params = make_params<T, T>(size, shape, plan, vectors, x, arguments, statistics, workspace, kMomentPlanes);
+    reduce<MomentsOf<T, T>>("norm moments", params, stream);
+  }
   params.norms = norms;
-  collect(shape, collecting, moments.parts, params.partial, stream);
   launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, params);
   return params;
 }
 
 template <typename T>
-void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments, ChannelNorm* norms,
-                   void* workspace, Stream stream) {
-  run_statistics<T>(shape, moments, arguments, {nullptr, nullptr}, norms, workspace, stream);
+void channel_norms(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
+                   const EpilogueMoments& moments, const Arguments& arguments, const Statistics& statistics,
+                   ChannelNorm* norms, void* workspace, Stream stream) {
+  run_statistics<T>(size, shape, plan, vectors, x, moments, arguments, statistics, norms, workspace, stream);
 }
 
 template <typename T, typename R>
 void forward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
              const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
              const Statistics& statistics, void* workspace, Stream stream) {
-  // Moments do not depend on R.
-  Params<T, T> gathering;
-  if (moments.parts != nullptr) {
-    gathering = run_statistics<T>(shape, moments, arguments, statistics, nullptr, workspace, stream);
-  } else {
-    gathering = make_params<T, T>(size, shape, plan, vectors, x, arguments, statistics, workspace, kMomentPlanes);
-    reduce<MomentsOf<T, T>>("norm moments", gathering, stream);
-    launch("norm statistics", convt3d_norm_statistics<T, T>, shape.statistics(), kThreads, stream, gathering);
-  }
+  const Params<T, T> gathering =
+      run_statistics<T>(size, shape, plan, vectors, x, moments, arguments, statistics, nullptr, workspace, stream);
   Params<T, R> params = make_params<T, R>(size, shape, plan, vectors, x, arguments, {gathering.mean, gathering.rstd},
                                           workspace, kMomentPlanes);
   params.result = make_view(size, static_cast<R*>(result.data), result.stride, vectors.result);

@@ -29,11 +29,12 @@ void forward(const Size& size, const Shape& shape, const Plan& plan, const Vecto
              const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
              const Statistics& statistics, void* workspace, Stream stream);
 
-// The norms of all channels, [n][c], for a second forward that applies them in its epilogue; of types that are summed
-// in float32. `workspace` has forward_workspace_bytes().
+// What forward() computes before it applies the norm: the statistics, and with them the norm of each channel, [n][c],
+// for whoever applies it; of types that are summed in float32. Where there are moments, x need not be in memory.
 template <typename T>
-void channel_norms(const Shape& shape, const EpilogueMoments& moments, const Arguments& arguments, ChannelNorm* norms,
-                   void* workspace, Stream stream);
+void channel_norms(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
+                   const EpilogueMoments& moments, const Arguments& arguments, const Statistics& statistics,
+                   ChannelNorm* norms, void* workspace, Stream stream);
 
 // grad_x of x or, with `relu`, of the argument of the ReLU that x is the output of; and the gradients of weight and
 // bias, [C] with stride 1, of their type. Where one of the three is nullptr, what it alone needs is not computed.

@@ -42,6 +42,8 @@ Tensor CudaNorm::forward(const char* op, const ConvolutionArguments&, const Norm
 
 NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments&, const NormArguments&) { refuse(op); }
 
+NormOfChannels CudaNorm::of_channels(const char* op, const ConvolutionArguments&, const NormArguments&) { refuse(op); }
+
 Gradients CudaNorm::backward(const char* op, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                              const NormArguments&, bool, const WantedGradients&) {
   refuse(op);

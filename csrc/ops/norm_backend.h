@@ -34,6 +34,14 @@ struct NormResult {
   Tensor rstd;
 };
 
+// All but the norm's application: the convolution's result, the norm of each channel, and the statistics.
+struct NormOfChannels {
+  Tensor convolved;
+  Tensor norms;  // [N * C, 4] in float32: center, scale, shift, slope (ChannelNorm in csrc/epilogue/epilogue.h)
+  Tensor mean;
+  Tensor rstd;
+};
+
 struct CpuNorm {
   static Tensor forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments);
   static NormResult forward_and_keep(const char* op, const ConvolutionArguments& convolution,
@@ -44,6 +52,8 @@ struct CudaNorm {
   static Tensor forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments);
   static NormResult forward_and_keep(const char* op, const ConvolutionArguments& convolution,
                                      const NormArguments& arguments);
+  static NormOfChannels of_channels(const char* op, const ConvolutionArguments& convolution,
+                                    const NormArguments& arguments);
   // The gradients of the input or, with `relu`, of the argument of the ReLU that it is the output of, and of weight
   // and bias.
   static Gradients backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& mean,

@@ -86,6 +86,12 @@ NormArguments check_norm(const char* op, const Tensor& input, int64_t channels, 
   return {num_groups, norm_weight, norm_bias, eps, negative_slope, wanted};
 }
 
+void check_no_float64(const char* op, const Tensor& input) {
+  if (data_type(dtype_of(input)) == DataType::kFloat64) {
+    fail(op, "input must be of dtype float32, float16 or bfloat16, got float64");
+  }
+}
+
 NormArguments check_norm_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& mean,
                                   const Tensor& rstd, const std::optional<Tensor>& weight,
                                   const std::optional<Tensor>& bias, int64_t num_groups, double negative_slope) {

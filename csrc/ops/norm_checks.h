@@ -15,6 +15,9 @@ NormArguments check_norm(const char* op, const Tensor& input, int64_t channels, 
                          const std::optional<Tensor>& norm_weight, const std::optional<Tensor>& norm_bias, double eps,
                          double negative_slope, std::optional<torch::headeronly::ScalarType> dtype);
 
+// Norms of channels are float32.
+void check_no_float64(const char* op, const Tensor& input);
+
 NormArguments check_norm_backward(const char* op, const Tensor& grad_output, const Tensor& input, const Tensor& mean,
                                   const Tensor& rstd, const std::optional<Tensor>& weight,
                                   const std::optional<Tensor>& bias, int64_t num_groups, double negative_slope);

@@ -62,23 +62,37 @@ void apply(const char* op, const Tensor& input, const NormArguments& arguments, 
              result, statistics, workspace.data(), current_stream(input));
 }
 
+void find_norms(const char* op, const Tensor& input, const NormArguments& arguments, const EpilogueMoments& moments,
+                const norm::Statistics& statistics, ChannelNorm* norms) {
+  const DataType dtype = kernel_dtype(input);
+  const Int5 size = sizes_of(input);
+  const norm::Plan plan = norm::make_plan(size, strides_of(input), arguments.groups, dtype);
+  const norm::Shape shape = norm::Shape::of(size, arguments.groups);
+  const Scratch workspace(op, norm::forward_workspace_bytes(shape, plan, moments.count), input);
+  const ConstTensor x = view(input);
+  const norm::Vectors vectors = norm::forward_vectors(plan, size, dtype, dtype, x, mutable_view(input));
+  group_norm_of_channels(size, arguments.groups, plan, vectors, dtype, x, moments, kernel_arguments(input, arguments),
+                         statistics, norms, workspace.data(), current_stream(input));
+}
+
 // The norm goes into the epilogue of a second run, so that the output is written once and never read.
 void run_twice(const char* op, const CudaForward& forward, const NormArguments& arguments) {
   const Tensor& output = forward.output();
   const Moments moments(op, forward, true);
   forward.run(moments.target(), {}, false);
-  const norm::Shape shape = norm::Shape::of(sizes_of(output), arguments.groups);
-  const Scratch norms(op, shape.rows() * static_cast<int64_t>(sizeof(ChannelNorm)), output);
-  auto* const of_channels = static_cast<ChannelNorm*>(norms.data());
-  const Scratch workspace(op, norm::forward_workspace_bytes(shape, {}, moments.target().count), output);
-  group_norm_of_channels(shape, kernel_dtype(output), moments.target(), kernel_arguments(output, arguments),
-                         of_channels, workspace.data(), current_stream(output));
-  forward.run({}, {of_channels, shape.channels}, true);
+  const Scratch norms(op, output.size(0) * output.size(1) * static_cast<int64_t>(sizeof(ChannelNorm)), output);
+  auto* const norm_of_channels = static_cast<ChannelNorm*>(norms.data());
+  find_norms(op, output, arguments, moments.target(), {nullptr, nullptr}, norm_of_channels);
+  forward.run({}, {norm_of_channels, output.size(1)}, true);
 }
 
 Tensor allocate_statistics(const char* op, const Tensor& input, int64_t groups) {
   return allocate_or_explain(
       [&] { return allocate_matrix(op, input.size(0), groups, aoti_torch_dtype_float64(), device_of(input)); });
+}
+
+norm::Statistics statistics_in(const Tensor& mean, const Tensor& rstd) {
+  return {static_cast<double*>(mean.mutable_data_ptr()), static_cast<double*>(rstd.mutable_data_ptr())};
 }
 
 // Statistics without gaps.
@@ -135,8 +149,30 @@ NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments
                           allocate_statistics(op, convolved, arguments.groups),
                           allocate_statistics(op, convolved, arguments.groups)};
   if (forward.plan()) {
-    apply(op, convolved, arguments, moments.target(), result.output,
-          {static_cast<double*>(result.mean.mutable_data_ptr()), static_cast<double*>(result.rstd.mutable_data_ptr())});
+    apply(op, convolved, arguments, moments.target(), result.output, statistics_in(result.mean, result.rstd));
+  }
+  return result;
+}
+
+NormOfChannels CudaNorm::of_channels(const char* op, const ConvolutionArguments& convolution,
+                                     const NormArguments& arguments) {
+  const auto& [problem, input, weight, bias, activation] = convolution;
+  const DeviceGuard guard(device_of(input).index);
+  const CudaForward forward(op, problem, input, weight, bias, activation, data_type(arguments.result_dtype));
+  const Tensor& convolved = forward.output();
+  const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
+  const Moments moments(op, forward, gathers);
+  forward.run(moments.target(), {}, true);
+  constexpr int64_t kNumbers = sizeof(ChannelNorm) / sizeof(float);
+  const int64_t rows = convolved.size(0) * convolved.size(1);
+  const NormOfChannels result{
+      convolved,
+      allocate_or_explain(
+          [&] { return allocate_matrix(op, rows, kNumbers, aoti_torch_dtype_float32(), device_of(input)); }),
+      allocate_statistics(op, convolved, arguments.groups), allocate_statistics(op, convolved, arguments.groups)};
+  if (forward.plan()) {
+    find_norms(op, convolved, arguments, moments.target(), statistics_in(result.mean, result.rstd),
+               static_cast<ChannelNorm*>(result.norms.mutable_data_ptr()));
   }
   return result;
 }
@@ -179,12 +215,10 @@ Gradients CudaNorm::backward(const char* op, const Tensor& grad_output, const Te
   const auto data = [](const std::optional<Tensor>& gradient) {
     return gradient ? gradient->mutable_data_ptr() : nullptr;
   };
-  // Kernels only read them.
-  const norm::Statistics statistics{static_cast<double*>(means.mutable_data_ptr()),
-                                    static_cast<double*>(rstds.mutable_data_ptr())};
-  group_norm_backward(size, arguments.groups, plan, vectors, dtype, kernel_dtype(grad), grad_result, x, statistics,
-                      of_kernel, relu, grad_x, data(gradients[1]), data(gradients[2]), workspace.data(),
-                      current_stream(input));
+  // Kernels only read the statistics.
+  group_norm_backward(size, arguments.groups, plan, vectors, dtype, kernel_dtype(grad), grad_result, x,
+                      statistics_in(means, rstds), of_kernel, relu, grad_x, data(gradients[1]), data(gradients[2]),
+                      workspace.data(), current_stream(input));
   return gradients;
 }
 

@@ -59,6 +59,21 @@ struct NormOperators {
     return {result.output, result.convolved, result.mean, result.rstd};
   }
 
+  // What is left to apply is pointwise, and may go into a kernel with whatever follows.
+  static std::tuple<Tensor, Tensor, Tensor, Tensor> conv_transpose3d_channel_norms(
+      const Tensor& input, const Tensor& weight, const OptionalTensor& bias, const Ints& stride, const Ints& padding,
+      const Ints& output_padding, int64_t groups, const Ints& dilation, int64_t num_groups,
+      const OptionalTensor& norm_weight, const OptionalTensor& norm_bias, double eps, bool relu) {
+    constexpr const char* op = "conv_transpose3d_channel_norms";
+    const Parameters parameters{stride, padding, output_padding, groups, dilation};
+    const Problem problem = check_forward(op, input, weight, bias, parameters);
+    const NormArguments norm =
+        check_norm(op, input, problem.out_channels, num_groups, norm_weight, norm_bias, eps, 1, std::nullopt);
+    check_no_float64(op, input);
+    const NormOfChannels result = Norm::of_channels(op, {problem, input, weight, bias, activation(relu)}, norm);
+    return {result.convolved, result.norms, result.mean, result.rstd};
+  }
+
   // What is not asked for comes as an undefined tensor, which Python sees as None.
   static std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad_output, const Tensor& input,
                                                                 const Tensor& mean, const Tensor& rstd,

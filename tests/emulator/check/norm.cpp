@@ -261,7 +261,7 @@ class NormRun {
     check_around("the result", result);
     if (!space->surroundings_untouched()) fail("memory around the workspace is written");
     const Reference reference(item_, values, values_of(weight, 1), values_of(bias, 0), kEps);
-    if (left) norm_of_channels(moments, arguments, reference);
+    if (item_.type != Type::kFloat64) norms_of_channels(plan, x->source(), vectors, moments, arguments, reference);
     if (saves) {
       for (std::size_t i = 0; i < reference.mean.size(); ++i) {
         compare("mean", i, mean[i], reference.mean[i], reference.spread(i), DataType::kFloat64);
@@ -285,13 +285,16 @@ class NormRun {
   }
 
   // The norms of channels, by which an epilogue makes the same result.
-  void norm_of_channels(const convt3d::EpilogueMoments& moments, const convt3d::norm::Arguments& arguments,
-                        const Reference& reference) {
+  void norms_of_channels(const convt3d::norm::Plan& plan, const convt3d::ConstTensor& x,
+                         const convt3d::norm::Vectors& vectors, const convt3d::EpilogueMoments& moments,
+                         const convt3d::norm::Arguments& arguments, const Reference& reference) {
+    if (item_.in_place) return;  // x is no more
     const convt3d::norm::Shape shape = convt3d::norm::Shape::of(item_.size, item_.groups);
-    const auto space = block("the workspace", forward_workspace_bytes(shape, {}, moments.count));
+    const auto space = block("the workspace", forward_workspace_bytes(shape, plan, moments.count));
     const auto norms = block("the norms", shape.rows() * static_cast<int64_t>(sizeof(convt3d::ChannelNorm)));
     auto* const of_channels = reinterpret_cast<convt3d::ChannelNorm*>(norms->begin());
-    convt3d::group_norm_of_channels(shape, item_.data_type(), moments, arguments, of_channels, space->begin(), nullptr);
+    convt3d::group_norm_of_channels(item_.size, item_.groups, plan, vectors, item_.data_type(), x, moments, arguments,
+                                    {}, of_channels, space->begin(), nullptr);
     if (!space->surroundings_untouched()) fail("memory around the workspace is written");
     if (!norms->surroundings_untouched()) fail("memory around the norms is written");
     for (std::size_t i = 0; i < static_cast<std::size_t>(shape.rows() * shape.positions); ++i) {
