@@ -16,7 +16,8 @@ void group_norm(const norm::Size& size, int64_t groups, const norm::Plan& plan, 
                 void* workspace, Stream stream);
 
 // The statistics, which may be absent (nullptr), and the norms of all channels, [n][c], for a second forward that
-// applies them in its epilogue or for whoever else does. Not of float64. Where there are moments, only x's size is read.
+// applies them in its epilogue or for whoever else does. Not of float64. Where there are moments, only x's size is
+// read.
 void group_norm_of_channels(const norm::Size& size, int64_t groups, const norm::Plan& plan,
                             const norm::Vectors& vectors, DataType dtype, ConstTensor x, const EpilogueMoments& moments,
                             const norm::Arguments& arguments, const norm::Statistics& statistics, ChannelNorm* norms,

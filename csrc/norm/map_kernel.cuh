@@ -14,10 +14,19 @@ struct Normalise {
   using Slot = InputSlot<T, R>;
   using Output = R;
   static constexpr int kUnroll = kMostUnroll;
+  template <bool kChannels>
+  static constexpr bool kAhead = !kChannels && sizeof(R) > sizeof(T);
+  template <bool kChannels>
+  static constexpr int kBlocks = kBlocksPerMultiprocessor + (kChannels || sizeof(R) > sizeof(T) ? 0 : 1);
   using Channel = norm::Channel<T>;
 
   static __device__ __forceinline__ const View<R>& output(const Params<T, R>& params) { return params.result; }
-  static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t c) {
+  static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t n,
+                                                    int64_t c) {
+    if constexpr (kNormsOfChannels<T>) {
+      const ChannelNorm norm = params.norms[n * params.shape.channels + c];
+      return {norm.center, norm.scale, norm.shift};
+    }
     return channel_at(params, statistic, c);
   }
   static __device__ __forceinline__ A value(const Params<T, R>& params, const Channel& channel,
@@ -33,13 +42,17 @@ struct InputGradient {
   using Slot = GradientSlot<T, R>;
   using Output = T;
   static constexpr int kUnroll = kMostUnroll / 2;  // of two tensors
+  template <bool>
+  static constexpr bool kAhead = false;
+  template <bool>
+  static constexpr int kBlocks = kBlocksPerMultiprocessor;
   struct Channel {
     norm::Channel<T> norm;
     A slope, offset;  // of what the gradients of mean and deviation add, over x - center
   };
 
   static __device__ __forceinline__ const View<T>& output(const Params<T, R>& params) { return params.grad_x; }
-  static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t c) {
+  static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t, int64_t c) {
     const double slope = params.coefficients[2 * statistic];
     const norm::Channel<T> norm = channel_at(params, statistic, c);
     const double rounded_off = params.mean[statistic] - norm.center;
@@ -59,6 +72,8 @@ struct Mapper {
   static constexpr int kCount = Slot::kCount;
   static constexpr int kChannelsOfThread = kChannels ? kCount : 1;
   static constexpr int kUnroll = Map::kUnroll;
+  static constexpr bool kAhead = Map::template kAhead<kChannels>;
+  using Batch = SlotBatch<Slot, kUnroll>;
 
   const Params<T, R>& params;
   const Place& place;
@@ -68,7 +83,7 @@ struct Mapper {
     StatisticWalk walk(params.shape, place.n, place.c);
 #pragma unroll
     for (int i = 0; i < kChannelsOfThread; ++i, walk.next()) {
-      if (place.c + i < params.shape.channels) channel[i] = Map::channel(params, walk.index(), place.c + i);
+      if (place.c + i < params.shape.channels) channel[i] = Map::channel(params, walk.index(), place.n, place.c + i);
     }
   }
 
@@ -82,14 +97,16 @@ struct Mapper {
     store_slot<kChannels>(Map::output(params), place.n, place.c, position, pack, first, last);
   }
 
-  __device__ __forceinline__ void whole(int64_t position, int64_t step) {
-    Slot slots[kUnroll];
+  __device__ __forceinline__ void load(Batch& batch, int64_t position, int64_t step) const {
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
-      slots[i].template load<kChannels>(params, place.n, place.c, position + i * step, 0, kCount);
+      batch.slot[i].template load<kChannels>(params, place.n, place.c, position + i * step, 0, kCount);
     }
+  }
+
+  __device__ __forceinline__ void use(const Batch& batch, int64_t position, int64_t step) {
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i) write(slots[i], position + i * step, 0, kCount);
+    for (int i = 0; i < kUnroll; ++i) write(batch.slot[i], position + i * step, 0, kCount);
   }
 
   __device__ __forceinline__ void part(int64_t position, int first, int last) {
@@ -99,8 +116,11 @@ struct Mapper {
   }
 };
 
+template <typename Map, bool kChannels>
+constexpr int kMapBlocks = Map::template kBlocks<kChannels>;  // nvcc does not take it as it is
+
 template <typename T, typename R, bool kChannels, typename Map>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, (kMapBlocks<Map, kChannels>))
     convt3d_norm_map(const __grid_constant__ Params<T, R> params) {
   const int64_t blocks = params.plan.blocks();
 #pragma unroll 1

@@ -34,6 +34,10 @@ struct Affine {
   }
 };
 
+// Whether the norms of channels have all digits of the accumulators: but for float64.
+template <typename T>
+constexpr bool kNormsOfChannels = sizeof(T) < sizeof(double);
+
 // T is the type of the convolution's output x, R that of the norm's result and of its gradient.
 template <typename T, typename R>
 struct Params {
@@ -53,7 +57,7 @@ struct Params {
   double* mean;          // [n][group]
   double* rstd;          // [n][group]
   double* coefficients;  // [n][group][2], see coefficients_kernel
-  ChannelNorm* norms;    // [n][c], for an epilogue
+  ChannelNorm* norms;    // [n][c], for whatever applies them
 };
 
 }  // namespace convt3d::norm

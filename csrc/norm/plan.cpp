@@ -4,13 +4,17 @@
 #include <sstream>
 
 #include "core/integer.h"
+#include "epilogue/epilogue.h"
 
 namespace convt3d::norm {
 namespace {
 
-// Enough blocks to fill most GPUs; a block that takes more steps has less to merge at its end.
+// Enough blocks to fill most GPUs; a block that takes more steps has less to merge at its end. A pass that sums nothing
+// has many more, so that the last ones to run are a small part.
 constexpr int64_t kWantedBlocks = 512;
 constexpr int64_t kMostSteps = 16;
+constexpr int64_t kWantedMapBlocks = 4096;
+constexpr int64_t kMostMapSteps = 4;
 
 // For moments that are collected: 32 channels of 16 bytes are read side by side.
 constexpr int64_t kMostCollectedLanes = 32;
@@ -26,8 +30,8 @@ int64_t power_of_two_from(int64_t value) {
 }
 
 // Steps of one block, of `steps` that `units` of blocks have each.
-int64_t steps_of_block(int64_t units, int64_t steps) {
-  return std::clamp<int64_t>(ceil_div(units * steps, kWantedBlocks), 1, kMostSteps);
+int64_t steps_of_block(int64_t units, int64_t steps, int64_t wanted_blocks, int64_t most_steps) {
+  return std::clamp<int64_t>(ceil_div(units * steps, wanted_blocks), 1, most_steps);
 }
 
 }  // namespace
@@ -75,8 +79,10 @@ Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dt
     step = static_cast<int64_t>(plan.lanes) * kMostUnroll;
   }
   const int64_t steps = ceil_div(length, step);
-  plan.split_length = step * steps_of_block(plan.units, steps);
+  plan.split_length = step * steps_of_block(plan.units, steps, kWantedBlocks, kMostSteps);
   plan.splits = ceil_div(length, plan.split_length);
+  plan.map_split_length = step * steps_of_block(plan.units, steps, kWantedMapBlocks, kMostMapSteps);
+  plan.map_splits = ceil_div(length, plan.map_split_length);
   plan.workspace_bytes =
       partial_bytes(shape, plan.splits, std::max(kMomentPlanes, kGradientPlanes)) + statistics_bytes(shape);
   return plan;
@@ -97,7 +103,8 @@ CollectPlan make_collect_plan(const Shape& shape, int64_t parts) {
 }
 
 int64_t forward_workspace_bytes(const Shape& shape, const Plan& plan, int64_t parts) {
-  return parts == 0 ? plan.workspace_bytes : make_collect_plan(shape, parts).workspace_bytes;
+  const int64_t norms = shape.rows() * static_cast<int64_t>(sizeof(ChannelNorm));
+  return norms + (parts == 0 ? plan.workspace_bytes : make_collect_plan(shape, parts).workspace_bytes);
 }
 
 int64_t partial_bytes(const Shape& shape, int64_t splits, int planes) {

@@ -42,16 +42,25 @@ struct Shape {
 // several positions of one channel, and a block has kThreads / lanes channels and steps through their slots.
 struct Plan {
   bool channels_last = false;
-  int32_t slot = 0;             // elements
-  int32_t lanes = 0;            // threads along the axis that is contiguous
-  int32_t others = 0;           // threads across that axis; some threads of a block may be neither
-  int64_t channel_blocks = 1;   // of a position, where channels are contiguous
-  int64_t units = 0;            // rows of blocks that have the same channels
-  int64_t splits = 0;           // blocks that share a unit
-  int64_t split_length = 0;     // slots of a row, or positions
+  int32_t slot = 0;            // elements
+  int32_t lanes = 0;           // threads along the axis that is contiguous
+  int32_t others = 0;          // threads across that axis; some threads of a block may be neither
+  int64_t channel_blocks = 1;  // of a position, where channels are contiguous
+  int64_t units = 0;           // rows of blocks that have the same channels
+  int64_t splits = 0;          // blocks that share a unit
+  int64_t split_length = 0;    // slots of a row, or positions
+  int64_t map_splits = 0;      // the same of a pass that sums nothing, whose blocks have nothing to merge
+  int64_t map_split_length = 0;
   int64_t workspace_bytes = 0;  // of the larger of both directions
 
   CONVT3D_HOST_DEVICE int64_t blocks() const { return units * splits; }
+  // How such a pass shares the tensor.
+  Plan of_map() const {
+    Plan plan = *this;
+    plan.splits = map_splits;
+    plan.split_length = map_split_length;
+    return plan;
+  }
   // Of the gradients of the norm's weight and bias.
   OrderedSumShape sum_shape(const Shape& shape) const { return ordered_sum_shape(kOrderedSumThreads, shape.channels); }
 };

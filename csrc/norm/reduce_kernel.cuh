@@ -14,6 +14,8 @@ struct Reducer {
   static constexpr int kCount = Slot::kCount;
   static constexpr int kSums = kChannels ? kCount : 1;  // channels of a thread
   static constexpr int kUnroll = Sums::kUnroll;
+  static constexpr bool kAhead = false;
+  using Batch = SlotBatch<Slot, kUnroll>;
 
   const Params<T, R>& params;
   const Place& place;
@@ -38,25 +40,27 @@ struct Reducer {
     return {first, last, before, elements / count};
   }
 
-  __device__ __forceinline__ void whole(int64_t position, int64_t step) {
-    Slot slots[kUnroll];
+  __device__ __forceinline__ void load(Batch& batch, int64_t position, int64_t step) const {
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
-      slots[i].template load<kChannels>(params, place.n, place.c, position + i * step, 0, kCount);
+      batch.slot[i].template load<kChannels>(params, place.n, place.c, position + i * step, 0, kCount);
     }
+  }
+
+  __device__ __forceinline__ void use(const Batch& batch, int64_t, int64_t) {
     if constexpr (kChannels) {
       const Chunk<A> chunk = next_chunk(0, kUnroll);
 #pragma unroll
       for (int c = 0; c < kSums; ++c) {
         sums[c].template add<kUnroll>(params, channel[c], {0, kUnroll, chunk.count, chunk.weight},
-                                      [&](int i) { return slots[i].element(c); });
+                                      [&](int i) { return batch.slot[i].element(c); });
       }
     } else {
 #pragma unroll
       for (int s = 0; s < kUnroll; ++s) {
         const Chunk<A> chunk = next_chunk(0, kCount);
         sums[0].template add<kCount>(params, channel[0], {0, kCount, chunk.count, chunk.weight},
-                                     [&](int i) { return slots[s].element(i); });
+                                     [&](int i) { return batch.slot[s].element(i); });
       }
     }
   }

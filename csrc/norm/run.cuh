@@ -74,8 +74,8 @@ void add_channels(const char* name, const Shape& shape, const Plan& plan, const 
   add_in_order<OrderedSumKernel<kOrderedSumThreads, 1>>(name, sums, plan.sum_shape(shape), stream);
 }
 
-// From moments that an epilogue has left, or by a pass over x; also the norm of each channel, unless `norms` is nullptr.
-// Moments do not depend on the norm's result.
+// From moments that an epilogue has left, or by a pass over x; also the norm of each channel, unless `norms` is
+// nullptr. Moments do not depend on the norm's result.
 template <typename T>
 Params<T, T> run_statistics(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors,
                             ConstTensor x, const EpilogueMoments& moments, const Arguments& arguments,
@@ -107,10 +107,15 @@ template <typename T, typename R>
 void forward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
              const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
              const Statistics& statistics, void* workspace, Stream stream) {
-  const Params<T, T> gathering =
-      run_statistics<T>(size, shape, plan, vectors, x, moments, arguments, statistics, nullptr, workspace, stream);
-  Params<T, R> params = make_params<T, R>(size, shape, plan, vectors, x, arguments, {gathering.mean, gathering.rstd},
-                                          workspace, kMomentPlanes);
+  auto* const norms = static_cast<ChannelNorm*>(workspace);
+  void* const behind = norms + shape.rows();
+  const Params<T, T> gathering = run_statistics<T>(size, shape, plan, vectors, x, moments, arguments, statistics,
+                                                   kNormsOfChannels<T> ? norms : nullptr, behind, stream);
+  // Blocks that write twice the bytes that they read, at channels beside each other, were faster when they were few.
+  const bool has_few_blocks = plan.channels_last && sizeof(R) > sizeof(T);
+  Params<T, R> params = make_params<T, R>(size, shape, has_few_blocks ? plan : plan.of_map(), vectors, x, arguments,
+                                          {gathering.mean, gathering.rstd}, behind, kMomentPlanes);
+  params.norms = norms;
   params.result = make_view(size, static_cast<R*>(result.data), result.stride, vectors.result);
   map<Normalise<T, R>>("norm", params, stream);
 }

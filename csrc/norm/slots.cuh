@@ -59,6 +59,11 @@ __device__ __forceinline__ void store_slot(const View<T>& view, int64_t n, int64
   }
 }
 
+template <typename Slot, int kUnroll>
+struct SlotBatch {
+  Slot slot[kUnroll];
+};
+
 template <typename A>
 struct Element {
   A x, grad;
@@ -132,51 +137,82 @@ __device__ __forceinline__ Place place_of(const Shape& shape, const Plan& plan, 
   return place;
 }
 
-// Visits the slots of a thread. `whole(position, step)` has Visitor::kUnroll whole slots, whose first elements are
-// `step` positions apart; `part(position, first, last)` has elements [first, last) of one.
+// Visits the steps [begin, end) of a thread, `stride` apart. Of one that `is_whole` the visitor loads a batch and uses
+// it, with kAhead while the next one's is on its way, where that was measured to be faster: the registers that it takes
+// are other warps'. `parts` takes the others.
+template <typename Visitor, typename IsWhole, typename Load, typename Use, typename Parts>
+__device__ __forceinline__ void visit_steps(int64_t begin, int64_t end, int64_t stride, IsWhole&& is_whole, Load&& load,
+                                            Use&& use, Parts&& parts) {
+  typename Visitor::Batch next;
+  bool is_loaded = Visitor::kAhead && begin < end && is_whole(begin);
+  if (is_loaded) load(next, begin);
+#pragma unroll 1
+  for (int64_t at = begin; at < end; at += stride) {
+    if constexpr (Visitor::kAhead) {
+      const typename Visitor::Batch batch = next;
+      const bool was_loaded = is_loaded;
+      is_loaded = at + stride < end && is_whole(at + stride);
+      if (is_loaded) load(next, at + stride);
+      if (was_loaded) {
+        use(batch, at);
+      } else {
+        parts(at);
+      }
+    } else if (is_whole(at)) {
+      load(next, at);
+      use(next, at);
+    } else {
+      parts(at);
+    }
+  }
+}
+
+// Visits the slots of a thread. A batch is Visitor::kUnroll whole slots, the first of them at a `position`, each `step`
+// positions past the one before; `part(position, first, last)` has elements [first, last) of one.
 template <bool kChannels, int kCount, typename Visitor>
 __device__ __forceinline__ void visit_slots(const Shape& shape, const Plan& plan, int64_t phase, const Place& place,
                                             bool vector, Visitor& visitor) {
+  using Batch = typename Visitor::Batch;
   constexpr int kUnroll = Visitor::kUnroll;
-  int64_t begin = place.split * plan.split_length;
+  const int64_t begin = place.split * plan.split_length;
   int64_t end = begin + plan.split_length;
   if constexpr (kChannels) {
     if (end > shape.positions) end = shape.positions;
     const int64_t step = plan.others;
     const int64_t left = shape.channels - place.c;
     const int count = left < kCount ? static_cast<int>(left) : kCount;
+    const bool may_be_whole = vector && count == kCount;
+    visit_steps<Visitor>(
+        begin + place.other, end, step * kUnroll,
+        [&](int64_t position) { return may_be_whole && position + (kUnroll - 1) * step < end; },
+        [&](Batch& batch, int64_t position) { visitor.load(batch, position, step); },
+        [&](const Batch& batch, int64_t position) { visitor.use(batch, position, step); },
+        [&](int64_t position) {
 #pragma unroll 1
-    for (int64_t position = begin + place.other; position < end; position += step * kUnroll) {
-      if (vector && count == kCount && position + (kUnroll - 1) * step < end) {
-        visitor.whole(position, step);
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < kUnroll && position + i * step < end; ++i) visitor.part(position + i * step, 0, count);
-      }
-    }
+          for (int i = 0; i < kUnroll && position + i * step < end; ++i) visitor.part(position + i * step, 0, count);
+        });
   } else {
     // The slots of a row are those that are aligned: the first begins `shift` elements before the row.
     const int64_t shift = phase % kCount;
     const int64_t slots = (shape.positions + shift + kCount - 1) / kCount;
     const int64_t whole_begin = shift > 0 ? 1 : 0;
-    const int64_t whole_end = (shape.positions + shift) / kCount;
     if (end > slots) end = slots;
     const int64_t step = plan.lanes;
+    const int64_t whole_end = end < (shape.positions + shift) / kCount ? end : (shape.positions + shift) / kCount;
+    visit_steps<Visitor>(
+        begin + place.lane, end, step * kUnroll,
+        [&](int64_t slot) { return vector && slot >= whole_begin && slot + (kUnroll - 1) * step < whole_end; },
+        [&](Batch& batch, int64_t slot) { visitor.load(batch, slot * kCount - shift, step * kCount); },
+        [&](const Batch& batch, int64_t slot) { visitor.use(batch, slot * kCount - shift, step * kCount); },
+        [&](int64_t slot) {
 #pragma unroll 1
-    for (int64_t slot = begin + place.lane; slot < end; slot += step * kUnroll) {
-      const int64_t last_slot = slot + (kUnroll - 1) * step;
-      if (vector && slot >= whole_begin && last_slot < whole_end && last_slot < end) {
-        visitor.whole(slot * kCount - shift, step * kCount);
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < kUnroll && slot + i * step < end; ++i) {
-          const int64_t position = (slot + i * step) * kCount - shift;
-          const int64_t left = shape.positions - position;
-          visitor.part(position, position < 0 ? static_cast<int>(-position) : 0,
-                       left < kCount ? static_cast<int>(left) : kCount);
-        }
-      }
-    }
+          for (int i = 0; i < kUnroll && slot + i * step < end; ++i) {
+            const int64_t position = (slot + i * step) * kCount - shift;
+            const int64_t left = shape.positions - position;
+            visitor.part(position, position < 0 ? static_cast<int>(-position) : 0,
+                         left < kCount ? static_cast<int>(left) : kCount);
+          }
+        });
   }
 }
 

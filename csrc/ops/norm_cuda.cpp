@@ -166,9 +166,9 @@ NormOfChannels CudaNorm::of_channels(const char* op, const ConvolutionArguments&
   constexpr int64_t kNumbers = sizeof(ChannelNorm) / sizeof(float);
   const int64_t rows = convolved.size(0) * convolved.size(1);
   const NormOfChannels result{
-      convolved,
-      allocate_or_explain(
-          [&] { return allocate_matrix(op, rows, kNumbers, aoti_torch_dtype_float32(), device_of(input)); }),
+      convolved, allocate_or_explain([&] {
+        return allocate_matrix(op, rows, kNumbers, aoti_torch_dtype_float32(), device_of(input));
+      }),
       allocate_statistics(op, convolved, arguments.groups), allocate_statistics(op, convolved, arguments.groups)};
   if (forward.plan()) {
     find_norms(op, convolved, arguments, moments.target(), statistics_in(result.mean, result.rstd),

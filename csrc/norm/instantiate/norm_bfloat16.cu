@@ -15,6 +15,8 @@ template void forward<__nv_bfloat16, float>(const Size&, const Shape&, const Pla
 template void backward<__nv_bfloat16, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
                                              ConstTensor, const Statistics&, const Arguments&, bool, MutableTensor,
                                              void*, void*, void*, Stream);
-template void channel_norms<__nv_bfloat16>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*, void*, Stream);
+template void channel_norms<__nv_bfloat16>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                           const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*,
+                                           void*, Stream);
 
 }  // namespace convt3d::norm

@@ -15,6 +15,8 @@ template void forward<__half, float>(const Size&, const Shape&, const Plan&, con
 template void backward<__half, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, ConstTensor,
                                       const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                       Stream);
-template void channel_norms<__half>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*, void*, Stream);
+template void channel_norms<__half>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                    const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*, void*,
+                                    Stream);
 
 }  // namespace convt3d::norm

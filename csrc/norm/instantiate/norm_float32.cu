@@ -9,6 +9,8 @@ template void forward<float, float>(const Size&, const Shape&, const Plan&, cons
 template void backward<float, float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, ConstTensor,
                                      const Statistics&, const Arguments&, bool, MutableTensor, void*, void*, void*,
                                      Stream);
-template void channel_norms<float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor, const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*, void*, Stream);
+template void channel_norms<float>(const Size&, const Shape&, const Plan&, const Vectors&, ConstTensor,
+                                   const EpilogueMoments&, const Arguments&, const Statistics&, ChannelNorm*, void*,
+                                   Stream);
 
 }  // namespace convt3d::norm
