@@ -21,9 +21,10 @@ struct Normalise {
   using Channel = norm::Channel<T>;
 
   static __device__ __forceinline__ const View<R>& output(const Params<T, R>& params) { return params.result; }
+  template <bool kChannels>
   static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t n,
                                                     int64_t c) {
-    if constexpr (kNormsOfChannels<T>) {
+    if constexpr (kTakesNorms<T, kChannels>) {
       const ChannelNorm norm = params.norms[n * params.shape.channels + c];
       return {norm.center, norm.scale, norm.shift};
     }
@@ -52,6 +53,7 @@ struct InputGradient {
   };
 
   static __device__ __forceinline__ const View<T>& output(const Params<T, R>& params) { return params.grad_x; }
+  template <bool>
   static __device__ __forceinline__ Channel channel(const Params<T, R>& params, int64_t statistic, int64_t, int64_t c) {
     const double slope = params.coefficients[2 * statistic];
     const norm::Channel<T> norm = channel_at(params, statistic, c);
@@ -83,7 +85,8 @@ struct Mapper {
     StatisticWalk walk(params.shape, place.n, place.c);
 #pragma unroll
     for (int i = 0; i < kChannelsOfThread; ++i, walk.next()) {
-      if (place.c + i < params.shape.channels) channel[i] = Map::channel(params, walk.index(), place.n, place.c + i);
+      if (place.c + i < params.shape.channels)
+        channel[i] = Map::template channel<kChannels>(params, walk.index(), place.n, place.c + i);
     }
   }
 

@@ -34,9 +34,10 @@ struct Affine {
   }
 };
 
-// Whether the norms of channels have all digits of the accumulators: but for float64.
-template <typename T>
-constexpr bool kNormsOfChannels = sizeof(T) < sizeof(double);
+// Whether a map takes the norms of channels from the statistics kernel, and has many blocks then. Not of float64, whose
+// digits they lack. Of threads that have eight channels each, few blocks that compute them were measured to be faster.
+template <typename T, bool kChannels>
+constexpr bool kTakesNorms = sizeof(T) == 4 || (sizeof(T) == 2 && !kChannels);
 
 // T is the type of the convolution's output x, R that of the norm's result and of its gradient.
 template <typename T, typename R>

@@ -107,13 +107,12 @@ template <typename T, typename R>
 void forward(const Size& size, const Shape& shape, const Plan& plan, const Vectors& vectors, ConstTensor x,
              const EpilogueMoments& moments, const Arguments& arguments, MutableTensor result,
              const Statistics& statistics, void* workspace, Stream stream) {
+  const bool takes_norms = plan.channels_last ? kTakesNorms<T, true> : kTakesNorms<T, false>;
   auto* const norms = static_cast<ChannelNorm*>(workspace);
   void* const behind = norms + shape.rows();
   const Params<T, T> gathering = run_statistics<T>(size, shape, plan, vectors, x, moments, arguments, statistics,
-                                                   kNormsOfChannels<T> ? norms : nullptr, behind, stream);
-  // Blocks that write twice the bytes that they read, at channels beside each other, were faster when they were few.
-  const bool has_few_blocks = plan.channels_last && sizeof(R) > sizeof(T);
-  Params<T, R> params = make_params<T, R>(size, shape, has_few_blocks ? plan : plan.of_map(), vectors, x, arguments,
+                                                   takes_norms ? norms : nullptr, behind, stream);
+  Params<T, R> params = make_params<T, R>(size, shape, takes_norms ? plan.of_map() : plan, vectors, x, arguments,
                                           {gathering.mean, gathering.rstd}, behind, kMomentPlanes);
   params.norms = norms;
   params.result = make_view(size, static_cast<R*>(result.data), result.stride, vectors.result);
