@@ -35,6 +35,27 @@ BUGS = [
         NORM,
     ),
     Bug(
+        "norm steps: slots on their way",
+        "norm/slots.cuh",
+        "if (is_loaded) load(next, at + stride);",
+        "if (is_loaded) load(next, at + (BUG ? 0 : stride));",
+        NORM,
+    ),
+    Bug(
+        "norm: an image's norms",
+        "norm/map_kernel.cuh",
+        "params.norms[n * params.shape.channels + c]",
+        "params.norms[(BUG ? 0 : n) * params.shape.channels + c]",
+        NORM,
+    ),
+    Bug(
+        "norm: blocks of a map",
+        "norm/plan.h",
+        "plan.splits = map_splits;",
+        "plan.splits = map_splits - (BUG && map_splits > 1 ? 1 : 0);",
+        NORM,
+    ),
+    Bug(
         "norm reduction: threads",
         "norm/reduce_kernel.cuh",
         "if (takes_part && index + half < left)",

@@ -370,9 +370,31 @@ class NormRun {
   }
 
   convt3d::norm::Plan planned(const Tensor& x) {
-    const convt3d::norm::Plan plan = convt3d::norm::make_plan(item_.size, x.stride(), item_.groups, item_.data_type());
+    convt3d::norm::Plan plan = convt3d::norm::make_plan(item_.size, x.stride(), item_.groups, item_.data_type());
+    if (chance(random_, 50)) share_among_few_threads(plan);
     outcome_.plan = to_string(plan);
     return plan;
+  }
+
+  // As plans of large tensors do: threads take several steps of slots, of sums and of maps other numbers.
+  void share_among_few_threads(convt3d::norm::Plan& plan) {
+    const convt3d::norm::Shape shape = convt3d::norm::Shape::of(item_.size, item_.groups);
+    int32_t& along = plan.channels_last ? plan.others : plan.lanes;
+    along = std::max<int32_t>(1, along >> between(random_, 1, 6));
+    int64_t length = shape.positions;
+    if (!plan.channels_last) {
+      plan.others = convt3d::norm::kThreads / plan.lanes;
+      plan.units = (shape.rows() + plan.others - 1) / plan.others;
+      length = (shape.positions + 2 * (plan.slot - 1)) / plan.slot;
+    }
+    const auto share = [&](int64_t& splits, int64_t& split_length) {
+      split_length = int64_t{along} * convt3d::norm::kMostUnroll * between(random_, 1, 5);
+      splits = (length + split_length - 1) / split_length;
+    };
+    share(plan.splits, plan.split_length);
+    share(plan.map_splits, plan.map_split_length);
+    const int planes = std::max(convt3d::norm::kMomentPlanes, convt3d::norm::kGradientPlanes);
+    plan.workspace_bytes = partial_bytes(shape, plan.splits, planes) + shape.statistics() * 2 * 8;
   }
 
   static constexpr double kEps = 1e-5;
