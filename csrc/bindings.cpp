@@ -68,6 +68,12 @@ void register_backend(torch::stable::detail::StableLibrary& m) {
   }
 }
 
+template <typename Backend, typename Norm>
+void register_compiled_backend(torch::stable::detail::StableLibrary& m) {
+  register_backend<Backend, Norm>(m);
+  m.impl("conv_transpose3d_channel_norms", TORCH_BOX(&convt3d::NormOperators<Norm>::conv_transpose3d_channel_norms));
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(convt3d, m) { define_operators(m); }
@@ -91,11 +97,11 @@ STABLE_TORCH_LIBRARY(convt3d_inductor, m) {
       "Tensor? norm_bias=None, float eps=1e-05, bool relu=False) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(convt3d_inductor, CPU, m) { register_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m); }
+STABLE_TORCH_LIBRARY_IMPL(convt3d_inductor, CPU, m) {
+  register_compiled_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m);
+}
 STABLE_TORCH_LIBRARY_IMPL(convt3d_inductor, CUDA, m) {
-  register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m);
-  m.impl("conv_transpose3d_channel_norms",
-         TORCH_BOX(&convt3d::NormOperators<convt3d::CudaNorm>::conv_transpose3d_channel_norms));
+  register_compiled_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m);
 }
 
 // Facts about this build, one "key=value" per line: for bug reports and for the package's version check.

@@ -67,9 +67,8 @@ def test_norms_of_channels_pass_opcheck(device: str) -> None:
     assert set(results.values()) == {"SUCCESS"}, results
 
 
-@pytest.mark.cuda
-def test_norms_of_channels_refuse_float64() -> None:
-    tensors = [tensor.detach() for tensor in tensors_of(torch.float64, "cuda")]
+def test_norms_of_channels_refuse_float64(device: str) -> None:
+    tensors = [tensor.detach() for tensor in tensors_of(torch.float64, device)]
     with pytest.raises(RuntimeError, match="conv_transpose3d_channel_norms: input must be of dtype float32, float16"):
         compiled_ops.conv_transpose3d_channel_norms(*tensors[:3], *geometry(PROBLEM), 3)
 

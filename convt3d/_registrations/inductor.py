@@ -27,7 +27,7 @@ from convt3d._registrations.derivatives import completed
 from convt3d._registrations.fake_norm import NUMBERS_OF_NORM
 from convt3d._registrations.memory_format import result_memory_format
 from convt3d._registrations.norm_derivatives import CONVOLUTION_ARGUMENTS
-from convt3d._registrations.registry import compiled_library, compiled_ops, ops
+from convt3d._registrations.registry import compiled_ops, ops
 
 # Whether it has the convolution's result among its own.
 _NORMS = {"conv_transpose3d_group_norm": False, "conv_transpose3d_group_norm_forward": True}
@@ -73,21 +73,6 @@ def _below_autograd(name: str) -> Callable[..., Any]:
     return decomposition
 
 
-def _cpu_channel_norms(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """By ATen's kernel."""
-    _, x, mean, rstd = compiled_ops.conv_transpose3d_group_norm_forward.default(*args)
-    norm_weight, norm_bias = (*args[CONVOLUTION_ARGUMENTS + 1 :], None, None)[:2]
-    of_group = x.shape[1] // mean.shape[1]
-    mean_of, rstd_of = (statistic.repeat_interleave(of_group, 1) for statistic in (mean, rstd))
-    center = mean_of.float()
-    scale = rstd_of if norm_weight is None else rstd_of * norm_weight.double()
-    shift = (center.double() - mean_of) * scale
-    if norm_bias is not None:
-        shift = shift + norm_bias.double()
-    norms = torch.stack([center, scale.float(), shift.float(), torch.ones_like(center)], 2)
-    return x, norms.view(-1, NUMBERS_OF_NORM), mean, rstd
-
-
 def _register(decomposition: Any) -> None:
     for name in (*derivatives.RULES, *norm_derivatives.RULES):
         function = _taken_apart(name, keeps=_NORMS[name]) if name in _NORMS else _below_autograd(name)
@@ -97,5 +82,4 @@ def _register(decomposition: Any) -> None:
         remembered.cache_clear()
 
 
-compiled_library.impl("conv_transpose3d_channel_norms", _cpu_channel_norms, "CPU")
 when_imported("torch._inductor.decomposition", _register)

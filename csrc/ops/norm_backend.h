@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "epilogue/epilogue.h"
 #include "ops/backend.h"
 #include "ops/tensor_info.h"
 
@@ -34,10 +35,12 @@ struct NormResult {
   Tensor rstd;
 };
 
+constexpr int64_t kNumbersOfNorm = sizeof(ChannelNorm) / sizeof(float);
+
 // All but the norm's application: the convolution's result, the norm of each channel, and the statistics.
 struct NormOfChannels {
   Tensor convolved;
-  Tensor norms;  // [N * C, 4] in float32: center, scale, shift, slope (ChannelNorm in csrc/epilogue/epilogue.h)
+  Tensor norms;  // [N * C, kNumbersOfNorm] in float32, each row a ChannelNorm
   Tensor mean;
   Tensor rstd;
 };
@@ -46,6 +49,8 @@ struct CpuNorm {
   static Tensor forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments);
   static NormResult forward_and_keep(const char* op, const ConvolutionArguments& convolution,
                                      const NormArguments& arguments);
+  static NormOfChannels of_channels(const char* op, const ConvolutionArguments& convolution,
+                                    const NormArguments& arguments);
 };
 
 struct CudaNorm {

@@ -2,6 +2,7 @@
 // convt3d/_registrations/group_norm.py.
 #include <torch/csrc/stable/ops.h>
 
+#include "epilogue/epilogue.h"
 #include "ops/allocation.h"
 #include "ops/call_aten.h"
 #include "ops/memory_format.h"
@@ -59,6 +60,40 @@ NormResult CpuNorm::forward_and_keep(const char* op, const ConvolutionArguments&
                    input.size(0), input.size(1), positions, arguments.groups, arguments.eps);
   return {copied(op, activated(op, output, arguments.slope), strides_of(input), arguments.result_dtype), input,
           torch::stable::to(mean, ScalarType::Double), torch::stable::to(rstd, ScalarType::Double)};
+}
+
+NormOfChannels CpuNorm::of_channels(const char* op, const ConvolutionArguments& convolution,
+                                    const NormArguments& arguments) {
+  const NormResult kept = forward_and_keep(op, convolution, arguments);
+  const int64_t batch = kept.convolved.size(0);
+  const int64_t channels = kept.convolved.size(1);
+  const Device device = device_of(kept.convolved);
+  const auto of_channels = [&](const std::optional<Tensor>& affine, double absent) {
+    Tensor result = allocate_vector(op, channels, aoti_torch_dtype_float64(), device);
+    if (affine) {
+      torch::stable::copy_(result, *affine);
+    } else {
+      torch::stable::fill_(result, absent);
+    }
+    return result;
+  };
+  const Tensor weights = of_channels(arguments.weight, 1);
+  const Tensor biases = of_channels(arguments.bias, 0);
+  Tensor norms = allocate_matrix(op, batch * channels, kNumbersOfNorm, aoti_torch_dtype_float32(), device);
+  auto* norm = static_cast<ChannelNorm*>(norms.mutable_data_ptr());
+  const auto* const weight = static_cast<const double*>(weights.const_data_ptr());
+  const auto* const bias = static_cast<const double*>(biases.const_data_ptr());
+  for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t c = 0; c < channels; ++c, ++norm) {
+      const int64_t statistic = n * arguments.groups + c / (channels / arguments.groups);
+      const double mean = static_cast<const double*>(kept.mean.const_data_ptr())[statistic];
+      const double scale = static_cast<const double*>(kept.rstd.const_data_ptr())[statistic] * weight[c];
+      const auto center = static_cast<float>(mean);
+      const double shift = bias[c] - (mean - center) * scale;
+      *norm = {center, static_cast<float>(scale), static_cast<float>(shift), 1};
+    }
+  }
+  return {kept.convolved, norms, kept.mean, kept.rstd};
 }
 
 Tensor CpuNorm::forward(const char* op, const ConvolutionArguments& convolution, const NormArguments& arguments) {

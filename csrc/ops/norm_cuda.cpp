@@ -163,11 +163,10 @@ NormOfChannels CudaNorm::of_channels(const char* op, const ConvolutionArguments&
   const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
   const Moments moments(op, forward, gathers);
   forward.run(moments.target(), {}, true);
-  constexpr int64_t kNumbers = sizeof(ChannelNorm) / sizeof(float);
   const int64_t rows = convolved.size(0) * convolved.size(1);
   const NormOfChannels result{
       convolved, allocate_or_explain([&] {
-        return allocate_matrix(op, rows, kNumbers, aoti_torch_dtype_float32(), device_of(input));
+        return allocate_matrix(op, rows, kNumbersOfNorm, aoti_torch_dtype_float32(), device_of(input));
       }),
       allocate_statistics(op, convolved, arguments.groups), allocate_statistics(op, convolved, arguments.groups)};
   if (forward.plan()) {
