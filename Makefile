@@ -28,7 +28,7 @@ GPU_ARCHS := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
 
 PYTHON_SOURCES := $(shell find convt3d demo tests -name '*.py' -o -name '*.pyi')
 # Without what an example has compiled (examples/output/).
-CPP_SOURCES := $(shell find benchmarks csrc examples tests -name output -prune -o \
+CPP_SOURCES := $(shell find benchmarks csrc examples scripts tests -name output -prune -o \
     \( -name '*.cpp' -o -name '*.cu' -o -name '*.h' -o -name '*.cuh' \) -print)
 
 # Threads of several test processes would wait for each other.

@@ -87,8 +87,8 @@ STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCUDA, m) { register_backend<convt3d::Cu
 STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCPU, m) { register_backend<convt3d::CpuBackend, convt3d::CpuNorm>(m); }
 STABLE_TORCH_LIBRARY_IMPL(convt3d, SparseCsrCUDA, m) { register_backend<convt3d::CudaBackend, convt3d::CudaNorm>(m); }
 
-// The same operators for code that TorchInductor has compiled, below autograd and autocast: no kernels in Python, which
-// take the host longer than the rest of a call. And what it makes of a norm (convt3d/_registrations/inductor.py).
+// The same operators for code that TorchInductor has compiled, below autograd and autocast: without those kernels in
+// Python, a third of a call's time on the host. And what it makes of a norm (convt3d/_registrations/inductor.py).
 STABLE_TORCH_LIBRARY(convt3d_inductor, m) {
   define_operators(m);
   m.def(

@@ -1,7 +1,7 @@
 """What TorchInductor makes of the operators.
 
 **Below autograd.** Its code calls the operators where derivatives and autocast are done with, yet the dispatcher would
-visit their Autograd kernels, which are in Python and take the host as long as the rest of a call. So it calls the same
+visit their Autograd kernels, which are in Python and take a third of the host's time of a call. So it calls the same
 operators of another namespace, `convt3d_inductor`, that have none.
 
 **Norms taken apart.** Applying a norm is pointwise, and TorchInductor fuses pointwise operations with whatever follows:
@@ -11,7 +11,7 @@ each operation that is fused saves a pass over a layer's largest tensor. A norm 
 
 - in a call without derivatives whose result has the convolution's dtype, which may take the convolution's place in
   memory, or never have it there (docs/dev/group-norm.md, "Three ways");
-- where channels are contiguous, as TorchInductor's code divides to find an element's channel, for longer than a pass;
+- where channels are contiguous: TorchInductor's code for this took up to twice as long there as in rows, on an H200;
 - in float64, as the norms of channels are float32.
 """
 

@@ -10,7 +10,7 @@ from convt3d import _library
 _library.load()
 
 ops: Any = torch.ops.convt3d
-# The same for code that TorchInductor has compiled, without kernels in Python but one; see `inductor`.
+# The same for code that TorchInductor has compiled, without Autograd and autocast kernels; see `inductor`.
 compiled_ops: Any = torch.ops.convt3d_inductor
 
 # One handle for the life of the process: a Library that is collected takes its kernels with it.

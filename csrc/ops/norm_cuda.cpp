@@ -75,6 +75,14 @@ void find_norms(const char* op, const Tensor& input, const NormArguments& argume
                          statistics, norms, workspace.data(), current_stream(input));
 }
 
+// Stores the forward's output, which is kept, and gathers moments where that is its norm's way.
+Moments run_and_gather(const char* op, const CudaForward& forward) {
+  const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
+  Moments moments(op, forward, gathers);
+  forward.run(moments.target(), {}, true);
+  return moments;
+}
+
 // The norm goes into the epilogue of a second run, so that the output is written once and never read.
 void run_twice(const char* op, const CudaForward& forward, const NormArguments& arguments) {
   const Tensor& output = forward.output();
@@ -142,9 +150,7 @@ NormResult CudaNorm::forward_and_keep(const char* op, const ConvolutionArguments
   const DeviceGuard guard(device_of(input).index);
   const CudaForward forward(op, problem, input, weight, bias, activation, data_type(arguments.result_dtype));
   const Tensor& convolved = forward.output();
-  const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
-  const Moments moments(op, forward, gathers);
-  forward.run(moments.target(), {}, true);
+  const Moments moments = run_and_gather(op, forward);
   const NormResult result{allocate_like(op, convolved, arguments.result_dtype), convolved,
                           allocate_statistics(op, convolved, arguments.groups),
                           allocate_statistics(op, convolved, arguments.groups)};
@@ -160,9 +166,7 @@ NormOfChannels CudaNorm::of_channels(const char* op, const ConvolutionArguments&
   const DeviceGuard guard(device_of(input).index);
   const CudaForward forward(op, problem, input, weight, bias, activation, data_type(arguments.result_dtype));
   const Tensor& convolved = forward.output();
-  const bool gathers = forward.plan() != nullptr && way_of(forward, true) == NormWay::kEpilogue;
-  const Moments moments(op, forward, gathers);
-  forward.run(moments.target(), {}, true);
+  const Moments moments = run_and_gather(op, forward);
   const int64_t rows = convolved.size(0) * convolved.size(1);
   const NormOfChannels result{
       convolved, allocate_or_explain([&] {

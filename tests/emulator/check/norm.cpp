@@ -288,7 +288,7 @@ class NormRun {
   void norms_of_channels(const convt3d::norm::Plan& plan, const convt3d::ConstTensor& x,
                          const convt3d::norm::Vectors& vectors, const convt3d::EpilogueMoments& moments,
                          const convt3d::norm::Arguments& arguments, const Reference& reference) {
-    if (item_.in_place) return;  // x is no more
+    if (item_.in_place && moments.parts == nullptr) return;  // x is no more
     const convt3d::norm::Shape shape = convt3d::norm::Shape::of(item_.size, item_.groups);
     const auto space = block("the workspace", forward_workspace_bytes(shape, plan, moments.count));
     const auto norms = block("the norms", shape.rows() * static_cast<int64_t>(sizeof(convt3d::ChannelNorm)));
