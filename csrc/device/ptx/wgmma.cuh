@@ -74,16 +74,19 @@ __device__ __forceinline__ void wgmma_wait() {
   CONVT3D_FRAGMENT_160, "+f"(c[80]), "+f"(c[81]), "+f"(c[82]), "+f"(c[83]), "+f"(c[84]), "+f"(c[85]), "+f"(c[86]), \
       "+f"(c[87]), "+f"(c[88]), "+f"(c[89]), "+f"(c[90]), "+f"(c[91]), "+f"(c[92]), "+f"(c[93]), "+f"(c[94]),      \
       "+f"(c[95])
-#define CONVT3D_LIST_256                                                                           \
+#define CONVT3D_LIST_240                                                                           \
   CONVT3D_LIST_192                                                                                 \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define CONVT3D_FRAGMENT_256                                                                                          \
+  "%112, %113, %114, %115, %116, %117, %118, %119"
+#define CONVT3D_FRAGMENT_240                                                                                          \
   CONVT3D_FRAGMENT_192, "+f"(c[96]), "+f"(c[97]), "+f"(c[98]), "+f"(c[99]), "+f"(c[100]), "+f"(c[101]), "+f"(c[102]), \
       "+f"(c[103]), "+f"(c[104]), "+f"(c[105]), "+f"(c[106]), "+f"(c[107]), "+f"(c[108]), "+f"(c[109]), "+f"(c[110]), \
       "+f"(c[111]), "+f"(c[112]), "+f"(c[113]), "+f"(c[114]), "+f"(c[115]), "+f"(c[116]), "+f"(c[117]), "+f"(c[118]), \
-      "+f"(c[119]), "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]), "+f"(c[126]), \
-      "+f"(c[127])
+      "+f"(c[119])
+#define CONVT3D_LIST_256 CONVT3D_LIST_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define CONVT3D_FRAGMENT_256                                                                                \
+  CONVT3D_FRAGMENT_240, "+f"(c[120]), "+f"(c[121]), "+f"(c[122]), "+f"(c[123]), "+f"(c[124]), "+f"(c[125]), \
+      "+f"(c[126]), "+f"(c[127])
 
 // INSTRUCTION: what stands between the shape's K and the operands; TAIL: the immediates after the predicate.
 #define CONVT3D_WGMMA(T, N, A, B, ADD, INSTRUCTION, TAIL)                                                         \
@@ -110,6 +113,7 @@ CONVT3D_WGMMA_TYPES(80, "%40", "%41", "%42", "%43", "%44")
 CONVT3D_WGMMA_TYPES(128, "%64", "%65", "%66", "%67", "%68")
 CONVT3D_WGMMA_TYPES(160, "%80", "%81", "%82", "%83", "%84")
 CONVT3D_WGMMA_TYPES(192, "%96", "%97", "%98", "%99", "%100")
+CONVT3D_WGMMA_TYPES(240, "%120", "%121", "%122", "%123", "%124")
 CONVT3D_WGMMA_TYPES(256, "%128", "%129", "%130", "%131", "%132")
 
 #define CONVT3D_WGMMA_OF_REGISTERS(N, A, B, ADD)                                                                  \
@@ -150,6 +154,8 @@ CONVT3D_WGMMA_OF_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133")
 #undef CONVT3D_FRAGMENT_160
 #undef CONVT3D_LIST_192
 #undef CONVT3D_FRAGMENT_192
+#undef CONVT3D_LIST_240
+#undef CONVT3D_FRAGMENT_240
 #undef CONVT3D_LIST_256
 #undef CONVT3D_FRAGMENT_256
 #undef CONVT3D_WGMMA

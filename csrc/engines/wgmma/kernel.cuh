@@ -27,8 +27,8 @@ constexpr int kWgmmaConsumerThreads = 32 * kWgmmaConsumerWarps;
 constexpr int kConsumersBarrier = 1;
 constexpr int kTileProducersBarrier = 2;
 // Registers of a thread of each kind, as many as the accumulators leave room for.
-constexpr int wgmma_consumer_registers(int columns) { return columns == 256 ? 208 : 192; }
-constexpr int wgmma_producer_registers(int columns) { return columns == 256 ? 88 : 120; }
+constexpr int wgmma_consumer_registers(int columns) { return columns >= 240 ? 208 : 192; }
+constexpr int wgmma_producer_registers(int columns) { return columns >= 240 ? 88 : 120; }
 
 // Walks over the work tiles: see WgmmaWorkRing.
 template <int kTerms>
@@ -115,11 +115,27 @@ __device__ __forceinline__ void load_tiles(const WgmmaParams<T>& params, const W
       copy_wgmma_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[state.stage] : &barriers.copied[state.stage]);
     });
   } else if constexpr (kTerms == 2) {
+    clear_zeros(plan, thread % 32, 32, shared.tiles);  // before anything is split
+    __syncwarp();
     for_each_chunk<WgmmaWalker::kWarp>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       hopper::barrier_wait(&barriers.copied[state.stage], state.parity);
       split_wgmma_tile(plan, thread - 32, chunk.panels);
       barriers.publish_tile(state);
     });
+  }
+}
+
+// Stages of weights that follow one another in memory.
+__device__ __forceinline__ void load_stages(const WgmmaPlan& plan, const WgmmaShared& shared,
+                                            const unsigned char* source, int stages, WgmmaPipelineState& state) {
+  WgmmaBarriers& barriers = *shared.barriers;
+  for (int stage = 0; stage < stages; ++stage) {
+    uint64_t* full = &barriers.weights_full[state.stage];
+    hopper::barrier_wait(&barriers.weights_empty[state.stage], state.parity ^ 1);
+    hopper::barrier_arrive_expect(full, kWgmmaWeightStageBytes);
+    hopper::copy_to_shared(shared.weights + state.stage * kWgmmaWeightStageBytes, source, kWgmmaWeightStageBytes, full);
+    source += kWgmmaWeightStageBytes;
+    state.advance(plan.pipelines.weight_stages);
   }
 }
 
@@ -132,20 +148,31 @@ __device__ __forceinline__ void load_weights(const WgmmaParams<T>& params, const
   WgmmaPipelineState state;
   WgmmaWorkClaims claims(barriers.work, params.counters, keeps ? params.plan.grid.weight_classes : 1);
   WgmmaWorkWalk<WgmmaWalker::kThread> walk(barriers.work, params.plan.grid.work_tiles);
+  clear_zeros(plan, 0, 1, shared.tiles);  // consumers wait for weights before they read a tile
   for (bool first = true; !walk.ended(); walk.advance(), first = false) {
     if (!first) claims.claim();
     if (!first && keeps) continue;
-    const WgmmaWeightStream stream(plan, WgmmaWorkTile(plan, walk.index()));
+    const WgmmaWorkTile work(plan, walk.index());
+    const WgmmaWeightStream stream(plan, work);
     const unsigned char* source = params.weight + stream.first * kWgmmaWeightStageBytes;
     if (first) hopper::wait_for_predecessors();  // which packed the weight and cleared the counters
-    for (int stage = 0; stage < stream.stages; ++stage) {
-      uint64_t* full = &barriers.weights_full[state.stage];
-      hopper::barrier_wait(&barriers.weights_empty[state.stage], state.parity ^ 1);
-      hopper::barrier_arrive_expect(full, kWgmmaWeightStageBytes);
-      hopper::copy_to_shared(shared.weights + state.stage * kWgmmaWeightStageBytes, source, kWgmmaWeightStageBytes,
-                             full);
-      source += kWgmmaWeightStageBytes;
-      state.advance(plan.pipelines.weight_stages);
+    if (__builtin_expect(plan.pipelines.skips_unread, false)) {
+      const WgmmaLoops& loops = plan.loops;
+      const int passes = plan.split_passes();
+      for (int pass = work.split * passes; pass < (work.split + 1) * passes; ++pass) {
+        const int phase_index = plan.arrangement.phase_of(pass);
+        const WgmmaReadStages first_set(plan, work, phase_index, 0);
+        const WgmmaReadStages last_set(plan, work, phase_index, loops.sets - 1);
+        for (int part = 0; part < loops.chunks * loops.sets; ++part) {
+          const bool is_first = loops.sets.remainder(part) == 0;
+          const int first = is_first ? first_set.first : last_set.first;
+          load_stages(plan, shared, source + first * kWgmmaWeightStageBytes,
+                      is_first ? first_set.count : last_set.count, state);
+          source += (is_first ? first_set.all : last_set.all) * kWgmmaWeightStageBytes;
+        }
+      }
+    } else {
+      load_stages(plan, shared, source, stream.stages, state);
     }
   }
 }
@@ -159,6 +186,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
   const bool loads_each_pass = plan.loads_each_pass();
   const int summed = plan.arrangement.summed_phases();
   const int passes = plan.split_passes();
+  const bool skips = plan.pipelines.skips_unread;
   const hopper::MatrixDescriptor b_base =
       columns_descriptor<kNMajor>(plan, shared.tiles, second ? plan.tile.second_start : 0);
   WgmmaConsumerState consumer(shared, plan);
@@ -175,6 +203,17 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
     int phase_index = plan.arrangement.by_phases.take(m_tile);
     for (int pass = 0; pass < passes; pass += summed) {
       const bool last = pass + summed == passes;
+      // Before the warpgroup's turn, which this would delay.
+      WgmmaSteps steps[kSets];
+      const auto all_steps = [&] {
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) steps[set] = {0, plan.loops.steps[phase_index * kSets + set]};
+      };
+      all_steps();
+      if (__builtin_expect(skips, false)) {
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) steps[set] = read_steps(plan, work, phase_index, set);
+      }
       float c[kSets][kN / 2];
       [[maybe_unused]] float products[kTerms == 1 ? 1 : kN / 2];  // of two stages, where there are two terms
       epilogue.begin_pass(work, plan.arrangement.phase(phase_index),
@@ -194,14 +233,15 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
         const hopper::MatrixDescriptor b = b_base + static_cast<uint32_t>(tile.stage * (plan.panels.tile_bytes / 16));
 #pragma unroll
         for (int set = 0; set < kSets; ++set) {
+          constexpr int kSteps = kWgmmaStageSlices / kTerms;  // of a stage
           const int loop = phase_index * kSets + set;
-          const int steps = plan.loops.steps[loop];
-          const uint16_t* shifts = shared.shifts + plan.loops.first[loop] * (kWgmmaStageSlices / kTerms);
+          const int count = steps[set].end - steps[set].begin;
+          const uint16_t* shifts = shared.shifts + plan.loops.first[loop] * kSteps + steps[set].begin;
           if constexpr (kTerms == 1) {
-            multiply_loop<T, kN, kNMajor>(steps, shifts, b, c[set], consumer);
+            multiply_steps<T, kN, kNMajor>(count, shifts, b, c[set], consumer);
           } else {
-            multiply_loop_of_terms<kN>(steps, shifts, b, static_cast<uint32_t>(plan.panels.term_bytes / 16), products,
-                                       c[set], consumer);
+            multiply_steps_of_terms<kN>(count, shifts, b, static_cast<uint32_t>(plan.panels.term_bytes / 16), products,
+                                        c[set], consumer);
           }
         }
         if (loads_each_pass || last) {
@@ -211,6 +251,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
         if (++chunk == chunks) {
           chunk = 0;
           ++phase_index;
+          if (part + 1 < summed * chunks) all_steps();  // of the next phase of the same sum
         }
       }
       // One lane hands on what all of them have waited for. Products hold the lanes together, and some passes have

@@ -159,11 +159,11 @@ class WgmmaConsumerState {
   int tile_ = -1;  // stage of the tiles that was left, or none
 };
 
-// One loop (see plan/k_order.h): every tap of one accumulator set on one chunk of channels. `b`: descriptor of the
-// warpgroup's first column; `shifts`: of the loop.
+// K steps of one loop (see plan/k_order.h): taps of one accumulator set on one chunk of channels. `b`: descriptor of
+// the warpgroup's first column; `shifts`: of the steps.
 template <typename T, int kN, bool kNMajor>
-__device__ __forceinline__ void multiply_loop(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
-                                              float (&c)[kN / 2], WgmmaConsumerState& consumer) {
+__device__ __forceinline__ void multiply_steps(int steps, const uint16_t* shifts, hopper::MatrixDescriptor b,
+                                               float (&c)[kN / 2], WgmmaConsumerState& consumer) {
   constexpr int kSlice = kWgmmaSliceBytes / 16;
   using Product = hopper::Wgmma<T, kN>;
   const int stages = steps / kWgmmaStageSlices;
@@ -211,13 +211,13 @@ __device__ __forceinline__ void multiply_low(float (&c)[kN / 2], uint64_t a, uin
   hopper::Wgmma<float, kN>::multiply(c, a, b + b_low);
 }
 
-// One loop of two terms; here sums of whole descriptors leave fewer instructions between the products. The tensor
-// cores' cut adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
+// K steps of one loop of two terms; here sums of whole descriptors leave fewer instructions between the products. The
+// tensor cores' cut adds up to more than float32's rounding: two stages are summed in `products` and then added to `c`.
 template <int kN>
-__device__ __forceinline__ void multiply_loop_of_terms(int steps, const uint16_t* shifts,
-                                                       hopper::MatrixDescriptor columns, uint32_t b_low,
-                                                       float (&products)[kN / 2], float (&c)[kN / 2],
-                                                       WgmmaConsumerState& consumer) {
+__device__ __forceinline__ void multiply_steps_of_terms(int steps, const uint16_t* shifts,
+                                                        hopper::MatrixDescriptor columns, uint32_t b_low,
+                                                        float (&products)[kN / 2], float (&c)[kN / 2],
+                                                        WgmmaConsumerState& consumer) {
   constexpr int kStrip = 2 * kWgmmaSliceBytes / 16;
   using Product = hopper::Wgmma<float, kN>;
   const uint64_t b = columns.bits();

@@ -52,6 +52,17 @@ struct WgmmaWorkTile {
   }
 };
 
+// The K steps of a phase's loop that a work tile needs, where some may be left out.
+__device__ __forceinline__ WgmmaSteps read_steps(const WgmmaPlan& plan, const WgmmaWorkTile& work, int phase_index,
+                                                 int set) {
+  const auto& axis = plan.arrangement.axis;
+  const WgmmaPhase phase = plan.arrangement.phase(phase_index, set);
+  const WgmmaTaps& taps = axis[0].taps[phase.depth];
+  const WgmmaUnreadOffsets unread(axis[0], taps, work.first[0], plan.tile.size[0]);
+  const int depth_steps = axis[1].taps[phase.height].count * axis[2].taps[phase.width].count * plan.loops.tap_steps;
+  return steps_between(plan.loops.steps[phase_index * plan.loops.sets + set], depth_steps, unread.front, unread.back);
+}
+
 // The packed weight of a work tile's passes, in stages.
 struct WgmmaWeightStream {
   int64_t first;
@@ -68,6 +79,23 @@ struct WgmmaWeightStream {
   // In a group's weight.
   __device__ __forceinline__ static int64_t stage_of_pass(const WgmmaPlan& plan, int pass) {
     return plan.loops.packed_stage(pass / plan.arrangement.phases, pass % plan.arrangement.phases);
+  }
+};
+
+// The stages of a phase's loop that a work tile needs, of `all`.
+struct WgmmaReadStages {
+  int32_t first;
+  int32_t count;
+  int32_t all;
+
+  __device__ __forceinline__ WgmmaReadStages(const WgmmaPlan& plan, const WgmmaWorkTile& work, int phase_index,
+                                             int set) {
+    const WgmmaLoops& loops = plan.loops;
+    const int loop = phase_index * loops.sets + set;
+    const WgmmaSteps steps = read_steps(plan, work, phase_index, set);
+    first = loops.stage_of(steps.begin);
+    count = loops.stage_of(steps.end + loops.stage_steps() - 1) - first;
+    all = loops.first[loop + 1] - loops.first[loop];
   }
 };
 

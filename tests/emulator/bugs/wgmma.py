@@ -30,6 +30,18 @@ BUGS = [
         "line, BUG ? chunk.work.first[0] : origin.at[0],",
     ),
     Bug(
+        "zeros behind the lines",
+        "engines/wgmma/load/loader.cuh",
+        "if (plan.tile.zeros == 0) return;",
+        "if (BUG || plan.tile.zeros == 0) return;",
+    ),
+    Bug(
+        "zeros: pieces",
+        "engines/wgmma/load/loader.cuh",
+        "const int pieces = plan.tile.zeros * panels.position_bytes / 16;",
+        "const int pieces = (plan.tile.zeros - BUG) * panels.position_bytes / 16;",
+    ),
+    Bug(
         "boxes: shift",
         "engines/wgmma/load/transposer.cuh",
         "chunk.origin.shift(kChannels);",
@@ -61,6 +73,61 @@ BUGS = [
     ),
     Bug("two terms: stored", "engines/wgmma/load/loader.cuh", "uint4*>(to + low)", "uint4*>(to + (BUG ? 0 : low))"),
     Bug("packed weight", "engines/wgmma/pack_weight.cuh", "channel < last_channel)", "channel < last_channel - BUG)"),
+    # What is left out
+    Bug(
+        "left out: first offsets",
+        "engines/wgmma/plan/tile.h",
+        "last + taps.offset[front] < 0)",
+        "last + taps.offset[front] < (BUG ? 1 : 0))",
+    ),
+    Bug(
+        "left out: last offsets",
+        "engines/wgmma/plan/tile.h",
+        "taps.offset[taps.count - 1 - back] >= depth.src_size)",
+        "taps.offset[taps.count - 1 - back] >= depth.src_size - (BUG ? 1 : 0))",
+    ),
+    Bug(
+        "left out: the tile's depths",
+        "engines/wgmma/plan/tile.h",
+        "(first + size - 1) * depth.fold;",
+        "(first + (BUG ? 0 : size - 1)) * depth.fold;",
+    ),
+    Bug(
+        "left out: steps of an offset",
+        "engines/wgmma/params.h",
+        "axis[2].taps[phase.width].count * plan.loops.tap_steps;",
+        "axis[2].taps[phase.width].count * plan.loops.tap_steps << BUG;",
+    ),
+    Bug(
+        "left out: begin of a stage",
+        "engines/wgmma/plan/k_order.h",
+        "const int32_t begin = front * depth_steps & kMask;",
+        "const int32_t begin = BUG ? (front * depth_steps + 3) & kMask : front * depth_steps & kMask;",
+    ),
+    Bug(
+        "left out: shifts",
+        "engines/wgmma/kernel.cuh",
+        "plan.loops.first[loop] * kSteps + steps[set].begin;",
+        "plan.loops.first[loop] * kSteps + (BUG ? 0 : steps[set].begin);",
+    ),
+    Bug(
+        "left out: weights",
+        "engines/wgmma/kernel.cuh",
+        "source + first * kWgmmaWeightStageBytes,",
+        "source + (BUG ? 0 : first) * kWgmmaWeightStageBytes,",
+    ),
+    Bug(
+        "left out: weights of the last set",
+        "engines/wgmma/kernel.cuh",
+        "is_first ? first_set.first : last_set.first;",
+        "(BUG || is_first) ? first_set.first : last_set.first;",
+    ),
+    Bug(
+        "left out: weights to the next loop",
+        "engines/wgmma/kernel.cuh",
+        "(is_first ? first_set.all : last_set.all)",
+        "((BUG || is_first) ? first_set.all : last_set.all)",
+    ),
     # Synchronization
     Bug(
         "a tile is written while it is read",

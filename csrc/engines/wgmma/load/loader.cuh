@@ -242,6 +242,23 @@ __device__ __forceinline__ void copy_n_major_tile(const WgmmaParams<T>& params, 
                              {crosses ? 0 : origin.at[2], channel, line, origin.at[0], chunk.work.image}, full);
 }
 
+// The zeros behind the lines of all panels, which nothing overwrites. `thread`: of so many `threads`.
+__device__ __forceinline__ void clear_zeros(const WgmmaPlan& plan, int thread, int threads, unsigned char* tiles) {
+  if (plan.tile.zeros == 0) return;
+  const WgmmaPanels& panels = plan.panels;
+  const int lines_bytes = plan.tile.halo_positions() * panels.position_bytes;
+  const int pieces = plan.tile.zeros * panels.position_bytes / 16;  // of a fold
+  const int end = plan.pipelines.tile_stages * panels.tile_bytes;
+#pragma unroll 1
+  for (int fold = 0; fold < end; fold += panels.fold_bytes) {
+#pragma unroll 1
+    for (int i = thread; i < pieces; i += threads) {
+      *reinterpret_cast<uint4*>(tiles + fold + lines_bytes + 16 * i) = uint4{0, 0, 0, 0};
+    }
+  }
+  hopper::fence_async_proxy();
+}
+
 // The low term of a chunk that has arrived as it is in memory. `thread`: of kWgmmaSplitThreads.
 __device__ __forceinline__ void split_wgmma_tile(const WgmmaPlan& plan, int thread, unsigned char* panels) {
   constexpr int kInFlight = 4;

@@ -214,7 +214,8 @@ double expected_clocks(const WgmmaProblem& problem, int element_bytes, const Dev
   const double arriving = pipelines.resident_weights
                               ? 0
                               : std::max(kStageClocks / in_flight, kWgmmaWeightStageBytes / kWeightBytesPerClock);
-  const double products = stages * std::max(computed, arriving) + passes * kPassBeginClocks;
+  const double read = pipelines.skips_unread ? read_share(plan.arrangement, plan.tile) : 1;
+  const double products = read * stages * std::max(computed, arriving) + passes * kPassBeginClocks;
   const double store = stores ? store_clocks(element_bytes, plan, products)
                               : passes * kPassClocks + outputs_of_work_tile(plan) * kMomentOutputClocks;
   // Of one warpgroup, in ping-pong.

@@ -22,9 +22,10 @@ struct WgmmaInstruction {
 
 // A thread has n / 2 sums of each set and, of two terms, n / 2 of the products that are yet to be added: 128 at most.
 inline constexpr WgmmaInstruction kWgmmaInstructions[] = {
-    {256, 1, 1, true, false}, {192, 1, 1, true, false},  {160, 1, 1, false, true}, {128, 1, 1, true, false},
-    {128, 2, 1, true, false}, {128, 1, 2, false, false}, {80, 2, 1, false, true},  {80, 2, 2, false, true},
-    {64, 1, 1, false, false}, {64, 2, 1, true, false},   {64, 1, 2, false, false}, {64, 2, 2, false, false},
+    {256, 1, 1, true, false}, {240, 1, 1, false, false}, {192, 1, 1, true, false},  {160, 1, 1, false, true},
+    {128, 1, 1, true, false}, {128, 2, 1, true, false},  {128, 1, 2, false, false}, {80, 2, 1, false, true},
+    {80, 2, 2, false, true},  {64, 1, 1, false, false},  {64, 2, 1, true, false},   {64, 1, 2, false, false},
+    {64, 2, 2, false, false},
 };
 constexpr int kWgmmaInstructionCount = sizeof(kWgmmaInstructions) / sizeof(kWgmmaInstructions[0]);
 

@@ -47,6 +47,21 @@ struct WgmmaLoops {
   }
 };
 
+// K steps [begin, end) of a loop, from a stage of weights on.
+struct WgmmaSteps {
+  int32_t begin;
+  int32_t end;
+};
+
+// The K steps of a loop but for those of so many offsets along the depth at its front and its back: in whole stages or,
+// of two terms, pairs of stages. `depth_steps`: of one such offset.
+CONVT3D_HOST_DEVICE inline WgmmaSteps steps_between(int32_t steps, int32_t depth_steps, int32_t front, int32_t back) {
+  constexpr int32_t kMask = ~(kWgmmaStageSlices - 1);
+  const int32_t begin = front * depth_steps & kMask;
+  const int32_t end = (steps - back * depth_steps + kWgmmaStageSlices - 1) & kMask;
+  return {begin, end < steps ? end : steps};
+}
+
 // Nothing where the kernel's table of shifts is too small.
 std::optional<WgmmaLoops> make_loops(const WgmmaProduct& product, const WgmmaArrangement& arrangement,
                                      const WgmmaPanels& panels);

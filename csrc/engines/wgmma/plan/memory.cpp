@@ -13,6 +13,9 @@ namespace {
 constexpr WgmmaPartBytes kAlignment = {kSwizzleBytes, kSwizzleBytes, 16, 16, 16, 128, 128, 128};
 constexpr int64_t kAlignmentBytes = 1024;
 
+// To find out what a pass reads takes time, too: it is done where less than this share of the offsets is read at.
+constexpr double kMostReadShare = 0.97;
+
 // Stages of weights that a pass fills at most, on all its chunks.
 int64_t most_pass_stages(const WgmmaLoops& loops) {
   int64_t most = 0;
@@ -103,13 +106,19 @@ bool can_ping_pong(const WgmmaArrangement& arrangement, const WgmmaPanels& panel
          (shares.resident_weights || most_pass_stages(loops) < shares.weight_stages);
 }
 
-WgmmaPipelines make_pipelines(const WgmmaTile& tile, const WgmmaLoops& loops, const WgmmaShares& shares,
-                              bool ping_pong) {
+WgmmaPipelines make_pipelines(const WgmmaArrangement& arrangement, const WgmmaTile& tile, const WgmmaLoops& loops,
+                              const WgmmaShares& shares, bool ping_pong) {
   constexpr int kProductClocks = 2;  // for 4 columns
   // The pipeline of weights bounds how far the warpgroups can be apart.
   const int stages = std::max(shares.weight_stages - 2, 0);
   const int lag = stages * loops.stage_products() * tile.instruction.n / 4 * kProductClocks;
-  return {shares.tile_stages, shares.weight_stages, shares.resident_weights, ping_pong,
+  const bool skips =
+      !shares.resident_weights && arrangement.summed_phases() == 1 && read_share(arrangement, tile) < kMostReadShare;
+  return {shares.tile_stages,
+          shares.weight_stages,
+          shares.resident_weights,
+          ping_pong,
+          skips,
           static_cast<uint32_t>(ping_pong ? 0 : lag)};
 }
 

@@ -23,6 +23,8 @@ struct WgmmaPipelines {
   int32_t weight_stages;  // each kWgmmaWeightStageBytes
   bool resident_weights;  // the stages hold all weights of a block's passes
   bool ping_pong;         // the warpgroups multiply in turn, each storing while the other multiplies
+  bool skips_unread;      // products of offsets at which a tile reads nothing are left out, and their weights; of sums
+                          // of one phase
   uint32_t lag_clocks;    // how much later the second warpgroup begins where they do not: one stores while the other
                           // multiplies, too
 };
@@ -70,8 +72,8 @@ bool reads_stay_inside(const WgmmaArrangement& arrangement, const WgmmaTile& til
 // pause after every two stages, which the other warpgroup fills.
 bool can_ping_pong(const WgmmaArrangement& arrangement, const WgmmaPanels& panels, const WgmmaLoops& loops,
                    const WgmmaShares& shares);
-WgmmaPipelines make_pipelines(const WgmmaTile& tile, const WgmmaLoops& loops, const WgmmaShares& shares,
-                              bool ping_pong);
+WgmmaPipelines make_pipelines(const WgmmaArrangement& arrangement, const WgmmaTile& tile, const WgmmaLoops& loops,
+                              const WgmmaShares& shares, bool ping_pong);
 WgmmaMemory place_parts(const WgmmaPanels& panels, const WgmmaShares& shares, WgmmaPartBytes parts,
                         const WgmmaStore& store);
 

@@ -8,7 +8,7 @@ namespace convt3d {
 std::optional<WgmmaPanels> make_panels(int element_bytes, int64_t shared_bytes, const WgmmaProduct& product,
                                        const WgmmaArrangement& arrangement, const WgmmaTile& tile,
                                        const WgmmaLoad& load, int position_bytes, int chunks) {
-  const int64_t positions = int64_t{tile.halo_positions()} << tile.image_log;
+  const int64_t positions = (int64_t{tile.halo_positions()} << tile.image_log) + tile.zeros;
   const int64_t channel_bytes = round_up(int64_t{product.in_channels} * element_bytes, kWgmmaOperandBytes);
   if (channel_bytes % position_bytes != 0 || (load.n_major() && position_bytes != kWgmmaOperandBytes)) {
     return std::nullopt;

@@ -99,8 +99,9 @@ std::string to_string(const WgmmaPlan& plan) {
       << " staging=" << to_string(store.way()) << ' ' << store.segments[0] << '+' << store.segments[1] << 'x'
       << store.columns << " burst=" << store.halves << 'x' << store.burst << " warp=" << store.warp_bytes
       << " resident=" << plan.pipelines.resident_weights << " ping_pong=" << plan.pipelines.ping_pong
-      << " stages=" << plan.loops.stages() << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes()
-      << " work_tiles=" << plan.grid.work_tiles << (plan.copy.exists ? " copied" : "") << " clocks=" << plan.cost;
+      << " skips=" << plan.pipelines.skips_unread << " stages=" << plan.loops.stages()
+      << " shared=" << plan.memory.bytes << " packed=" << plan.packed_bytes() << " work_tiles=" << plan.grid.work_tiles
+      << (plan.copy.exists ? " copied" : "") << " clocks=" << plan.cost;
   return out.str();
 }
 

@@ -141,7 +141,7 @@ class Search {
       const WgmmaMemory memory = place_parts(of.panels, *shares, tables, store);
       for (const bool ping_pong : {true, false}) {
         if (ping_pong && !can_ping_pong(of.arrangement, of.panels, of.loops, *shares)) continue;
-        const WgmmaPipelines pipelines = make_pipelines(of.tile, of.loops, *shares, ping_pong);
+        const WgmmaPipelines pipelines = make_pipelines(of.arrangement, of.tile, of.loops, *shares, ping_pong);
         const WgmmaGrid grid = make_grid(of.product, of.tile, pipelines, device_.multiprocessors);
         const WgmmaPlanParts parts{of.product, of.arrangement, of.tile, of.load, of.panels, of.loops,
                                    pipelines,  store,          memory,  grid,    copy_};

@@ -100,7 +100,8 @@ void add_tile(const WgmmaPlan& plan, Traits& traits) {
   traits.push_back({"cut", tile.second_start == tile.instruction.n                                    ? "none"
                            : tile.second_start % (tile.halo[1] * tile.halo[2] << tile.image_log) == 0 ? "depth"
                                                                                                       : "height"});
-  traits.push_back({"odd_halo", yes_no(tile.halo[2] != tile.size[2] + plan.arrangement.axis[2].reach)});
+  traits.push_back({"odd_halo", yes_no(tile.halo[2] > tile.size[2] + plan.arrangement.axis[2].reach)});
+  traits.push_back({"shared_zeros", yes_no(tile.zeros > 0)});
 }
 
 void add_memory(const WgmmaPlan& plan, const ForwardArguments& arguments, Traits& traits) {
@@ -115,6 +116,7 @@ void add_memory(const WgmmaPlan& plan, const ForwardArguments& arguments, Traits
   traits.push_back({"weight_stages", weight_stages_name(plan.pipelines.weight_stages)});
   traits.push_back({"resident", yes_no(plan.pipelines.resident_weights)});
   traits.push_back({"ping_pong", yes_no(plan.pipelines.ping_pong)});
+  traits.push_back({"skips_unread", yes_no(plan.pipelines.skips_unread)});
   traits.push_back({"keeps_weights", yes_no(plan.grid.weight_classes > 0)});
   traits.push_back({"work_tiles", plan.grid.work_tiles > 4 * plan.grid.blocks ? "claimed"
                                   : plan.grid.work_tiles > plan.grid.blocks   ? "many"
