@@ -8,6 +8,7 @@
 
 #include "core/devices.h"
 #include "engines/wgmma/plan/plan.h"
+#include "left_out_checks.h"
 #include "n_major_checks.h"
 #include "packing_checks.h"
 #include "store_checks.h"
@@ -80,10 +81,12 @@ inline void check_wgmma(const Problem& problem, const WgmmaProblem& computed, co
         for (int i = 0; i < 3; ++i) {
           expect(plan.tile.count[i] * plan.tile.size[i] >= plan.arrangement.axis[i].positions,
                  "tiles cover the positions", problem);
-          const int range = plan.tile.size[i] + plan.arrangement.axis[i].reach;
-          expect(plan.tile.halo[i] == range || (i == 2 && plan.tile.halo[i] == range + 1),
+          const int range = plan.tile.size[i] + plan.arrangement.axis[i].reach - (i == 2 ? plan.tile.zeros : 0);
+          expect(plan.tile.halo[i] == range || (i == 2 && plan.tile.zeros == 0 && plan.tile.halo[i] == range + 1),
                  "the halo is the offsets' range", problem);
         }
+        check_shared_zeros(plan, problem);
+        check_left_out(plan, problem);
         // Columns from a tile's first position to its last, `depth` planes deep.
         const auto extent = [&](int depth) {
           return ((int64_t{depth - 1} * plan.tile.halo[1] + plan.tile.size[1] - 1) * plan.tile.halo[2] +
@@ -108,7 +111,8 @@ inline void check_wgmma(const Problem& problem, const WgmmaProblem& computed, co
         expect(neighbours || halves || height_halves, "two warpgroups hold the tile's columns", problem);
         const int64_t positions = (int64_t{plan.tile.halo[0]} * plan.tile.halo[1] * plan.tile.halo[2])
                                   << plan.tile.image_log;
-        expect(plan.panels.fold_bytes >= positions * plan.panels.position_bytes && plan.panels.fold_bytes % 1024 == 0,
+        expect(plan.panels.fold_bytes >= (positions + plan.tile.zeros) * plan.panels.position_bytes &&
+                   plan.panels.fold_bytes % 1024 == 0,
                "a panel holds the tile", problem);
         if (plan.load.line_boxes()) {
           const WgmmaLineBoxes& boxes = plan.load.as_line_boxes();
