@@ -165,8 +165,8 @@ __device__ __forceinline__ void load_weights(const WgmmaParams<T>& params, const
         const WgmmaReadStages last_set(plan, work, phase_index, loops.sets - 1);
         for (int part = 0; part < loops.chunks * loops.sets; ++part) {
           const bool is_first = loops.sets.remainder(part) == 0;
-          const int first = is_first ? first_set.first : last_set.first;
-          load_stages(plan, shared, source + first * kWgmmaWeightStageBytes,
+          const int begin = is_first ? first_set.first : last_set.first;
+          load_stages(plan, shared, source + begin * kWgmmaWeightStageBytes,
                       is_first ? first_set.count : last_set.count, state);
           source += (is_first ? first_set.all : last_set.all) * kWgmmaWeightStageBytes;
         }

@@ -113,8 +113,8 @@ BUGS = [
     Bug(
         "left out: weights",
         "engines/wgmma/kernel.cuh",
-        "source + first * kWgmmaWeightStageBytes,",
-        "source + (BUG ? 0 : first) * kWgmmaWeightStageBytes,",
+        "source + begin * kWgmmaWeightStageBytes,",
+        "source + (BUG ? 0 : begin) * kWgmmaWeightStageBytes,",
     ),
     Bug(
         "left out: weights of the last set",
