@@ -158,31 +158,37 @@ def networks(root: Path) -> str:
 
 
 def networks_of_h100(root: Path) -> str:
-    """The same of kernels of later, on an H100."""
+    """The same on an H100."""
     return _networks(root, H100_NETWORK_RECORDS)
 
 
 def networks_at_a_glance(root: Path) -> str:
-    """Speed-ups of the H100's networks, eager: a row each."""
+    """Speed-ups of the H200's networks, eager: a row each."""
     cases = [(pass_, precision) for pass_ in ("inference", "training") for precision in ("tf32", "fp16")]
     found: dict[str, dict[tuple[str, str], str]] = {}
-    for name in H100_NETWORK_RECORDS:
-        for one in (records.read(root / RESULTS / name) or {"records": []})["records"]:
-            if one["run"] == "eager":
-                speed_up = f"{one['ms']['original'] / one['ms']['converted']:.2f}"
-                found.setdefault(one["network"], {})[one["pass"], one["precision"]] = speed_up
+    for one in _network_records(root, NETWORK_RECORDS):
+        if one["run"] == "eager":
+            speed_up = f"{one['ms']['original'] / one['ms']['converted']:.2f}"
+            found.setdefault(one["network"], {})[one["pass"], one["precision"]] = speed_up
     rows = [[name, *(found[name].get(case, "-") for case in cases)] for name in sorted(found)]
     return table(["network", *(f"{pass_}, {precision}" for pass_, precision in cases)], rows, left=1)
 
 
+def _network_records(root: Path, files: Iterable[str]) -> list[dict[str, Any]]:
+    """Those of whole networks; of a case, the first file's that has it."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for name in files:
+        for one in (records.read(root / RESULTS / name) or {"records": []})["records"]:
+            found.setdefault(tuple(one[field] for field in ("network", "pass", "precision", "run", "layout")), one)
+    return list(found.values())
+
+
 def _networks(root: Path, files: Iterable[str]) -> str:
     rows = []
-    for name in files:
-        found: Sequence[dict[str, Any]] = (records.read(root / RESULTS / name) or {"records": []})["records"]
-        for one in found:
-            before, after = one["ms"]["original"], one["ms"]["converted"]
-            case = [one[field] for field in ("network", "pass", "precision", "run")]
-            rows.append([*case, f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"])
+    for one in _network_records(root, files):
+        before, after = one["ms"]["original"], one["ms"]["converted"]
+        case = [one[field] for field in ("network", "pass", "precision", "run")]
+        rows.append([*case, f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"])
     header = ["network", "pass", "precision", "run", "original ms", "converted ms", "speed-up"]
     return table(header, sorted(rows), left=4)
 

@@ -34,9 +34,8 @@ LAYER_RECORDS = (
     "h200_gradients.json",
     "h200_forward_earlier.json",
     "h200_gradients_earlier.json",
-    "h200_earlier.json",
 )
-NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_tf32_h200.json")
+NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_earlier_h200.json")
 BEGIN, END = "<!-- numbers: written by scripts/readme_numbers.py -->\n", "<!-- numbers: end -->\n"
 SNIPPET = "<!-- --8<-- [{}:numbers] -->"  # docs/index.md shows the numbers too
 TITLES = {
