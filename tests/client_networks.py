@@ -29,15 +29,17 @@ class Client:
         small: the network in a size for tests on the CPU.
         input_size: batch size, depth, height and width of an input of the small one, which has one channel; or, of a
             network that takes vectors, batch size and elements.
+        full_input_size: the same of the network in full size, as it is trained.
     """
 
     name: str
     make: Callable[[], nn.Module]
     small: Callable[[], nn.Module]
     input_size: tuple[int, ...] = (2, 8, 8, 16)
+    full_input_size: tuple[int, ...] = (2, 128, 128, 128)
 
-    def input(self) -> torch.Tensor:
-        batch, *size = self.input_size
+    def input(self, *, full: bool = False) -> torch.Tensor:
+        batch, *size = self.full_input_size if full else self.input_size
         return torch.randn(batch, *size) if len(size) == 1 else torch.randn(batch, 1, *size)
 
 
@@ -111,19 +113,26 @@ CLIENTS = [
         lambda: _unet(_SMALL, norm=None, act="relu"),
     ),
     Client("MONAI DynUNet", lambda: _dynunet(_FULL, deep_supr_num=3), lambda: _dynunet(_SMALL)),
-    Client("MONAI MedNeXt-S", lambda: nets.MedNeXtS(spatial_dims=3), lambda: _mednext(4, (1, 1))),
-    Client("MONAI VNet", lambda: nets.VNet(3, 1, 2), lambda: nets.VNet(3, 1, 2), (2, 16, 16, 16)),
+    Client(
+        "MONAI MedNeXt-S",
+        lambda: nets.MedNeXtS(spatial_dims=3),
+        lambda: _mednext(4, (1, 1)),
+        full_input_size=(2, 96, 96, 96),
+    ),
+    Client("MONAI VNet", lambda: nets.VNet(3, 1, 2), lambda: nets.VNet(3, 1, 2), (2, 16, 16, 16), (2, 96, 96, 96)),
     Client(
         "MONAI SwinUNETR",
         lambda: nets.SwinUNETR(1, 2),
         lambda: nets.SwinUNETR(1, 2, feature_size=12, depths=(1, 1, 1, 1), num_heads=(1, 1, 1, 1)),
         (1, 32, 64, 32),
+        (1, 96, 96, 96),
     ),
     Client(
         "MONAI UNETR",
         lambda: nets.UNETR(1, 2, (96, 96, 96)),
         lambda: nets.UNETR(1, 2, (32, 32, 32), feature_size=4, hidden_size=24, mlp_dim=32, num_heads=2),
         (1, 32, 32, 32),
+        (1, 96, 96, 96),
     ),
     Client(
         "nnU-Net PlainConvUNet",
@@ -135,5 +144,5 @@ CLIENTS = [
         lambda: _nnunet("ResidualEncoderUNet", _FULL, "n_blocks_per_stage"),
         lambda: _nnunet("ResidualEncoderUNet", _SMALL, "n_blocks_per_stage"),
     ),
-    Client("3D-GAN generator", lambda: Generator(), lambda: Generator(12, 2), (2, 12)),
+    Client("3D-GAN generator", lambda: Generator(), lambda: Generator(12, 2), (2, 12), (64, 200)),
 ]

@@ -64,7 +64,7 @@ def test_wheel_is_for_every_python_from_3_10() -> None:
     assert "Root-Is-Purelib: false" in wheel
 
 
-@pytest.mark.parametrize("name", ["py.typed", "benchmark/layers.json"])
+@pytest.mark.parametrize("name", ["py.typed", "benchmark/layers.json", "benchmark/networks.json"])
 def test_data_files_are_part_of_the_package(name: str) -> None:
     assert (PACKAGE / name).is_file()
 

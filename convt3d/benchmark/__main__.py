@@ -17,6 +17,7 @@ from .engine import Kernels
 from .environment import current_meta, host_meta
 from .layers import LAYOUTS, PRECISIONS, chosen, group_of, is_meant, select_layers
 from .measure import Gradients, Options, measure
+from .networks import select_networks
 from .overhead import format_overhead, measure_overhead
 from .passes import PASSES, SINGLE_PASSES
 from .progress import progress
@@ -46,13 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plot.check(options.plot)
         if options.from_record:
             return _show(options)
-        layers = select_layers(options.layer)
+        layers, of_networks = _layers(options)
     except (OSError, ValueError, plot.PlotError) as error:
         parser.error(str(error))
     if options.list:
         for layer in layers:
             name = f"{group_of(layer.name)}/{layer.name}"
             print(f"{name:32} {layer.gflop:9.2f} GFLOP  input {layer.input_shape} output {layer.output_shape}")
+        print(of_networks, end="")
         return 0
     if not torch.cuda.is_available():
         parser.error("a CUDA device is needed, and torch sees none")
@@ -69,7 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{options.json} has records of {_in_options(kept['meta'].get('asked', ''))}, and these would be of "
             f"{_in_options(_asked(options))}: give another file"
         )
+    print(of_networks, end="", flush=True)
     return _measure_overhead(options) if options.overhead else _run(layers, options)
+
+
+def _layers(options: argparse.Namespace) -> tuple[Sequence[Layer], str]:
+    """Those that `--layer` and `--network` ask for, and a line for each module of a network: which of them it is."""
+    if not options.network:
+        return select_layers(options.layer), ""
+    found = select_networks(options.network)
+    layers = {layer.name: layer for layer in (select_layers(options.layer) if options.layer else ())}
+    layers.update((one.layer.name, one.layer) for one in found)
+    return tuple(layers.values()), "".join(f"{one.network}: {one.module}: {one.layer.name}\n" for one in found)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -205,6 +218,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME|SPEC",
         help="a layer's name or GROUP/NAME (globs allowed, as in 'suite/*' and 'use/*') or a spec such as "
         "N=2,C_in=64,C_out=32,input=16x32x32,kernel=2,stride=2; repeatable; default: every layer of both groups",
+    )
+    parser.add_argument(
+        "--network",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="every transposed layer of a network of docs/clients.md with its sizes in use, such as 'MONAI DynUNet' "
+        "(globs allowed); repeatable; beside what --layer names",
     )
     parser.add_argument(
         "--pass",

@@ -80,6 +80,20 @@ def parse_layer(spec: str) -> Layer:
     return layer_from_json(entry)
 
 
+def spec_of(layer: Layer) -> str:
+    """Text from which `parse_layer` makes a layer with these sizes; what has its default is left out."""
+    triples = {key: getattr(layer, _FIELD_OF_KEY[key]) for key in _FIELD_OF_KEY if key in _TRIPLE_KEYS}
+    numbers = {"N": layer.batch, "C_in": layer.in_channels, "C_out": layer.out_channels}
+    items = [f"{key}={number}" for key, number in numbers.items()]
+    items += [
+        f"{key}={three[0] if len(set(three)) == 1 else 'x'.join(map(str, three))}"
+        for key, three in triples.items()
+        if key in _REQUIRED_KEYS or three != getattr(Layer, _FIELD_OF_KEY[key])
+    ]
+    items += [f"groups={layer.groups}"] if layer.groups > 1 else []
+    return ",".join([*items, "bias=1"] if layer.bias else items)
+
+
 def chosen(of_option: Sequence[str] | None, every: Sequence[str]) -> list[str]:
     """Those of ``every`` that a repeatable option names; all where it was not given."""
     return [value for value in every if value in (of_option or every)]
