@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from record_files import save_record
 
 from convt3d.benchmark.__main__ import main
 from convt3d.benchmark.layers import find_layer, group_of, known_layers, parse_layer, spec_of
@@ -53,6 +54,18 @@ def test_list_names_networks_and_modules(capsys: pytest.CaptureFixture[str]) -> 
     assert len(listed) == 6  # both networks have the same five layers
     for network in ("nnU-Net PlainConvUNet", "nnU-Net ResidualEncoderUNet"):
         assert sum(line.startswith(f"{network}: decoder.transpconvs.") for line in lines) == 5
+
+
+def test_records_of_a_network_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (first, *_) = select_networks(["MONAI VNet"])
+    file = tmp_path / "record.json"
+    save_record(file, first.layer.name, "kb58", "kb72")
+    shown = []
+    for options in (["--network", "MONAI VNet"], ["--network", "MONAI VNet", "--layer", "kb58"], []):
+        assert main(["--from-record", str(file), *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        shown.append([name for name in (first.layer.name, "kb58", "kb72") if name in lines])
+    assert shown == [[first.layer.name], [first.layer.name, "kb58"], [first.layer.name, "kb58", "kb72"]]
 
 
 def test_unknown_network(capsys: pytest.CaptureFixture[str]) -> None:
