@@ -10,10 +10,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
+from convt3d._arguments import triple
+from convt3d._explain.recording import RecordedCall, record
+from convt3d._layer import Layer
+from convt3d.benchmark.layers import spec_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -28,44 +30,32 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = Path("convt3d/benchmark/networks.json")
 
 
-def layers_of(client: Client) -> list[dict[str, Any]]:
+def layers_of(client: Client) -> list[dict[str, str]]:
     """An entry of each transposed convolution, in the order in which they are called; nothing is computed."""
-    found: list[dict[str, Any]] = []
-    network, input = client.make().eval().to("meta"), client.input(full=True).to("meta")
-
-    def hook(name: str) -> Any:
-        def of_call(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            found.append(entry(client.name, name, module, arguments[0]))
-
-        return of_call
-
-    for name, module in network.named_modules():
-        if isinstance(module, nn.ConvTranspose3d):
-            module.register_forward_pre_hook(hook(name))
-    with torch.no_grad():
-        network(input)
-    return found
+    network, input = client.make().to("meta"), client.input(full=True).to("meta")
+    calls = record(network, input)
+    return [{"network": client.name, "module": call.name, "layer": spec_of(layer_of(call))} for call in calls]
 
 
-def entry(network: str, name: str, module: nn.Module, input: Tensor) -> dict[str, Any]:
-    """Of one layer and call: as those of layers.json, with the module's name for the layer's."""
-    assert isinstance(module, nn.ConvTranspose3d)
-    batch, channels, *size = input.shape
-    return {
-        "network": network,
-        "layer": name,
-        "N": batch,
-        "C_in": channels,
-        "input": size,
-        "C_out": module.out_channels,
-        "kernel": list(module.kernel_size),
-        "stride": list(module.stride),
-        "padding": list(module.padding),
-        "output_padding": list(module.output_padding),
-        "dilation": list(module.dilation),
-        "groups": module.groups,
-        "bias": module.bias is not None,
-    }
+def layer_of(call: RecordedCall) -> Layer:
+    """The sizes of a call."""
+    batch, in_channels, *input_size = call.input.shape
+    _, out_channels_per_group, *kernel_size = call.weight.shape
+    stride, padding, output_padding, groups, dilation = call.parameters
+    return Layer(
+        "",
+        batch,
+        in_channels,
+        out_channels_per_group * groups,
+        triple("input", input_size),
+        triple("kernel", kernel_size),
+        triple("stride", stride),
+        triple("padding", padding),
+        triple("output_padding", output_padding),
+        triple("dilation", dilation),
+        groups,
+        call.bias is not None,
+    )
 
 
 def text() -> str:

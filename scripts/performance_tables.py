@@ -175,12 +175,9 @@ def networks_at_a_glance(root: Path) -> str:
 
 
 def _network_records(root: Path, files: Iterable[str]) -> list[dict[str, Any]]:
-    """Those of whole networks; of a case, the first file's that has it."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for name in files:
-        for one in (records.read(root / RESULTS / name) or {"records": []})["records"]:
-            found.setdefault(tuple(one[field] for field in ("network", "pass", "precision", "run", "layout")), one)
-    return list(found.values())
+    """Those of whole networks, of which no two files have the same case."""
+    contents = [records.read(root / RESULTS / name) or {"records": []} for name in files]
+    return [one for content in contents for one in content["records"]]
 
 
 def _networks(root: Path, files: Iterable[str]) -> str:

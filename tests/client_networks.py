@@ -29,7 +29,7 @@ class Client:
         small: the network in a size for tests on the CPU.
         input_size: batch size, depth, height and width of an input of the small one, which has one channel; or, of a
             network that takes vectors, batch size and elements.
-        full_input_size: the same of the network in full size, as it is trained.
+        full_input_size: the same of the network in full size: what the benchmark gives it.
     """
 
     name: str

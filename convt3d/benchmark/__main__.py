@@ -91,13 +91,19 @@ def _show(options: argparse.Namespace) -> int:
     if content is None:
         raise ValueError(f"{options.from_record}: no such file")
     print(records.in_words(content["meta"]))
+    of_networks = {one.layer.name for one in select_networks(options.network)}
+
+    def is_asked(name: str) -> bool:
+        every = not (options.layer or options.network)
+        return every or name in of_networks or (bool(options.layer) and is_meant(name, options.layer))
+
     shown = [
         record
         for record in content["records"]
         if record["pass"] in chosen(options.pass_, PASSES)
         and record["precision"] in chosen(options.precision, PRECISIONS)
         and record["layout"] in chosen(options.layout, LAYOUTS)
-        and _is_asked(record["layer"], options)
+        and is_asked(record["layer"])
     ]
     if not shown:
         raise ValueError(f"{options.from_record}: none of its {len(content['records'])} records is asked for")
@@ -108,13 +114,6 @@ def _show(options: argparse.Namespace) -> int:
         print(f"\nhost: {records.in_words(measured['meta'])}\n{format_overhead({precision: measured['us']})}")
     _plot(options.plot, content["meta"], shown)
     return 0
-
-
-def _is_asked(name: str, options: argparse.Namespace) -> bool:
-    """Whether `--layer` or `--network` asks for a layer; every one is where neither was given."""
-    if any(one.layer.name == name for one in select_networks(options.network)):
-        return True
-    return is_meant(name, options.layer) and bool(options.layer or not options.network)
 
 
 def _asked(options: argparse.Namespace) -> str:

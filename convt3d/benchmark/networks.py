@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from .layers import layer_from_json, spec_of
+from .layers import parse_layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,10 +41,8 @@ def networks() -> Mapping[str, tuple[NetworkLayer, ...]]:
     text = resources.files(__package__).joinpath("networks.json").read_text(encoding="utf-8")
     found: dict[str, list[NetworkLayer]] = {}
     for entry in json.loads(text):
-        network = entry.pop("network")
-        layer = layer_from_json(entry)
-        named = replace(layer, name=spec_of(layer))
-        found.setdefault(network, []).append(NetworkLayer(network, layer.name, named))
+        layer = NetworkLayer(entry["network"], entry["module"], parse_layer(entry["layer"]))
+        found.setdefault(layer.network, []).append(layer)
     return {network: tuple(layers) for network, layers in found.items()}
 
 
