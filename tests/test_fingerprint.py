@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 import re
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,8 @@ from convt3d.benchmark.fingerprint import (
     fingerprint,
     fingerprints,
     kernel_hashes,
+    parse_elf,
     parse_ptx,
-    parse_sass,
 )
 from convt3d.benchmark.passes import RUNS
 
@@ -34,20 +36,6 @@ import fingerprint as command  # noqa: E402  # benchmarks/fingerprint.py
 
 pytestmark = pytest.mark.torch_free
 
-SASS = """
-	code for sm_90a
-		Function : _ZN7convt3d19convt3d_correlationIfLNS_9TileShapeE0ELb0EEEvNS_17CorrelationParamsIT_EE
-	.headerflags	@"EF_CUDA_SM90"
-        /*0000*/                   LDC R1, c[0x0][0x28] ;                 /* 0x00000a00ff017b82 */
-                                                                          /* 0x000ff00000000800 */
-        /*0010*/                   EXIT ;                                 /* 0x000000000000794d */
-                                                                          /* 0x000fea0003800000 */
-		..........
-
-		Function : _ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE
-        /*0000*/                   NOP ;                                  /* 0x0000000000007918 */
-                                                                          /* 0x000fc00000000000 */
-"""
 PTX = """
 .version 9.0
 .visible .entry _ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE(
@@ -74,12 +62,41 @@ def test_every_engine_of_a_record_has_kernels() -> None:
     assert not unknown
 
 
+def elf(sections: dict[str, bytes]) -> bytes:
+    """A 64-bit ELF file with these sections and, as the first, that of their names."""
+    names, starts = b"\0", {}
+    for name in sections:
+        starts[name] = len(names)
+        names += name.encode() + b"\0"
+    header = 0x40
+    contents = [names, *sections.values()]
+    offsets = [header + sum(map(len, contents[:i])) for i in range(len(contents) + 1)]
+    table = b"".join(
+        struct.pack("<IIQQQQ16x", starts.get(name, 0), 1, 0, 0, offset, len(content)) + bytes(8)
+        for name, offset, content in zip(("", *sections), offsets, contents, strict=False)
+    )
+    begin = bytearray(header)
+    begin[:4] = b"\x7fELF"
+    struct.pack_into("<Q", begin, 0x28, offsets[-1])
+    struct.pack_into("<HHH", begin, 0x3A, 64, len(contents), 0)
+    return bytes(begin) + b"".join(contents) + table
+
+
+CORRELATION = ".text._ZN7convt3d19convt3d_correlationIfLNS_9TileShapeE0ELb0EEEvNS_17CorrelationParamsIT_EE"
+PACKING = ".text._ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParamsIT_EE"
+
+
 def test_hashes_follow_the_instructions_and_nothing_else() -> None:
-    found = parse_sass(SASS)
+    words = bytes.fromhex("827b01ff000a0000" "0008000000f00f00")
+    sections = {".nv.info": b"1234", CORRELATION: words, PACKING: words[:8]}
+    found = parse_elf([elf(sections)])
     assert set(found) == {("convt3d_correlation", "float"), ("convt3d_pack_weight", "__half")}
-    renamed = SASS.replace("CorrelationParams", "Parameters").replace("LDC R1", "LDC  R1").replace("..........", "")
-    assert parse_sass(renamed) == found
-    assert parse_sass(SASS.replace("0x000000000000794d", "0x000000000000794e")) != found
+    # As cuobjdump prints the words of an instruction.
+    lines = "0x00000a00ff017b82\n0x000ff00000000800"
+    assert found["convt3d_correlation", "float"] == (hashlib.sha256(lines.encode()).hexdigest()[:12],)
+    renamed = {name.replace("CorrelationParams", "Parameters"): content for name, content in sections.items()}
+    assert parse_elf([elf({**renamed, ".nv.info": b"56"}), elf({PACKING: words[:8]})]) == found
+    assert parse_elf([elf({**sections, PACKING: words[8:]})]) != found
 
 
 def test_hashes_of_ptx() -> None:

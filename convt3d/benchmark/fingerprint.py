@@ -1,8 +1,8 @@
 """What machine code a record measured: a hash of the kernels that its engine runs.
 
 An edit that leaves the instructions as they are, such as one of a comment or a name, leaves the fingerprint as it is.
-Hashed are the encoded instructions of each kernel as ``cuobjdump`` prints them; where a GPU compiles the library's PTX
-itself, that PTX.
+Hashed are the encoded instructions of each kernel, as in the library's ELF files, which ``cuobjdump`` extracts; where a
+GPU compiles the library's PTX itself, that PTX.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import hashlib
 import importlib.util
 import re
 import shutil
+import struct
 import subprocess
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from convt3d._library import LIBRARY_PATH
 from .passes import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 NORM_ENGINE = "group_norm"
 
@@ -78,6 +80,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
 _TYPES = {"fp32": "float", "tf32": "float", "fp16": "__half", "bf16": "__nv_bfloat16", "fp64": "double"}
 _MANGLED = re.compile(r"(convt3d_\w+?)I(f|d|6__half|13__nv_bfloat16)")
 _MANGLED_TYPES = {"f": "float", "d": "double", "6__half": "__half", "13__nv_bfloat16": "__nv_bfloat16"}
+_TEXT = ".text."  # sections of ELF, each with one kernel
 _OF_ONE_TYPE = {"convt3d_halo_weight_grad_turned": "float"}  # kernels that are templates of other things
 _MANGLED_OF_ONE_TYPE = re.compile(rf"({'|'.join(_OF_ONE_TYPE)})I")
 
@@ -111,33 +114,50 @@ def kernel_hashes(image: str, library: Path = LIBRARY_PATH) -> Hashes:
     Raises:
         FingerprintError: ``cuobjdump`` is missing or fails, or finds no kernel.
     """
-    ptx = image.startswith("compute_")
-    # Some releases of cuobjdump know PTX by the name of its machine code alone. Kernels without instructions of 9.0
-    # alone are compiled for sm_90, which other releases tell from sm_90a.
-    names = [image, image.replace("compute_", "sm_") if ptx else image.rstrip("af")]
-    texts: list[str] = []
-    for name in dict.fromkeys(names):
-        command = [cuobjdump(), "--dump-ptx" if ptx else "--dump-sass", "--gpu-architecture", name, str(library)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode == 0 and result.stdout not in texts:
-            texts.append(result.stdout)
-            if ptx or f"arch = {names[-1]}\n" in result.stdout:
-                break  # has all
-    if not texts:
-        raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
-    hashes = parse_ptx("".join(texts)) if ptx else parse_sass("".join(texts))
+    hashes = _ptx_hashes(image, library) if image.startswith("compute_") else _elf_hashes(image, library)
     if not hashes:
         raise FingerprintError(f"{library} has no kernels for {image}")
     return hashes
 
 
-def parse_sass(text: str) -> Hashes:
-    """The hashes in the output of ``cuobjdump --dump-sass``."""
-    bodies = re.split(r"^\s*Function : (\S+)\s*$", text, flags=re.MULTILINE)[1:]
-    return _grouped(
-        (name, re.findall(r"/\* (0x[0-9a-f]{16}) \*/", body))
-        for name, body in zip(bodies[::2], bodies[1::2], strict=True)
-    )
+def _ptx_hashes(image: str, library: Path) -> Hashes:
+    # Some releases of cuobjdump know PTX by the name of its machine code alone.
+    for name in (image, image.replace("compute_", "sm_")):
+        command = [cuobjdump(), "--dump-ptx", "--gpu-architecture", name, str(library)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return parse_ptx(result.stdout)
+    raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
+
+
+def _elf_hashes(image: str, library: Path) -> Hashes:
+    files: list[bytes] = []
+    # Kernels without instructions of 9.0 alone are compiled for sm_90, which some releases tell from sm_90a.
+    for name in dict.fromkeys((image, image.rstrip("af"))):
+        command = [cuobjdump(), "--gpu-architecture", name, "--extract-elf", "all", str(library.resolve())]
+        with tempfile.TemporaryDirectory() as folder:
+            result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+            files += [path.read_bytes() for path in Path(folder).iterdir()]
+    if not files and result.returncode != 0:
+        raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
+    return parse_elf(files)
+
+
+def parse_elf(files: Iterable[bytes]) -> Hashes:
+    """The hashes of 64-bit ELF files: of a kernel's words of 8 bytes, two for each instruction, in hexadecimal."""
+    return _grouped(kernel for content in files for kernel in _kernels_of(content))
+
+
+def _kernels_of(content: bytes) -> Iterator[tuple[str, list[str]]]:
+    (sections,) = struct.unpack_from("<Q", content, 0x28)
+    size, count, names = struct.unpack_from("<HHH", content, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", content, sections + i * size) for i in range(count)]
+    for name, _, _, _, offset, length in headers:
+        begin = headers[names][4] + name
+        text = content[begin : content.index(b"\0", begin)].decode()
+        if text.startswith(_TEXT):
+            words = struct.iter_unpack("<Q", content[offset : offset + length])
+            yield text.removeprefix(_TEXT), [f"0x{word:016x}" for (word,) in words]
 
 
 def parse_ptx(text: str) -> Hashes:
