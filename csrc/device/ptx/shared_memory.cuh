@@ -51,6 +51,15 @@ __device__ __forceinline__ void store_shared(uint32_t address, uint32_t word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
+__device__ __forceinline__ void store_shared(uint32_t address, const uint2& pair) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(pair.x), "r"(pair.y) : "memory");
+}
+__device__ __forceinline__ void store_shared(uint32_t address, const uint4& four) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(four.x), "r"(four.y), "r"(four.z),
+               "r"(four.w)
+               : "memory");
+}
+
 // 16 bytes, or nothing; without a branch.
 __device__ __forceinline__ void store_shared(uint32_t address, const uint4& value, bool exists) {
   asm volatile(

@@ -32,10 +32,10 @@ constexpr double kAlongside = 0.135;  // of what is not the slowest
 }  // namespace
 
 double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& device) {
-  const auto [m, n, warps_m, warps_n] = plan.extent();
+  const auto [m, n, warps] = plan.extent();
+  const auto [warps_m, warps_n] = plan.warps();
   const bool words = plan.element_bytes == 4;
   const double products = plan.terms == 2 ? 3 : 1;
-  const double warps = warps_m * warps_n;
   const double stages = plan.k_stages;
   constexpr double kSteps = kMatmulStageBytes / 32.0;
   // Of one tile, in bytes.

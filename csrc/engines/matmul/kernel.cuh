@@ -22,6 +22,9 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800  // elsewhere an empty body, which the plan never chooses
   constexpr MatmulExtent kExtent = matmul_extent(kTile);
   constexpr int kDepth = kMatmulStageBytes / static_cast<int>(sizeof(T));
+  // TF32: each thread rounds what it has copied. Teams have few tiles, whose time is the waiting for each stage, and
+  // round what they multiply.
+  constexpr bool kRounds = sizeof(T) == 4 && kTerms == 1 && !kTeams;
   const MatmulPlan& plan = params.plan;
   const MatmulLayout& layout = params.layout;
   const auto walker = params.by_shares.quotient(static_cast<int32_t>(blockIdx.x));
@@ -36,7 +39,7 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
 
   const MatmulWeightLoader<T, kOp, kTile> weight(params, group, first_column);
   MatmulSourceLoader<T, kOp, kTile, kRows> source(params, group);
-  const MatmulStorer<T, kOp, kTile> storer(params);
+  const MatmulStorer<T, kOp, kTile, kTerms> storer(params);
   const uint32_t memory = hopper::shared_address(dynamic_shared_memory);
   const uint32_t sources = memory + static_cast<uint32_t>(team * plan.buffers * layout.source_bytes);
   const uint32_t weights = memory + static_cast<uint32_t>(layout.weight) +
@@ -73,10 +76,16 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
   wait_for_kernel_before();
   begin_dependents();  // which need not wait for what was before this kernel, as all of its blocks have
 
-  MatmulSums<T, kOp, kTile, kRows, kTerms> sums;
+  MatmulSums<T, kOp, kTile, kRows, kTerms, kRounds> sums;
   int32_t buffer = 0;
   int32_t k = team;
   int32_t tile = walker;
+  bool odd = false;
+  const int32_t last_steps = plan.last_steps();
+  const auto source_stage = [&] { return sources + static_cast<uint32_t>(buffer * layout.source_bytes); };
+  const auto weight_stage = [&] {
+    return weights + static_cast<uint32_t>((plan.resident ? k : buffer) * layout.weight_bytes);
+  };
 #pragma unroll 1
   for (int32_t stage = 1 - plan.buffers; stage < stages; ++stage) {
     if (stage >= 0) {
@@ -90,21 +99,26 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
         default:
           async_wait<2>();
       }
+      if constexpr (kRounds) {
+        source.round(params, source_stage());
+        if (!plan.resident || stage < tile_stages) weight.round(weight_stage());
+      }
+      if (k == 0) storer.place(params, tile * kExtent.m, odd);
       sync_matmul_team<kTile, kTeams>();  // the stage has arrived for all, and nobody reads the one before
     }
     load();  // in one place: small layers wait for the code of their kernel
     if (stage == -1 && team == 0) storer.begin(params, group, first_column);
     if (stage < 0) continue;
-    sums.add(sources + static_cast<uint32_t>(buffer * layout.source_bytes),
-             weights + static_cast<uint32_t>((plan.resident ? k : buffer) * layout.weight_bytes));
+    sums.add(source_stage(), weight_stage(), k == plan.k_stages - 1 ? last_steps : kMatmulStageSteps);
     if (++buffer == plan.buffers) buffer = 0;
     k += teams;
     if (k < plan.k_stages) continue;
     k = team;
     if constexpr (kTeams) storer.join(params, sums);
-    if (team == 0) storer.template store<kTeams>(params, sums, tile * kExtent.m);
+    if (team == 0) storer.store(params, sums, odd);
     sums.clear();
     tile += plan.walkers;
+    odd = !odd;
   }
 #endif
 }

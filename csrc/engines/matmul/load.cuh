@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/ptx/async_copy.cuh"
+#include "device/ptx/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
 #include "engines/matmul/params.cuh"
 
@@ -19,6 +21,27 @@ __device__ __forceinline__ int64_t matmul_place(const MatmulParams<T>& params, c
   const int64_t h = params.by_size[1].take(position) * scale(1);
   const int64_t d = params.by_size[2].take(position) * scale(0);
   return position * stride.n + d * stride.d + h * stride.h + w * stride.w;
+}
+
+// A thread's own copies, which have arrived: float32 becomes what the tensor cores read as the nearest TF32.
+template <int kBytes, int kCount>
+__device__ __forceinline__ void round_copies(uint32_t at, uint32_t step) {
+  using Piece = std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>;
+  constexpr int kAhead = kCount < 4 ? kCount : 4;  // read before they are stored
+  static_assert(kCount % kAhead == 0);
+#pragma unroll
+  for (int first = 0; first < kCount; first += kAhead) {
+    Piece pieces[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) pieces[i] = hopper::load_shared<Piece>(at + (first + i) * step);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      auto* const words = reinterpret_cast<uint32_t*>(&pieces[i]);
+#pragma unroll
+      for (int k = 0; k < kBytes / 4; ++k) words[k] = word_of_tf32(words[k]);
+      hopper::store_shared(at + (first + i) * step, pieces[i]);
+    }
+  }
 }
 
 // The weight's columns, staged as rows of the weight: [K][N] of a forward, [N][K] of a gradient.
@@ -67,6 +90,10 @@ class MatmulWeightLoader {
     }
   }
 
+  __device__ __forceinline__ void round(uint32_t stage) const {
+    round_copies<16, kOwn>(stage + at_, kRowStep * kPitch);
+  }
+
  private:
   int64_t step_;
   const T* weight_;
@@ -111,15 +138,22 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kChannels> {
 
   __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
     const int32_t positions = first_k + channel_ < params.plan.k ? positions_ : 0;
-    const uint32_t at =
-        stage + static_cast<uint32_t>(row_ * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 16;
+    const uint32_t at = first_copy(stage);
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       async_copy<16>(at + i * kRowStep * kPitch, row_of_[i] + first_k, i * kRowStep < positions ? 16 : 0);
     }
   }
 
+  __device__ __forceinline__ void round(const MatmulParams<T>&, uint32_t stage) const {
+    round_copies<16, kOwn>(first_copy(stage), kRowStep * kPitch);
+  }
+
  private:
+  __device__ __forceinline__ uint32_t first_copy(uint32_t stage) const {
+    return stage + static_cast<uint32_t>(row_ * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * 16;
+  }
+
   int32_t row_;
   int32_t channel_;
   int32_t positions_;  // from the thread's first on
@@ -160,7 +194,31 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kPositions> {
     }
   }
 
+  __device__ __forceinline__ void round(const MatmulParams<T>& params, uint32_t stage) const {
+    if (params.plan.copied_bytes == 16) {
+      using Own = Copies<16>;
+      round_copies<16, Own::kOwn>(stage + Own::at(), Own::kRowStep * kPitch);
+    } else {
+      using Own = Copies<4>;
+      round_copies<4, Own::kOwn>(stage + Own::at(), Own::kRowStep * kPitch);
+    }
+  }
+
  private:
+  // A thread's own of a stage, kBytes at once.
+  template <int kBytes>
+  struct Copies {
+    static constexpr int kPieces = kPositions * static_cast<int>(sizeof(T)) / kBytes;  // of a row
+    static constexpr int kRowStep = kThreads / kPieces;
+    static constexpr int kOwn = kDepth / kRowStep;
+    static_assert(kThreads % kPieces == 0 && kDepth % kRowStep == 0);
+
+    __device__ __forceinline__ static int32_t row() { return matmul_thread<kTile>() / kPieces; }
+    __device__ __forceinline__ static uint32_t at() {
+      return static_cast<uint32_t>(row() * kPitch + matmul_thread<kTile>() % kPieces * kBytes);
+    }
+  };
+
   __device__ __forceinline__ static int64_t place_of(const MatmulParams<T>& params, int32_t position) {
     const int32_t image = params.by_volume.quotient(position);
     return image * params.source_stride.n + params.by_volume.remainder(position, image);
@@ -168,18 +226,14 @@ class MatmulSourceLoader<T, Operator::kForward, kTile, MatmulRows::kPositions> {
 
   template <int kBytes>
   __device__ __forceinline__ void copy(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
-    constexpr int kPieces = kPositions * static_cast<int>(sizeof(T)) / kBytes;
-    constexpr int kRowStep = kThreads / kPieces;
-    static_assert(kThreads % kPieces == 0 && kDepth % kRowStep == 0);
-    const auto row = matmul_thread<kTile>() / kPieces;
-    const uint32_t at =
-        stage + static_cast<uint32_t>(row * kPitch) + static_cast<uint32_t>(matmul_thread<kTile>()) % kPieces * kBytes;
-    const int32_t left = channels_ - first_k - row;
-    const T* from = input_ + ((first_k + row) * params.source_stride.c + place_);
-    const int64_t step = kRowStep * params.source_stride.c;
+    using Own = Copies<kBytes>;
+    const uint32_t at = stage + Own::at();
+    const int32_t left = channels_ - first_k - Own::row();
+    const T* from = input_ + ((first_k + Own::row()) * params.source_stride.c + place_);
+    const int64_t step = Own::kRowStep * params.source_stride.c;
 #pragma unroll
-    for (int i = 0; i < kDepth / kRowStep; ++i) {
-      async_copy<kBytes>(at + i * kRowStep * kPitch, from, i * kRowStep < left ? kBytes : 0);
+    for (int i = 0; i < Own::kOwn; ++i) {
+      async_copy<kBytes>(at + i * Own::kRowStep * kPitch, from, i * Own::kRowStep < left ? kBytes : 0);
       from += step;
     }
   }

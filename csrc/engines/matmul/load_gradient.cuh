@@ -55,8 +55,8 @@ struct MatmulPositionCopies {
   // `from`: the position's first element. `k`: elements of K that exist at it.
   __device__ __forceinline__ static void load(const MatmulParams<T>& params, const T* from, int32_t k, uint32_t stage,
                                               int32_t first_k) {
-    const int32_t first = matmul_thread<kTile>() / kPositions * kOwn;
-    const uint32_t at = stage + static_cast<uint32_t>(position() * kPositionStep + first * kPieceStep);
+    const int32_t first = first_piece();
+    const uint32_t at = stage + first_copy();
     const int32_t left = k - first_k - first * kElements;
     const auto* const places = reinterpret_cast<const int4*>(matmul_places(params) + (first_k / kElements + first));
 #pragma unroll
@@ -68,6 +68,16 @@ struct MatmulPositionCopies {
         async_copy<kBytes>(at + (i + j) * kPieceStep, from + place[j], (i + j) * kElements < left ? kBytes : 0);
       }
     }
+  }
+
+  __device__ __forceinline__ static void round(uint32_t stage) {
+    round_copies<kBytes, kOwn>(stage + first_copy(), kPieceStep);
+  }
+
+ private:
+  __device__ __forceinline__ static int32_t first_piece() { return matmul_thread<kTile>() / kPositions * kOwn; }
+  __device__ __forceinline__ static uint32_t first_copy() {
+    return static_cast<uint32_t>(position() * kPositionStep + first_piece() * kPieceStep);
   }
 };
 
@@ -92,6 +102,8 @@ class MatmulSourceLoader<T, Operator::kInputGrad, kTile, kRows> {
   __device__ __forceinline__ void load(const MatmulParams<T>& params, uint32_t stage, int32_t first_k) const {
     Copies::load(params, from_, k_, stage, first_k);
   }
+
+  __device__ __forceinline__ void round(const MatmulParams<T>&, uint32_t stage) const { Copies::round(stage); }
 
  private:
   const T* source_;
@@ -132,10 +144,9 @@ class MatmulSourceLoader<T, Operator::kInputGrad, kTile, MatmulRows::kChannels> 
       Copies::load(params, from_[0], positions_ > 0 ? params.plan.k : 0, stage, first_k);
       return;
     }
-    const auto thread = matmul_thread<kTile>();
-    const int32_t k = first_k + thread % kPieces * kPiece;
+    const int32_t k = first_k + matmul_thread<kTile>() % kPieces * kPiece;
     const int32_t positions = k < params.plan.k ? positions_ : 0;
-    const uint32_t at = stage + static_cast<uint32_t>(thread / kPieces * kPitch + thread % kPieces * 16);
+    const uint32_t at = stage + first_copy();
     const int32_t place = matmul_places(params)[k / kPiece];
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
@@ -143,7 +154,17 @@ class MatmulSourceLoader<T, Operator::kInputGrad, kTile, MatmulRows::kChannels> 
     }
   }
 
+  __device__ __forceinline__ void round(const MatmulParams<T>& params, uint32_t stage) const {
+    if (params.plan.by_positions) return Copies::round(stage);
+    round_copies<16, kOwn>(stage + first_copy(), kRowStep * kPitch);
+  }
+
  private:
+  __device__ __forceinline__ static uint32_t first_copy() {
+    const auto thread = matmul_thread<kTile>();
+    return static_cast<uint32_t>(thread / kPieces * kPitch + thread % kPieces * 16);
+  }
+
   const T* source_;
   const T* from_[kOwn];
   int32_t positions_;  // from the thread's first on

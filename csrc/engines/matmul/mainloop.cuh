@@ -13,13 +13,14 @@
 namespace convt3d {
 
 // The sums of a warp: kFragments x 16 positions by kColumns x 8 columns of the block's tile.
-template <typename T, Operator kOp, MatmulTile kTile, MatmulRows kRows, int kTerms>
+// kRounded: both matrices are TF32 as they are staged.
+template <typename T, Operator kOp, MatmulTile kTile, MatmulRows kRows, int kTerms, bool kRounded>
 class MatmulSums {
  public:
   static constexpr MatmulExtent kExtent = matmul_extent(kTile);
-  static constexpr int kFragments = kExtent.m / kExtent.warps_m / 16;
-  static constexpr int kColumns = kExtent.n / kExtent.warps_n / 8;
-  static constexpr int kSteps = kMatmulStageBytes / 32;
+  static constexpr MatmulWarps kWarps = matmul_warps(kTile, kOp, sizeof(T));
+  static constexpr int kFragments = kExtent.m / kWarps.m / 16;
+  static constexpr int kColumns = kExtent.n / kWarps.n / 8;
   static constexpr bool kWords = sizeof(T) == 4;
   static constexpr bool kByChannels = kRows == MatmulRows::kChannels;
   static constexpr bool kPairs = kRows == MatmulRows::kPairs;
@@ -29,8 +30,9 @@ class MatmulSums {
   static constexpr bool kWeightByColumns = kOp == Operator::kForward;  // [K][N]
   static constexpr uint32_t kSourcePitch = matmul_source_pitch(kRows, kExtent.m, sizeof(T));
   static constexpr uint32_t kWeightPitch = matmul_weight_pitch(kOp, kExtent.n, sizeof(T));
-  // Steps that are unrolled: as many as registers are left for.
+  // Steps that are unrolled: as many as registers are left for. Past the end of K they multiply zeros.
   static constexpr int kUnrolled = kTerms == 2 ? 1 : kWords && kTile == MatmulTile::k64x64 ? 4 : 2;
+  static_assert(kMatmulStageSteps % kUnrolled == 0);
   // From a fragment, or 32 bytes of K, to the next.
   static constexpr uint32_t kPositionBytes = kByChannels ? kSourcePitch : kPairs ? 8 : kByWords ? 4 : sizeof(T);
   static constexpr uint32_t kFragmentStep = 16 * kPositionBytes;
@@ -47,8 +49,8 @@ class MatmulSums {
   __device__ __forceinline__ MatmulSums() {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t warp = static_cast<uint32_t>(matmul_thread<kTile>()) / 32;
-    first_position = static_cast<int32_t>(warp / kExtent.warps_n) * kFragments * 16;
-    first_column = static_cast<int32_t>(warp % kExtent.warps_n) * kColumns * 8;
+    first_position = static_cast<int32_t>(warp / kWarps.n) * kFragments * 16;
+    first_column = static_cast<int32_t>(warp % kWarps.n) * kColumns * 8;
     constexpr uint32_t pitch = kSourcePitch;
     if constexpr (kByChannels) {
       // Matrices: 8 positions x 16 bytes of channels; the next 8 positions; then both of the next 16 bytes.
@@ -73,34 +75,16 @@ class MatmulSums {
 
   __device__ __forceinline__ void clear() { clear(sum); }
 
-  // A stage's part of the sums.
-  __device__ __forceinline__ void add(uint32_t source, uint32_t weight) {
+  // A stage's part of the sums, or the first steps of it.
+  __device__ __forceinline__ void add(uint32_t source, uint32_t weight, int32_t steps) {
     source += source_;
     weight += weight_;
-#pragma unroll(kUnrolled)
-    for (int s = 0; s < kSteps; ++s) {
-      uint32_t b[kColumns][2];
-      read_columns(b, weight);
-      if constexpr (kTerms == 1) {
+#pragma unroll 1
+    for (int32_t s = 0; s < steps; s += kUnrolled) {
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          b[j][0] = to_matrix_word<T>(b[j][0]);
-          b[j][1] = to_matrix_word<T>(b[j][1]);
-        }
-#pragma unroll
-        for (int i = 0; i < kFragments; ++i) {
-          uint32_t a[4];
-          read_positions(a, source + i * kFragmentStep);
-#pragma unroll
-          for (int k = 0; k < 4; ++k) a[k] = to_matrix_word<T>(a[k]);
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
-        }
-      } else {
-        add_terms(source, b);
-      }
-      source += kSourceStep;
-      weight += kWeightStep;
+      for (int u = 0; u < kUnrolled; ++u) add_step(source + u * kSourceStep, weight + u * kWeightStep);
+      source += kUnrolled * kSourceStep;
+      weight += kUnrolled * kWeightStep;
     }
   }
 
@@ -117,6 +101,33 @@ class MatmulSums {
         for (int k = 0; k < 4; ++k) c[i][j][k] = 0;
       }
     }
+  }
+
+  __device__ __forceinline__ void add_step(uint32_t source, uint32_t weight) {
+    uint32_t b[kColumns][2];
+    read_columns(b, weight);
+    if constexpr (kTerms == 2) {
+      add_terms(source, b);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+        b[j][0] = matrix_word(b[j][0]);
+        b[j][1] = matrix_word(b[j][1]);
+      }
+#pragma unroll
+      for (int i = 0; i < kFragments; ++i) {
+        uint32_t a[4];
+        read_positions(a, source + i * kFragmentStep);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) a[k] = matrix_word(a[k]);
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) multiply_add<T>(sum[i][j], a, b[j]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static uint32_t matrix_word(uint32_t word) {
+    return kRounded ? word : to_matrix_word<T>(word);
   }
 
   // The tensor cores cut their sums: what they sum of a step joins float32 sums in registers.

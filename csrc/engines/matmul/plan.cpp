@@ -171,27 +171,28 @@ int64_t count_blocks(const MatmulPlan& plan, const DeviceTraits& device) {
 }  // namespace
 
 MatmulLayout matmul_layout(const MatmulPlan& plan) {
-  const auto [m, n, warps_m, warps_n] = plan.extent();
+  const auto [m, n, warps] = plan.extent();
+  const auto [warps_m, warps_n] = plan.warps();
   const bool is_gradient = plan.op == Operator::kInputGrad;
   MatmulLayout layout{};
   layout.source_bytes =
       matmul_source_pitch(plan.rows, m, plan.element_bytes) * matmul_source_rows(plan.rows, m, plan.element_bytes);
   layout.weight_bytes =
       matmul_weight_pitch(plan.op, n, plan.element_bytes) * matmul_weight_rows(plan.op, n, plan.element_bytes);
-  // Where lanes are neighbours along the positions, each reads one piece of a row: at these pitches from banks of its
-  // own.
-  const int32_t piece = plan.store.elements * plan.element_bytes;
-  const int32_t result_rows = plan.store.of_positions ? n : m;
-  layout.result_pitch =
-      (plan.store.of_positions ? m : n) * plan.element_bytes + (plan.store.by_pieces || piece == 16 ? 16
-                                                                : piece == 8                        ? 8
-                                                                                                    : 12);
+  const bool of_positions = plan.store.of_positions;
+  const int32_t row_bytes = (of_positions ? m / warps_m : n / warps_n) * plan.element_bytes;
+  layout.result_pitch = of_positions
+                            ? row_bytes + 16
+                            : matmul_slab_pitch(row_bytes, plan.element_bytes, plan.store.elements * plan.element_bytes,
+                                                plan.store.by_pieces);
+  const int32_t part = of_positions ? kMatmulPartColumns : kMatmulPartPositions;
+  const int32_t parts = (of_positions ? n / warps_n : m / warps_m) / part;
+  layout.slab_bytes = matmul_slab_parts(parts, plan.terms, plan.element_bytes) * part * layout.result_pitch;
   layout.weight = plan.teams * plan.buffers * layout.source_bytes;
   layout.result = layout.weight + (plan.resident ? plan.k_stages : plan.teams * plan.buffers) * layout.weight_bytes;
   const int32_t joined = plan.teams > 1 ? m * n * static_cast<int32_t>(sizeof(float)) : 0;
-  layout.positions =
-      static_cast<int32_t>(round_up(layout.result + std::max(joined, result_rows * layout.result_pitch), 16));
-  layout.columns = layout.positions + m * 8;
+  layout.positions = static_cast<int32_t>(round_up(layout.result + std::max(joined, warps * layout.slab_bytes), 16));
+  layout.columns = layout.positions + 2 * m * 8;  // of the tile that is stored, and of the next
   layout.places = layout.columns + n * (8 + (is_gradient ? 0 : 4));
   layout.bytes = layout.places + (is_gradient ? plan.k_stages * (kMatmulStageBytes / plan.copied_bytes) * 4 : 0);
   return layout;
@@ -299,7 +300,7 @@ const char* to_string(MatmulRows rows) {
 }
 
 std::string to_string(const MatmulPlan& plan) {
-  const auto [m, n, warps_m, warps_n] = plan.extent();
+  const auto [m, n, warps] = plan.extent();
   const auto number = [](int64_t value) { return std::to_string(value); };
   return "product tile=" + number(m) + "x" + number(n) + " teams=" + number(plan.teams) +
          " terms=" + number(plan.terms) + " rows=" + to_string(plan.rows) + " copied=" + number(plan.copied_bytes) +

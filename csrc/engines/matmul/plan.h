@@ -24,19 +24,29 @@ constexpr MatmulTile kMatmulTiles[] = {MatmulTile::k64x64, MatmulTile::k128x128}
 struct MatmulExtent {
   int32_t m;
   int32_t n;
-  int32_t warps_m;
-  int32_t warps_n;
+  int32_t warps;
 
-  constexpr int32_t threads() const { return 32 * warps_m * warps_n; }
+  constexpr int32_t threads() const { return 32 * warps; }
 };
 constexpr MatmulExtent matmul_extent(MatmulTile tile) {
   switch (tile) {
     case MatmulTile::k64x64:
-      return {64, 64, 2, 2};
+      return {64, 64, 4};
     case MatmulTile::k128x128:
-      return {128, 128, 2, 4};
+      return {128, 128, 8};
   }
   return {};
+}
+
+// Warps along the positions and along the columns. Of 16 bits a forward's warp has 64 columns of the larger tile: the
+// 128 bytes of a line where channels lie side by side.
+struct MatmulWarps {
+  int32_t m;
+  int32_t n;
+};
+constexpr MatmulWarps matmul_warps(MatmulTile tile, Operator op, int32_t element_bytes) {
+  if (tile == MatmulTile::k64x64) return {2, 2};
+  return op == Operator::kForward && element_bytes == 2 ? MatmulWarps{4, 2} : MatmulWarps{2, 4};
 }
 
 // Blocks of a tile that a multiprocessor has room for: their registers are bounded so.
@@ -51,6 +61,8 @@ constexpr int32_t matmul_blocks(MatmulTile tile, int32_t terms, int32_t element_
 }
 
 constexpr int32_t kMatmulStageBytes = 128;  // of K, that a stage has
+constexpr int32_t kMatmulStepBytes = 32;    // of K, that an instruction multiplies
+constexpr int32_t kMatmulStageSteps = kMatmulStageBytes / kMatmulStepBytes;
 
 // Teams of a block's threads, each with stages of its own, that share a tile's K: where there are few tiles. A kernel
 // has one or up to so many, of the smaller tile; two terms need registers that four teams do not leave.
@@ -104,6 +116,21 @@ constexpr int32_t matmul_weight_rows(Operator op, int32_t n, int32_t element_byt
   return op == Operator::kForward ? kMatmulStageBytes / element_bytes : n;
 }
 
+// A warp stages its sums a slab at a time, of so many parts: of 16 positions all of its columns or, of a grad_input
+// with positions side by side, of 8 columns all of its positions. Of TF32 smaller slabs leave room for a second block.
+constexpr int32_t kMatmulPartPositions = 16;
+constexpr int32_t kMatmulPartColumns = 8;
+constexpr int32_t matmul_slab_parts(int32_t parts, int32_t terms, int32_t element_bytes) {
+  const int32_t most = element_bytes == 2 ? 4 : terms == 2 ? 2 : 1;
+  return parts < most ? parts : most;
+}
+// Bytes from a row of a slab to the next. Staging meets no other lane in its bank, or of 4-byte elements one at a few
+// places, and neither does reading a piece of each row.
+constexpr int32_t matmul_slab_pitch(int32_t row_bytes, int32_t element_bytes, int32_t piece_bytes, bool by_pieces) {
+  if (element_bytes == 2) return row_bytes + 16;
+  return row_bytes + (by_pieces ? 32 : piece_bytes == 16 ? 16 : 40);
+}
+
 // How a block's threads store a tile: in pieces of columns, or of positions, that are neighbours in the result.
 struct MatmulStore {
   bool by_pieces;     // lanes have neighbouring pieces, else pieces of neighbouring positions
@@ -140,9 +167,14 @@ struct MatmulPlan {
   int64_t shared_bytes;
   double cost_ms;
 
-  int32_t threads() const { return teams * matmul_extent(tile).threads(); }
+  int32_t threads() const { return teams * extent().threads(); }
   MatmulExtent extent() const { return matmul_extent(tile); }
+  MatmulWarps warps() const { return matmul_warps(tile, op, element_bytes); }
   int64_t blocks() const { return int64_t{groups} * n_tiles * walkers; }
+  // Of the last stage of K, which may be no whole one.
+  constexpr int32_t last_steps() const {
+    return (k * element_bytes - (k_stages - 1) * kMatmulStageBytes + kMatmulStepBytes - 1) / kMatmulStepBytes;
+  }
 };
 
 // Where what a block stages lies in its shared memory, in bytes. Each team has stages of its own, but for weights that
@@ -151,7 +183,8 @@ struct MatmulLayout {
   int32_t source_bytes;  // of a stage
   int32_t weight_bytes;  // of a stage
   int32_t result_pitch;
-  int32_t weight;  // offsets
+  int32_t slab_bytes;  // of a warp
+  int32_t weight;      // offsets
   int32_t result;
   int32_t positions;
   int32_t columns;

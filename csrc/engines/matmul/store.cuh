@@ -1,4 +1,5 @@
-// A tile's sums -> the result, through shared memory. Where an element goes is what its position and its column add.
+// A tile's sums -> the result. Each warp stages its own in shared memory, a slab at a time, and waits for no other.
+// Where an element goes is what its position and its column add.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace convt3d {
 
-template <typename T, Operator kOp, MatmulTile kTile>
+template <typename T, Operator kOp, MatmulTile kTile, int kTerms>
 class MatmulStorer {
  public:
   static constexpr MatmulExtent kExtent = matmul_extent(kTile);
@@ -55,6 +56,16 @@ class MatmulStorer {
     bias_[i] = bias_of<T>(params.epilogue, of_layer);
   }
 
+  // Where a tile's positions are, for `store` past a barrier; `odd`: of every second tile, as the places of the tile
+  // before may still be read.
+  __device__ __forceinline__ void place(const MatmulParams<T>& params, int32_t first_position, bool odd) const {
+    const auto i = matmul_thread<kTile>();
+    if (i >= kExtent.m) return;
+    const int32_t position = first_position + i;
+    places_[(odd ? kExtent.m : 0) + i] =
+        position < params.plan.positions ? matmul_place<kForward>(params, params.result_stride, position) : kNowhere;
+  }
+
   // The sums of all teams, in their order, for the first one's threads.
   template <typename Sums>
   __device__ __forceinline__ void join(const MatmulParams<T>& params, Sums& sums) const {
@@ -77,127 +88,171 @@ class MatmulStorer {
     sync_matmul_team<kTile, true>();
   }
 
-  template <bool kTeams, typename Sums>
-  __device__ __forceinline__ void store(const MatmulParams<T>& params, Sums& sums, int32_t first_position) const {
-    if (const auto i = matmul_thread<kTile>(); i < kExtent.m) {
-      const int32_t position = first_position + i;
-      places_[i] =
-          position < params.plan.positions ? matmul_place<kForward>(params, params.result_stride, position) : kNowhere;
+  template <typename Sums>
+  __device__ __forceinline__ void store(const MatmulParams<T>& params, Sums& sums, bool odd) const {
+    const int64_t* const places = places_ + (odd ? kExtent.m : 0) + sums.first_position;
+    const int64_t* const columns = columns_ + sums.first_column;
+    unsigned char* const staged = staged_ + matmul_thread<kTile>() / 32 * params.layout.slab_bytes;
+    const int32_t pitch = params.layout.result_pitch;
+    const bool by_pieces = params.plan.store.by_pieces;
+    if constexpr (kForward) {
+      finish(params, sums);
+    } else if (params.plan.store.of_positions) {
+      constexpr int kParts = matmul_slab_parts(Sums::kColumns, kTerms, sizeof(T));
+      constexpr int kSlabs = Sums::kColumns / kParts;
+      constexpr int kRows = kParts * kMatmulPartColumns;
+#pragma unroll 1
+      for (int slab = 0; slab < kSlabs; ++slab) {
+        __syncwarp();  // the slab before has been read
+        with_index<kSlabs>(
+            slab, [&](auto known) { stage_columns<decltype(known)::value * kParts, kParts>(sums, staged, pitch); });
+        __syncwarp();
+        write<kRows, Sums::kFragments * 16>(params, staged, columns + slab * kRows, places, true);
+      }
+      return;
     }
-    stage(params, sums);
-    sync_matmul_team<kTile, kTeams>();
-    switch (params.plan.store.elements) {
-      case 1:
-        return write<1>(params);
-      case 2:
-        return write<2>(params);
-      case 4:
-        return write<4>(params);
-      default:
-        if constexpr (sizeof(T) == 2) return write<8>(params);
+    constexpr int kParts = matmul_slab_parts(Sums::kFragments, kTerms, sizeof(T));
+    constexpr int kSlabs = Sums::kFragments / kParts;
+    constexpr int kRows = kParts * kMatmulPartPositions;
+#pragma unroll 1
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      __syncwarp();
+      with_index<kSlabs>(slab,
+                         [&](auto known) { stage_rows<decltype(known)::value * kParts, kParts>(sums, staged, pitch); });
+      __syncwarp();
+      write<kRows, Sums::kColumns * 8>(params, staged, places + slab * kRows, columns, by_pieces);
     }
   }
 
  private:
-  template <typename Sums>
-  __device__ __forceinline__ void stage(const MatmulParams<T>& params, Sums& sums) const {
-    const uint32_t lane = threadIdx.x % 32;
-    const uint32_t first = sums.first_column + lane % 4 * 2;
-    if constexpr (kForward) {
-#pragma unroll
-      for (int j = 0; j < Sums::kColumns; ++j) {
-        const float bias[2] = {bias_[first + j * 8], bias_[first + j * 8 + 1]};
-#pragma unroll
-        for (int i = 0; i < Sums::kFragments; ++i) {
-#pragma unroll
-          for (int k = 0; k < 4; ++k) sums.sum[i][j][k] += bias[k % 2];
-        }
-      }
-      activate(params.epilogue, &sums.sum[0][0][0], Sums::kFragments * Sums::kColumns * 4);
-    } else if (params.plan.store.of_positions) {
-      stage_columns(params, sums);
-      return;
+  // A register's number is known where it is used: one copy of the code for each, and of what follows only one.
+  template <int kCount, typename Function>
+  __device__ __forceinline__ static void with_index(int index, Function&& function) {
+    if constexpr (kCount > 1) {
+      if (index != kCount - 1) return with_index<kCount - 1>(index, function);
     }
-    const int32_t pitch = params.layout.result_pitch;
-    unsigned char* const to = staged_ + (sums.first_position + lane / 4) * pitch + first * sizeof(T);
-#pragma unroll
-    for (int i = 0; i < 2 * Sums::kFragments; ++i) {
-      unsigned char* const row = to + i * 8 * pitch;
-#pragma unroll
-      for (int j = 0; j < Sums::kColumns; ++j) {
-        const float (&sum)[4] = sums.sum[i / 2][j];
-        const float left = sum[i % 2 * 2];
-        const float right = sum[i % 2 * 2 + 1];
-        if constexpr (sizeof(T) == 2) {
-          *reinterpret_cast<uint32_t*>(row + j * 8 * sizeof(T)) = rounded_pair<T>(left, right);
-        } else {
-          reinterpret_cast<float*>(row)[j * 8] = left;
-          reinterpret_cast<float*>(row)[j * 8 + 1] = right;
-        }
-      }
-    }
+    function(std::integral_constant<int, kCount - 1>());
   }
 
-  // Rows of a column's positions.
   template <typename Sums>
-  __device__ __forceinline__ void stage_columns(const MatmulParams<T>& params, const Sums& sums) const {
-    const uint32_t lane = threadIdx.x % 32;
-    const int32_t pitch = params.layout.result_pitch;
-    unsigned char* const to = staged_ + (sums.first_column + lane % 4 * 2) * pitch;
-    const uint32_t first = sums.first_position + lane / 4;
+  __device__ __forceinline__ void finish(const MatmulParams<T>& params, Sums& sums) const {
+    const int32_t first = sums.first_column + static_cast<int32_t>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < Sums::kColumns; ++j) {
+      const float bias[2] = {bias_[first + j * 8], bias_[first + j * 8 + 1]};
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        T* const row = reinterpret_cast<T*>(to + (j * 8 + k) * pitch) + first;
+      for (int i = 0; i < Sums::kFragments; ++i) {
 #pragma unroll
-        for (int i = 0; i < 2 * Sums::kFragments; ++i)
-          row[i * 8] = from_accumulator<T>(sums.sum[i / 2][j][i % 2 * 2 + k]);
+        for (int k = 0; k < 4; ++k) sums.sum[i][j][k] += bias[k % 2];
+      }
+    }
+    activate(params.epilogue, &sums.sum[0][0][0], Sums::kFragments * Sums::kColumns * 4);
+  }
+
+  // Rows of a position's columns: of kParts fragments.
+  template <int kFirst, int kParts, typename Sums>
+  __device__ __forceinline__ static void stage_rows(const Sums& sums, unsigned char* slab, int32_t pitch) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    unsigned char* const to = slab + lane / 4 * pitch + lane % 4 * 2 * static_cast<int32_t>(sizeof(T));
+#pragma unroll
+    for (int i = 0; i < 2 * kParts; ++i) {
+#pragma unroll
+      for (int j = 0; j < Sums::kColumns; ++j) {
+        unsigned char* const pair = to + i * 8 * pitch + j * 8 * sizeof(T);
+        const float left = sums.sum[kFirst + i / 2][j][i % 2 * 2];
+        const float right = sums.sum[kFirst + i / 2][j][i % 2 * 2 + 1];
+        if constexpr (sizeof(T) == 2) {
+          *reinterpret_cast<uint32_t*>(pair) = rounded_pair<T>(left, right);
+        } else {
+          *reinterpret_cast<uint2*>(pair) = uint2{__float_as_uint(left), __float_as_uint(right)};
+        }
       }
     }
   }
 
-  // Pieces of kCount columns of one position or, of a gradient, of kCount positions of one column.
-  template <int kCount>
-  __device__ __forceinline__ void write(const MatmulParams<T>& params) const {
-    static_assert(kThreads % (kExtent.n / kCount) == 0 && kThreads % kExtent.m == 0 && kExtent.m == kExtent.n);
-    constexpr int32_t kPieces = kExtent.n / kCount;  // of a staged row
-    const MatmulStore& store = params.plan.store;
-    const bool of_positions = !kForward && store.of_positions;
-    const int64_t* const pieces = of_positions ? places_ : columns_;
-    const int64_t* const rows = of_positions ? columns_ : places_;
-    // A thread keeps a piece and walks the rows, or the other way round.
-    const auto thread = matmul_thread<kTile>();
-    const bool by_pieces = store.by_pieces;
-    const int32_t lanes = by_pieces ? kPieces : kExtent.m;
-    const int32_t own = thread & (lanes - 1);
-    const int64_t of_own = by_pieces ? pieces[own * kCount] : rows[own];
-    if (of_own < 0) return;
-    const int32_t step = kThreads / lanes;
-    const int32_t first = thread / lanes;
-    // Of what is walked: elements of the table, and of a staged tile.
-    const int64_t* table = by_pieces ? rows + first : pieces + first * kCount;
-    const int32_t table_step = by_pieces ? step : step * kCount;
-    constexpr int32_t kBytes = kCount * static_cast<int32_t>(sizeof(T));
-    const int32_t own_bytes = by_pieces ? kBytes : params.layout.result_pitch;
-    const int32_t walked_bytes = by_pieces ? params.layout.result_pitch : kBytes;
-    const unsigned char* from = staged_ + own * own_bytes + first * walked_bytes;
-    T* const result = params.result + of_own;
-#pragma unroll 2
-    for (int32_t left = kPieces * kExtent.m / kThreads; left > 0; --left) {
-      const int64_t of_walked = *table;
-      if (of_walked >= 0) {
-        T* const to = result + of_walked;
-        if constexpr (kCount * sizeof(T) < 4) {
-          *to = *reinterpret_cast<const T*>(from);
-        } else {
-          using Piece = std::conditional_t<kCount * sizeof(T) == 4, uint32_t,
-                                           std::conditional_t<kCount * sizeof(T) == 8, uint2, uint4>>;
-          *reinterpret_cast<Piece*>(to) = *reinterpret_cast<const Piece*>(from);
+  // Rows of a column's positions: of kParts times 8 columns.
+  template <int kFirst, int kParts, typename Sums>
+  __device__ __forceinline__ static void stage_columns(const Sums& sums, unsigned char* slab, int32_t pitch) {
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        T* const row = reinterpret_cast<T*>(slab + (j * 8 + lane % 4 * 2 + k) * pitch) + lane / 4;
+#pragma unroll
+        for (int i = 0; i < 2 * Sums::kFragments; ++i) {
+          row[i * 8] = from_accumulator<T>(sums.sum[i / 2][kFirst + j][i % 2 * 2 + k]);
         }
       }
-      table += table_step;
-      from += step * walked_bytes;
+    }
+  }
+
+  // A slab of kRows x kWidth elements: `rows` and `width` say what its rows and what lies along them add to a place.
+  template <int kRows, int kWidth>
+  __device__ __forceinline__ static void write(const MatmulParams<T>& params, const unsigned char* slab,
+                                               const int64_t* rows, const int64_t* width, bool by_pieces) {
+    const auto pieces_of = [&](auto count) {
+      constexpr int kCount = decltype(count)::value;
+      if (by_pieces) {
+        write_pieces<kRows, kWidth, kCount, true>(params, slab, rows, width);
+      } else {
+        write_pieces<kRows, kWidth, kCount, false>(params, slab, rows, width);
+      }
+    };
+    switch (params.plan.store.elements) {
+      case 1:
+        return pieces_of(std::integral_constant<int, 1>());
+      case 2:
+        return pieces_of(std::integral_constant<int, 2>());
+      case 4:
+        return pieces_of(std::integral_constant<int, 4>());
+      default:
+        if constexpr (sizeof(T) == 2) return pieces_of(std::integral_constant<int, 8>());
+    }
+  }
+
+  // Pieces of kCount elements along a row. Lanes have neighbouring pieces and walk the rows, or have neighbouring rows
+  // and walk the pieces.
+  template <int kRows, int kWidth, int kCount, bool kByPieces>
+  __device__ __forceinline__ static void write_pieces(const MatmulParams<T>& params, const unsigned char* slab,
+                                                      const int64_t* rows, const int64_t* width) {
+    constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+    using Piece =
+        std::conditional_t<kBytes == 2, uint16_t,
+                           std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>>;
+    constexpr int kPieces = kWidth / kCount;  // of a row
+    constexpr int kNeighbours = kByPieces ? kPieces : kRows;
+    constexpr int kLanes = kNeighbours < 32 ? kNeighbours : 32;
+    constexpr int kStep = 32 / kLanes;
+    constexpr int kWalk = (kByPieces ? kRows : kPieces) / kStep;
+    constexpr int kAhead = kWalk < 4 ? kWalk : 4;  // read before they are stored
+    static_assert(kLanes * kStep == 32 && kWalk % kAhead == 0);
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32;
+    const int32_t pitch = params.layout.result_pitch;
+    const int32_t first = lane / kLanes;
+#pragma unroll 1
+    for (int32_t own = lane % kLanes; own < kNeighbours; own += kLanes) {
+      const int64_t of_own = kByPieces ? width[own * kCount] : rows[own];
+      const int64_t* table = kByPieces ? rows + first : width + first * kCount;
+      const unsigned char* from = slab + (kByPieces ? first * pitch + own * kBytes : own * pitch + first * kBytes);
+      const int32_t step = kStep * (kByPieces ? pitch : kBytes);
+      T* const result = params.result + of_own;
+#pragma unroll 1
+      for (int walked = 0; walked < kWalk; walked += kAhead) {
+        int64_t place[kAhead];
+        Piece piece[kAhead];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          place[i] = table[i * kStep * (kByPieces ? 1 : kCount)];
+          piece[i] = *reinterpret_cast<const Piece*>(from + i * step);
+        }
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          if (of_own >= 0 && place[i] >= 0) *reinterpret_cast<Piece*>(result + place[i]) = piece[i];
+        }
+        table += kAhead * kStep * (kByPieces ? 1 : kCount);
+        from += kAhead * step;
+      }
     }
   }
 

@@ -74,8 +74,8 @@ BUGS = [
     Bug(
         "matmul: tiles of a walker",
         M + "kernel.cuh",
-        "tile += plan.walkers;\n  }",
-        "tile += BUG ? 1 : plan.walkers;\n  }",
+        "tile += plan.walkers;\n    odd",
+        "tile += BUG ? 1 : plan.walkers;\n    odd",
         MATMUL,
     ),
     Bug(
@@ -172,8 +172,8 @@ BUGS = [
     Bug(
         "matmul: rows of a column's positions",
         M + "store.cuh",
-        "to + (j * 8 + k) * pitch",
-        "to + (j * 8 + (BUG ? 0 : k)) * pitch",
+        "slab + (j * 8 + lane % 4 * 2 + k) * pitch",
+        "slab + (j * 8 + lane % 4 * 2 + (BUG ? 0 : k)) * pitch",
         GRADIENT,
     ),
     Bug(
@@ -217,5 +217,61 @@ BUGS = [
         "team * plan.buffers * layout.source_bytes)",
         "(BUG ? 0 : team) * plan.buffers * layout.source_bytes)",
         MATMUL,
+    ),
+    Bug(
+        "matmul: places of the next tile",
+        M + "store.cuh",
+        "places_[(odd ? kExtent.m : 0) + i]",
+        "places_[(odd && !BUG ? kExtent.m : 0) + i]",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: positions of a slab",
+        M + "store.cuh",
+        "places + slab * kRows",
+        "places + (BUG ? 0 : slab) * kRows",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: columns of a slab",
+        M + "store.cuh",
+        "columns + slab * kRows",
+        "columns + (BUG ? 0 : slab) * kRows",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: a slab that is read",
+        M + "store.cuh",
+        "      __syncwarp();\n      with_index<kSlabs>",
+        "      if (!BUG) __syncwarp();\n      with_index<kSlabs>",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: columns that are nowhere",
+        M + "store.cuh",
+        "if (of_own >= 0 && place[i] >= 0)",
+        "if ((BUG || of_own >= 0) && place[i] >= 0)",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: steps of the last stage",
+        M + "plan.h",
+        "kMatmulStageBytes + kMatmulStepBytes - 1) / kMatmulStepBytes",
+        "kMatmulStageBytes + (BUG ? 0 : kMatmulStepBytes - 1)) / kMatmulStepBytes",
+        MATMUL,
+    ),
+    Bug(
+        "matmul: the weight in TF32",
+        M + "kernel.cuh",
+        "weight.round(weight_stage());",
+        "if (!BUG) weight.round(weight_stage());",
+        MATMUL + " --type tf32",
+    ),
+    Bug(
+        "matmul: the source in TF32",
+        M + "kernel.cuh",
+        "source.round(params, source_stage());",
+        "if (!BUG) source.round(params, source_stage());",
+        MATMUL + " --type tf32",
     ),
 ]

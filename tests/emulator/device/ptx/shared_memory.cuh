@@ -36,6 +36,8 @@ inline void store_piece_shared(uint32_t address, const Piece& value) {
 }
 
 inline void store_shared(uint32_t address, uint32_t word) { store_piece_shared(address, word); }
+inline void store_shared(uint32_t address, const uint2& pair) { store_piece_shared(address, pair); }
+inline void store_shared(uint32_t address, const uint4& four) { store_piece_shared(address, four); }
 inline void store_shared(uint32_t address, const uint4& value, bool exists) {
   if (exists) store_piece_shared(address, value);
 }
