@@ -87,7 +87,7 @@ PACKING = ".text._ZN7convt3d19convt3d_pack_weightI6__halfEEvNS_16PackWeightParam
 
 
 def test_hashes_follow_the_instructions_and_nothing_else() -> None:
-    words = bytes.fromhex("827b01ff000a0000" "0008000000f00f00")
+    words = bytes.fromhex("827b01ff000a00000008000000f00f00")
     sections = {".nv.info": b"1234", CORRELATION: words, PACKING: words[:8]}
     found = parse_elf([elf(sections)])
     assert set(found) == {("convt3d_correlation", "float"), ("convt3d_pack_weight", "__half")}

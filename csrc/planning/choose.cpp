@@ -66,7 +66,7 @@ Offer depthwise_offer(const PlanQuery& query) {
   if (op != Operator::kForward) return std::nullopt;
   const auto plan = plan_depthwise_forward(problem, dtype, operands);
   if (!plan) return std::nullopt;
-  return OperatorPlan{*plan, 0, depthwise_cost(problem, dtype, device)};
+  return OperatorPlan{*plan, 0, depthwise_cost(problem, *plan, dtype, device)};
 }
 
 OperatorPlan operator_plan(const WgmmaPlan& plan, const DeviceTraits& device) {

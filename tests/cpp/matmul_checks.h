@@ -73,11 +73,20 @@ inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, co
   const MatmulLayout layout = matmul_layout(plan);
   const int32_t weights = plan.resident ? plan.k_stages : plan.buffers;
   const bool is_gradient = plan.op == Operator::kInputGrad;
+  const bool of_positions = plan.store.of_positions;
+  const int32_t row = (of_positions ? extent.m / plan.warps().m : extent.n / plan.warps().n) * plan.element_bytes;
+  const int32_t rows = of_positions ? kMatmulPartColumns : kMatmulPartPositions;
+  expect(layout.result_pitch >= row && layout.slab_bytes >= rows * layout.result_pitch, "a slab's rows do not overlap",
+         problem);
+  expect(
+      layout.result_pitch % std::min(16, plan.store.elements * plan.element_bytes) == 0 && layout.slab_bytes % 16 == 0,
+      "a slab's pieces are aligned", problem);
+  expect(plan.last_steps() >= 1 && plan.last_steps() <= kMatmulStageSteps, "the last stage has some of K", problem);
   const int64_t pieces = plan.k_stages * (kMatmulStageBytes / plan.copied_bytes);
   expect(layout.weight >= plan.buffers * layout.source_bytes &&
              layout.result >= layout.weight + weights * layout.weight_bytes &&
-             layout.positions >= layout.result + extent.m * layout.result_pitch &&
-             layout.columns >= layout.positions + extent.m * 8 &&
+             layout.positions >= layout.result + extent.warps * layout.slab_bytes &&
+             layout.columns >= layout.positions + 2 * extent.m * 8 &&
              layout.places >= layout.columns + extent.n * (is_gradient ? 8 : 12) &&
              layout.bytes >= layout.places + (is_gradient ? pieces * 4 : 0),
          "what a block stages does not overlap", problem);

@@ -5,11 +5,13 @@
 #include "core/device_traits.h"
 #include "core/problem.h"
 #include "engines/depthwise/patch_plan.h"
+#include "engines/depthwise/plan.h"
 #include "engines/depthwise/tile_plan.h"
 
 namespace convt3d {
 
-Cost depthwise_cost(const Problem& problem, DataType dtype, const DeviceTraits& device);
+Cost depthwise_cost(const Problem& problem, const DepthwiseForwardPlan& plan, DataType dtype,
+                    const DeviceTraits& device);
 // Of tiles: a model's. What takes longer of memory and of the instructions.
 Cost depthwise_cost(const Problem& problem, const DepthwiseTilePlan& plan, DataType dtype, const DeviceTraits& device);
 // Of patches: likewise.

@@ -8,26 +8,26 @@
 namespace convt3d {
 namespace {
 
-// Of what a multiprocessor does at most, and instructions and clocks of this engine's code. Fitted on an H100 to
-// 1,526 plans, of 12 layers' forwards and input gradients in float16, TF32 and float32 proper; shares were set.
+// Of what a multiprocessor does at most, and instructions and clocks of this engine's code. Fitted on an H200 to the
+// plans of 11 layers' forwards and input gradients in float16, TF32 and float32 proper; shares were set.
 constexpr double kTensorShare = 0.7;
 constexpr double kSharedShare = 0.8;
 constexpr double kL2Share = 0.7;
-constexpr double kStartClocks = 6000;    // from the launch to the first stage
-constexpr double kStageClocks = 370;     // that a team waits for each stage, however many are on their way
-constexpr double kAheadClocks = 85;      // that it waits besides, where only one is
-constexpr double kTileClocks = 128;      // that it takes to hand over 8 KB of results
+constexpr double kStartClocks = 4800;    // from the launch to the first stage
+constexpr double kStageClocks = 446;     // that a team waits for each stage, however many are on their way
+constexpr double kOnceClocks = 138;      // besides, where it rounds what it has copied
+constexpr double kTileClocks = 83;       // that it takes to hand over 8 KB of results
 constexpr double kJoinClocks = 600;      // of each team, that its sums are joined in
-constexpr double kProductsAlone = 0.76;  // of the clocks of a tile's products, while nothing else is done
-constexpr double kLoadInstructions = 14.2;
-constexpr double kWalkInstructions = 6.1;  // of a gradient's piece, by positions
-constexpr double kStoreInstructions = 24.8;
-constexpr double kRoundInstructions = 1.78;
-constexpr double kTermsInstructions = 5;  // in place of one that rounds
-constexpr double kTileInstructions = 100;
+constexpr double kProductsAlone = 0.69;  // of the clocks of a tile's products, while nothing else is done
+constexpr double kLoadInstructions = 19.2;
+constexpr double kWalkInstructions = 14.7;  // of a gradient's piece, by positions
+constexpr double kStoreInstructions = 15;
+constexpr double kRoundInstructions = 2.5;
+constexpr double kTermsInstructions = 8.1;  // in place of those that round
+constexpr double kTileInstructions = 150;
 // Of the time that memory takes at its rate, while as many bytes are on their way as its latency asks for.
-constexpr double kWaiting = 0.3;
-constexpr double kAlongside = 0.135;  // of what is not the slowest
+constexpr double kWaiting = 0.43;
+constexpr double kAlongside = 0.104;  // of what is not the slowest
 
 }  // namespace
 
@@ -37,7 +37,7 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const bool words = plan.element_bytes == 4;
   const double products = plan.terms == 2 ? 3 : 1;
   const double stages = plan.k_stages;
-  constexpr double kSteps = kMatmulStageBytes / 32.0;
+  const double steps = (stages - 1) * kMatmulStageSteps + plan.last_steps();
   // Of one tile, in bytes.
   const double source = static_cast<double>(m) * kMatmulStageBytes * stages;
   const double weight = static_cast<double>(n) * kMatmulStageBytes * stages;
@@ -46,7 +46,7 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const double loaded = source + weight / (plan.resident ? tiles : 1);
   const double output = static_cast<double>(m) * n * plan.element_bytes;
   // In clocks of a multiprocessor.
-  const double multiplied = m / 16.0 * (n / 8.0) * kSteps * stages * products;
+  const double multiplied = m / 16.0 * (n / 8.0) * steps * products;
   const double tensor = multiplied * device.rates.product_clocks;
   const double l2 = (loaded + (plan.spread - 1) * source + output) / (kL2Share * device.rates.l2_bytes);
   const double shared =
@@ -55,21 +55,24 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const double columns = n / 8.0 / warps_n;
   const bool is_gradient = plan.op == Operator::kInputGrad;
   const bool by_words = plan.rows != MatmulRows::kChannels && (words || plan.rows != MatmulRows::kPositions);
-  const double read =
-      kSteps * stages * warps * (fragments * (by_words ? 4 : 1) + columns * (words && !is_gradient ? 2 : 0.5));
-  const double rounded =
-      words ? kSteps * stages * warps * (fragments * 4 + columns * 2) * (plan.terms == 2 ? kTermsInstructions : 1) : 0;
+  const double read = steps * warps * (fragments * (by_words ? 4 : 1) + columns * (words && !is_gradient ? 2 : 0.5));
+  // Words: what each thread has copied is read, rounded and stored once, or fragments are in registers.
+  const bool once = words && plan.terms == 1 && plan.teams == 1;
+  const double of_fragments = steps * warps * (fragments * 4 + columns * 2);
+  const double rounded = once              ? loaded / 4 / 32 * kRoundInstructions + loaded / 16 / 32 * 2
+                         : plan.terms == 2 ? of_fragments * kTermsInstructions
+                         : words           ? of_fragments * kRoundInstructions
+                                           : 0;
   const double instructions =
-      multiplied + read + kRoundInstructions * rounded +
+      multiplied + read + rounded +
       ((is_gradient && plan.by_positions ? kWalkInstructions : kLoadInstructions) * source / plan.copied_bytes +
        kLoadInstructions * (loaded - source) / 16) /
           32 +
       kStoreInstructions * output / (plan.store.elements * plan.element_bytes) / 32 + 3.0 * m * n / 32 +
       kTileInstructions * warps;
   const double together = std::max({tensor / kTensorShare, l2, shared, instructions / (kSchedulers * kIssued)});
-  const double waited =
-      (stages * (kStageClocks + kAheadClocks / (plan.buffers - 1)) + kProductsAlone * tensor) / plan.teams +
-      kTileClocks * output / 8192 + (plan.teams > 1 ? kJoinClocks * plan.teams : 0);
+  const double waited = (stages * (kStageClocks + (once ? kOnceClocks : 0)) + kProductsAlone * tensor) / plan.teams +
+                        kTileClocks * output / 8192 + (plan.teams > 1 ? kJoinClocks * plan.teams : 0);
 
   const int64_t blocks = plan.blocks();
   const auto rounds = static_cast<double>(ceil_div(blocks, fit * device.multiprocessors));

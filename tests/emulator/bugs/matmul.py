@@ -202,7 +202,7 @@ BUGS = [
         M + "store.cuh",
         "is_first ? own[i] : joined",
         "BUG || is_first ? own[i] : joined",
-        GRADIENT + " --type fp32",
+        GRADIENT + " --type tf32",
     ),
     Bug(
         "matmul: a team's first stage of the next tile",
@@ -255,9 +255,9 @@ BUGS = [
     ),
     Bug(
         "matmul: steps of the last stage",
-        M + "plan.h",
-        "kMatmulStageBytes + kMatmulStepBytes - 1) / kMatmulStepBytes",
-        "kMatmulStageBytes + (BUG ? 0 : kMatmulStepBytes - 1)) / kMatmulStepBytes",
+        M + "kernel.cuh",
+        "last_steps = plan.last_steps();",
+        "last_steps = plan.last_steps() - BUG;",
         MATMUL,
     ),
     Bug(
