@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX
 PORTABLE_H100_RECORDS = ("h100_sm80.json",)
 NORM_RECORDS = ("h200_norms.json",)
-H100_RECORDS = ("h100.json", "h100_gradients.json")
+H100_RECORDS = ("h100.json", "h100_joint.json", "h100_gradients.json")
 H100_NETWORK_RECORDS = ("end_to_end_h100.json",)
 PAGE, LAYERS_PAGE = Path("docs/performance.md"), Path("docs/performance-layers.md")
 NETWORKS_PAGE, WORKSPACES_PAGE = Path("docs/performance-networks.md"), Path("docs/workspaces.md")

@@ -131,13 +131,14 @@ def _ptx_hashes(image: str, library: Path) -> Hashes:
 
 
 def _elf_hashes(image: str, library: Path) -> Hashes:
-    files: list[bytes] = []
-    # Kernels without instructions of 9.0 alone are compiled for sm_90, which some releases tell from sm_90a.
+    # Kernels without instructions of 9.0 alone are compiled for sm_90, which some releases tell from sm_90a; others
+    # extract the same files for both.
+    files: set[bytes] = set()
     for name in dict.fromkeys((image, image.rstrip("af"))):
         command = [cuobjdump(), "--gpu-architecture", name, "--extract-elf", "all", str(library.resolve())]
         with tempfile.TemporaryDirectory() as folder:
             result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-            files += [path.read_bytes() for path in Path(folder).iterdir()]
+            files.update(path.read_bytes() for path in Path(folder).iterdir())
     if not files and result.returncode != 0:
         raise FingerprintError(f"{' '.join(command)}: {result.stderr.strip()}")
     return parse_elf(files)

@@ -69,7 +69,8 @@ inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, co
   const int64_t depth = kMatmulStageBytes / plan.element_bytes;
   expect(plan.k_stages * depth >= plan.k && (plan.k_stages - 1) * depth < plan.k, "stages cover K, and none is empty",
          problem);
-  expect(plan.shared_bytes <= device.shared_bytes, "a block's tiles fit into shared memory", problem);
+  expect(plan.shared_bytes > 0 && plan.shared_bytes <= device.shared_bytes, "a block's tiles fit into shared memory",
+         problem);
   const MatmulLayout layout = matmul_layout(plan);
   const int32_t weights = plan.resident ? plan.k_stages : plan.buffers;
   const bool is_gradient = plan.op == Operator::kInputGrad;
@@ -131,6 +132,21 @@ inline void check_matmul(Operator op, const Problem& problem, bool is_product, D
   operands.mask.present = true;
   expect(op == Operator::kForward || matmul_candidates(op, problem, dtype, 1, operands, device).empty(),
          "a mask is not applied", problem);
+}
+
+// As many channels as 2 GB of a block's columns of the weight, and more.
+inline void check_matmul_of_many_channels() {
+  Problem problem;
+  problem.batch = 1;
+  problem.out_channels = 16;
+  problem.input_size = problem.kernel_size = {1, 1, 1};
+  const DeviceTraits& device = find_device("NVIDIA H200")->traits;
+  for (const int64_t channels : {1 << 20, 1 << 22, 1 << 28, 1 << 30}) {
+    problem.in_channels = channels;
+    for (const bool channels_last : {false, true}) {
+      check_matmul(Operator::kForward, problem, channels < 1 << 21, DataType::kFloat32, channels_last, 0, device);
+    }
+  }
 }
 
 // Whether a problem is one product, and that its plans are right, in both formats and of tensors at odd places.

@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
   std::mt19937 random(argc > 1 ? static_cast<uint32_t>(std::atoi(argv[1])) : 7);
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   int problems = 0;
+  check_matmul_of_many_channels();
   while (problems < 1200) {
     Problem problem;
     problem.batch = draw(0, 3) == 0 ? draw(8, 20) : draw(1, 3);  // of enough images some share a tile

@@ -5,6 +5,7 @@
 
 #include "device/ptx/shared_memory.cuh"
 #include "device/source.cuh"
+#include "device/words.cuh"
 #include "engines/depthwise/params.cuh"
 #include "engines/depthwise/patch_plan.h"
 
@@ -42,9 +43,7 @@ template <typename T, int kCount>
 struct DepthwisePiece {
   static constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
   static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16, "one load");
-  using Bits =
-      std::conditional_t<kBytes == 2, uint16_t,
-                         std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>>;
+  using Bits = WordsOf<kBytes>;
   // Two bytes lie in a register of their own: the compiler would merge and split halves of one.
   std::conditional_t<kBytes == 2, uint32_t, Bits> bits;
 

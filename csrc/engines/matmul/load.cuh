@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "device/ptx/async_copy.cuh"
 #include "device/ptx/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/words.cuh"
 #include "engines/matmul/params.cuh"
 
 namespace convt3d {
@@ -26,7 +26,7 @@ __device__ __forceinline__ int64_t matmul_place(const MatmulParams<T>& params, c
 // A thread's own copies, which have arrived: float32 becomes what the tensor cores read as the nearest TF32.
 template <int kBytes, int kCount>
 __device__ __forceinline__ void round_copies(uint32_t at, uint32_t step) {
-  using Piece = std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>;
+  using Piece = WordsOf<kBytes>;
   constexpr int kAhead = kCount < 4 ? kCount : 4;  // read before they are stored
   static_assert(kCount % kAhead == 0);
 #pragma unroll

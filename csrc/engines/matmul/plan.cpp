@@ -17,6 +17,7 @@ constexpr int32_t kCopyBytes = 16;
 constexpr int32_t kSectorBytes = 32;  // of L2, that are read at once
 constexpr int32_t kMostBuffers = 4;
 constexpr int32_t kReservedBytes = 1024;  // of a block's shared memory, by the driver
+constexpr int64_t kMostBytes = 1 << 23;   // of K: a block's columns of the weight would take 1.2 GB, in 32 bits
 
 bool is_product(const Problem& problem) {
   for (size_t i = 0; i < 3; ++i) {
@@ -181,10 +182,7 @@ MatmulLayout matmul_layout(const MatmulPlan& plan) {
       matmul_weight_pitch(plan.op, n, plan.element_bytes) * matmul_weight_rows(plan.op, n, plan.element_bytes);
   const bool of_positions = plan.store.of_positions;
   const int32_t row_bytes = (of_positions ? m / warps_m : n / warps_n) * plan.element_bytes;
-  layout.result_pitch = of_positions
-                            ? row_bytes + 16
-                            : matmul_slab_pitch(row_bytes, plan.element_bytes, plan.store.elements * plan.element_bytes,
-                                                plan.store.by_pieces);
+  layout.result_pitch = matmul_slab_pitch(row_bytes, plan.element_bytes, plan.store);
   const int32_t part = of_positions ? kMatmulPartColumns : kMatmulPartPositions;
   const int32_t parts = (of_positions ? n / warps_n : m / warps_m) / part;
   layout.slab_bytes = matmul_slab_parts(parts, plan.terms, plan.element_bytes) * part * layout.result_pitch;
@@ -214,6 +212,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
   constexpr int64_t kMost = INT_MAX - 256;
   if (positions == 0 || columns == 0 || rows == 0 || problem.groups > INT_MAX) return found;
   if (positions > kMost || columns > kMost || rows > kMost) return found;
+  if ((is_gradient ? columns : rows) * bytes > kMostBytes) return found;
   if (!weight.present || columns % piece != 0 || weight.stride[0] % piece != 0 || weight.address % kCopyBytes != 0)
     return found;
 

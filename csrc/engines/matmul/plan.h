@@ -124,19 +124,21 @@ constexpr int32_t matmul_slab_parts(int32_t parts, int32_t terms, int32_t elemen
   const int32_t most = element_bytes == 2 ? 4 : terms == 2 ? 2 : 1;
   return parts < most ? parts : most;
 }
-// Bytes from a row of a slab to the next. Staging meets no other lane in its bank, or of 4-byte elements one at a few
-// places, and neither does reading a piece of each row.
-constexpr int32_t matmul_slab_pitch(int32_t row_bytes, int32_t element_bytes, int32_t piece_bytes, bool by_pieces) {
-  if (element_bytes == 2) return row_bytes + 16;
-  return row_bytes + (by_pieces ? 32 : piece_bytes == 16 ? 16 : 40);
-}
-
-// How a block's threads store a tile: in pieces of columns, or of positions, that are neighbours in the result.
+// How a warp's lanes store a slab: in pieces of columns, or of positions, that are neighbours in the result.
 struct MatmulStore {
   bool by_pieces;     // lanes have neighbouring pieces, else pieces of neighbouring positions
   bool of_positions;  // by pieces
   int32_t elements;   // of a piece
 };
+
+// Bytes from a row of a slab to the next. By their addresses, lanes share banks only as far as they must, but in three
+// places: words that leave by positions are staged at half the rate, 16 bits that leave by positions, in pieces of less
+// than 16 bytes, are read at a half or a quarter of it, and rows of 64 bytes of 16 bits at a half.
+constexpr int32_t matmul_slab_pitch(int32_t row_bytes, int32_t element_bytes, const MatmulStore& store) {
+  if (element_bytes == 2 || store.of_positions) return row_bytes + 16;
+  if (store.by_pieces) return row_bytes + 32;
+  return row_bytes + (store.elements * element_bytes == 16 ? 16 : 40);
+}
 
 struct MatmulPlan {
   Operator op;  // kForward or kInputGrad

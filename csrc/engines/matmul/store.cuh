@@ -7,6 +7,7 @@
 
 #include "device/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/words.cuh"
 #include "engines/matmul/load.cuh"
 #include "engines/matmul/mainloop.cuh"
 #include "epilogue/apply.cuh"
@@ -217,9 +218,7 @@ class MatmulStorer {
   __device__ __forceinline__ static void write_pieces(const MatmulParams<T>& params, const unsigned char* slab,
                                                       const int64_t* rows, const int64_t* width) {
     constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-    using Piece =
-        std::conditional_t<kBytes == 2, uint16_t,
-                           std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>>;
+    using Piece = WordsOf<kBytes>;
     constexpr int kPieces = kWidth / kCount;  // of a row
     constexpr int kNeighbours = kByPieces ? kPieces : kRows;
     constexpr int kLanes = kNeighbours < 32 ? kNeighbours : 32;

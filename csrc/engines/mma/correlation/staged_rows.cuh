@@ -5,15 +5,10 @@
 
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/words.cuh"
 #include "engines/mma/correlation/params.cuh"
 
 namespace convt3d::mma {
-
-// So many bytes at once.
-template <int kBytes>
-using StagedWords =
-    std::conditional_t<kBytes == 16, uint4,
-                       std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, uint32_t, uint16_t>>>;
 
 // Of numbers that are not below zero.
 __device__ __forceinline__ int64_t wide_product(int32_t a, int32_t b) {
@@ -86,7 +81,7 @@ class StagedRows {
     };
     constexpr bool kPairs = kInterleaves && kVector > 1;
     constexpr int kStaged = kPairs ? kVector / 2 : kVector;  // neighbours there
-    using Words = StagedWords<kStaged * sizeof(T)>;
+    using Words = WordsOf<kStaged * sizeof(T)>;
     const int32_t apart = params_.joins_width ? 1 : params_.residues[2];  // elements of the destination's row
     const int32_t first_w = box.first[2] * params_.residues[2] + (params_.joins_width ? 0 : residue.at[2]);
     int32_t row = place;
