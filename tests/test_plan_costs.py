@@ -14,8 +14,7 @@ pytest.importorskip("tqdm", reason="of the extra `bench`")
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "plan_costs"))
 import costs
 
-from convt3d._explain import forward_plan
-from convt3d._explain.plan import known_device
+from convt3d._explain.plan import known_device, layer_plan
 from convt3d.benchmark.layers import LAYOUTS, select_layers
 
 pytestmark = [
@@ -27,14 +26,15 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> costs.Model:
-    """Of the chosen plans of two layers, as if they took what they are expected to, and of one that nobody knows."""
+    """Of the engine's best plans for two layers, as if they took what is expected, and of one that nobody knows."""
+    device = known_device((9, 0))
     folder = tmp_path_factory.mktemp("plan_costs")
     times = folder / "times.txt"
     with times.open("w") as out:
         for layer in select_layers(["kb73", "nnunet_64_64"]):
             for precision in costs.PRECISIONS:
                 for layout in LAYOUTS:
-                    plan = forward_plan(layer, precision, layout, has_wgmma=True).plan
+                    plan = layer_plan(layer, "forward", precision, layout, device, engine=costs.ENGINE).plan
                     clocks = float(plan.rpartition(" clocks=")[2])
                     out.write(f"{layer.name} {precision} {layout} {clocks / costs.CLOCKS_PER_MS} {plan}\n")
         out.write(f"{layer.name} fp32 NDHWC 1 halo terms=2 clocks=1\n")
