@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check/left_moments.h"
+#include "check/norm_reference.h"
 #include "check/tensor.h"
 #include "kernels/norm_api.h"
 #include "machine/block.h"
@@ -27,102 +28,6 @@ double rounding_of(DataType type) {
                                                       : -8);
 }
 double least_of(DataType type) { return type == DataType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126); }
-
-// The definition, in float64, and beside each result the sum of the magnitudes of what it is computed from.
-class Reference {
- public:
-  Reference(const NormCase& item, std::vector<double> x, std::vector<double> weight, std::vector<double> bias,
-            double eps)
-      : item_(item), x_(std::move(x)), weight_(std::move(weight)), bias_(std::move(bias)) {
-    const Size5& size = item.size;
-    positions_ = size[2] * size[3] * size[4];
-    const int64_t channels = size[1] / item.groups;
-    elements_ = channels * positions_;
-    for (int64_t statistic = 0; statistic < size[0] * item.groups; ++statistic) {
-      const double* first = x_.data() + statistic * elements_;
-      long double sum = 0;
-      for (int64_t i = 0; i < elements_; ++i) sum += first[i];
-      const double average = static_cast<double>(sum / elements_);
-      long double squares = 0;
-      for (int64_t i = 0; i < elements_; ++i)
-        squares += (first[i] - average) * static_cast<long double>(first[i] - average);
-      mean.push_back(average);
-      variance.push_back(static_cast<double>(squares / elements_));
-      rstd.push_back(1 / std::sqrt(variance.back() + eps));
-    }
-  }
-
-  std::size_t statistic_of(std::size_t i) const { return i / static_cast<std::size_t>(elements_); }
-  std::size_t channel_of(std::size_t i) const {
-    return i / static_cast<std::size_t>(positions_) % static_cast<std::size_t>(item_.size[1]);
-  }
-  double input(std::size_t i) const { return x_[i]; }
-  double deviation(std::size_t i) const { return x_[i] - mean[statistic_of(i)]; }
-  double scale(std::size_t i) const { return rstd[statistic_of(i)] * weight_[channel_of(i)]; }
-  double normalised(std::size_t i) const { return deviation(i) * scale(i) + bias_[channel_of(i)]; }
-  // What the mean may be off by, over what an accumulator may; where it is float64, its own last digit.
-  double spread(std::size_t statistic) const {
-    return std::sqrt(variance[statistic]) + (item_.type == Type::kFloat64 ? std::fabs(mean[statistic]) / 2 : 0);
-  }
-  // What an error of the statistics makes of it, too.
-  double magnitude(std::size_t i) const {
-    return (std::fabs(deviation(i)) + spread(statistic_of(i))) * std::fabs(scale(i)) + std::fabs(bias_[channel_of(i)]);
-  }
-  double activated(std::size_t i) const {
-    const double value = normalised(i);
-    return value > 0 ? value : value * item_.slope;
-  }
-
-  struct Gradients {
-    std::vector<double> x, weight, bias;
-    std::vector<double> x_magnitude, weight_magnitude, bias_magnitude;
-  };
-  Gradients gradients(const std::vector<double>& grad) const {
-    Gradients result;
-    const auto channels = static_cast<std::size_t>(item_.size[1]);
-    for (auto* of : {&result.weight_magnitude, &result.bias_magnitude}) of->assign(channels, 0);
-    std::vector<long double> of_weight(channels), of_bias(channels);
-    std::vector<long double> sums(mean.size()), products(mean.size());
-    std::vector<double> magnitudes(mean.size());
-    std::vector<double> g(grad.size());
-    for (std::size_t i = 0; i < grad.size(); ++i) {
-      g[i] = normalised(i) > 0 ? grad[i] : grad[i] * item_.slope;
-      const std::size_t c = channel_of(i);
-      const double product = g[i] * deviation(i) * rstd[statistic_of(i)];
-      of_bias[c] += g[i];
-      of_weight[c] += product;
-      result.bias_magnitude[c] += std::fabs(g[i]);
-      // An error of the mean is one of the product.
-      const double magnitude =
-          std::fabs(product) + std::fabs(g[i]) * (1 + rstd[statistic_of(i)] * spread(statistic_of(i)));
-      result.weight_magnitude[c] += magnitude;
-      sums[statistic_of(i)] += weight_[c] * g[i];
-      products[statistic_of(i)] += weight_[c] * product;
-      magnitudes[statistic_of(i)] += std::fabs(weight_[c]) * magnitude;
-    }
-    result.weight.assign(of_weight.begin(), of_weight.end());
-    result.bias.assign(of_bias.begin(), of_bias.end());
-    const auto elements = static_cast<double>(elements_);
-    for (std::size_t i = 0; i < grad.size(); ++i) {
-      const std::size_t s = statistic_of(i);
-      const double value = deviation(i) * rstd[s];
-      const auto gradient = static_cast<double>(scale(i) * g[i] - rstd[s] / elements * (sums[s] + value * products[s]));
-      result.x.push_back(item_.relu && x_[i] <= 0 ? 0 : gradient);
-      result.x_magnitude.push_back(std::fabs(scale(i) * g[i]) + rstd[s] / elements *
-                                                                    (1 + std::fabs(value) + rstd[s] * spread(s)) * 2 *
-                                                                    magnitudes[s]);
-    }
-    return result;
-  }
-
-  std::vector<double> mean, variance, rstd;
-
- private:
-  const NormCase& item_;
-  std::vector<double> x_, weight_, bias_;
-  int64_t positions_ = 0;
-  int64_t elements_ = 0;
-};
 
 class NormRun {
  public:
@@ -260,7 +165,7 @@ class NormRun {
     });
     check_around("the result", result);
     if (!space->surroundings_untouched()) fail("memory around the workspace is written");
-    const Reference reference(item_, values, values_of(weight, 1), values_of(bias, 0), kEps);
+    const NormReference reference(item_, values, values_of(weight, 1), values_of(bias, 0), kEps);
     if (item_.type != Type::kFloat64) norms_of_channels(plan, x->source(), vectors, moments, arguments, reference);
     if (saves) {
       for (std::size_t i = 0; i < reference.mean.size(); ++i) {
@@ -287,7 +192,7 @@ class NormRun {
   // The norms of channels, by which an epilogue makes the same result.
   void norms_of_channels(const convt3d::norm::Plan& plan, const convt3d::ConstTensor& x,
                          const convt3d::norm::Vectors& vectors, const convt3d::EpilogueMoments& moments,
-                         const convt3d::norm::Arguments& arguments, const Reference& reference) {
+                         const convt3d::norm::Arguments& arguments, const NormReference& reference) {
     if (item_.in_place && moments.parts == nullptr) return;  // x is no more
     const convt3d::norm::Shape shape = convt3d::norm::Shape::of(item_.size, item_.groups);
     const auto space = block("the workspace", forward_workspace_bytes(shape, plan, moments.count));
@@ -311,7 +216,7 @@ class NormRun {
     x->hand_out();
     const auto weight = affine("weight", item_.weight, 1);
     const auto bias = affine("bias", item_.bias, 0);
-    const Reference reference(item_, x->values(), values_of(weight, 1), values_of(bias, 0), kEps);
+    const NormReference reference(item_, x->values(), values_of(weight, 1), values_of(bias, 0), kEps);
     auto grad = tensor("grad_result", item_.size, item_.result_type(), *item_.grad, false);
     std::normal_distribution<double> normal;
     std::size_t next = 0;
@@ -358,7 +263,7 @@ class NormRun {
     check_around("grad_weight", *grad_weight);
     check_around("grad_bias", *grad_bias);
     if (!space->surroundings_untouched()) fail("memory around the workspace is written");
-    const Reference::Gradients expected = reference.gradients(grad->values());
+    const NormReference::Gradients expected = reference.gradients(grad->values());
     if (wants_x) compare_all("grad_x", grad_x->values(), expected.x, expected.x_magnitude, item_.data_type());
     if (wants_weight) {
       compare_all("grad_weight", grad_weight->values(), expected.weight, expected.weight_magnitude,
