@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import performance_tables  # noqa: E402  # scripts/performance_tables.py
