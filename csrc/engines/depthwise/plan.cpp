@@ -183,9 +183,21 @@ std::optional<DepthwiseForwardPlan> plan_depthwise_forward(const Problem& proble
   const bool regular =
       plan.kernel.channels() ? plan.access.vectors() : operands.first.stride[4] == 1 && operands.result.stride[4] == 1;
   if (!regular) plan.kernel = *plan_depthwise_kernel(problem, bytes, channels_last, false);
+  DepthwisePlan& kernel = plan.kernel;
+  if (kernel.kind != DepthwiseKind::kRowPairs || !plan.access.source_vectors) return plan;
   // Whole vectors of a pair leave from the registers.
-  if (plan.kernel.kind == DepthwiseKind::kRowPairs && plan.access.vectors())
-    plan.kernel.shared_bytes -= kDepthwiseRowStageBytes;
+  if (plan.access.destination_vectors) {
+    kernel.shared_bytes -= kDepthwiseRowStageBytes;
+  } else if (operands.result.stride[3] == kernel.axis[2].dst_size && kernel.lane_tiles == 1) {
+    // A run begins and ends anywhere in a vector; there are no more of them than items.
+    const int32_t vector = depthwise_vector(static_cast<int>(bytes));
+    kernel.run_elements = static_cast<int32_t>(
+        round_up(int64_t{kernel.slots} * (2 * kernel.axis[2].dst_size + 2 * vector), int64_t{vector}));
+    const int32_t taps = kernel.axis[2].taps;
+    kernel.shared_bytes =
+        depthwise_row_weight_bytes(kernel.in_channels, taps, taps <= 2 ? 2 : 4) + 2 * kernel.run_elements * bytes;
+    plan.access.destination_runs = true;
+  }
   return plan;
 }
 
@@ -214,7 +226,10 @@ std::string to_string(const DepthwiseForwardPlan& forward) {
       << (plan.pairs() ? " paired" : "") << " units=" << plan.units[0] << 'x' << plan.units[1] << 'x' << plan.units[2]
       << " lanes=" << plan.lanes << " walk=" << plan.walk << " steps=" << plan.steps << " shared=" << plan.shared_bytes
       << " blocks=" << plan.blocks() << " load=" << (forward.access.source_vectors ? "vectors" : "elements")
-      << " store=" << (forward.access.destination_vectors ? "vectors" : "elements");
+      << " store="
+      << (forward.access.destination_vectors ? "vectors"
+          : forward.access.destination_runs  ? "runs"
+                                             : "elements");
   return out.str();
 }
 

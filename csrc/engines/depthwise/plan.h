@@ -104,6 +104,11 @@ constexpr int32_t depthwise_weight_pitch(int32_t lanes, int accumulator_bytes) {
 }
 constexpr int kDepthwisePairLanes = 32;  // at most; the rows of weights of paired channels are as long as these need
 
+// Of a block's weights, before runs of rows.
+constexpr int32_t depthwise_row_weight_bytes(int32_t in_channels, int32_t taps, int32_t padded) {
+  return (in_channels * taps * taps * padded * 4 + 15) / 16 * 16;
+}
+
 struct DepthwiseResidue {
   int32_t first_tap;
   int32_t tap_count;  // 0: the output is the bias alone
@@ -138,10 +143,11 @@ struct DepthwisePlan {
   int32_t lane_tiles;    // blocks along them
   int32_t units[3];      // depth, height, width: the parts that one thread computes at a time
   Divisor by_units[3];
-  int32_t items;       // units that the other threads number: (depth, height) or (depth, height, width)
-  int32_t slots;       // items of a block at a time
-  int32_t steps;       // items of a thread, one after the other
-  int32_t item_tiles;  // blocks along the items
+  int32_t items;         // units that the other threads number: (depth, height) or (depth, height, width)
+  int32_t slots;         // items of a block at a time
+  int32_t steps;         // items of a thread, one after the other
+  int32_t item_tiles;    // blocks along the items
+  int32_t run_elements;  // of row pairs that leave as runs: room for those of one residue of the depth
   int64_t shared_bytes;
 
   bool channels() const { return kind == DepthwiseKind::kChannels || kind == DepthwiseKind::kChannelPairs; }
@@ -154,6 +160,8 @@ struct DepthwisePlan {
 struct DepthwiseAccess {
   bool source_vectors;       // rows: a thread's positions along the width are aligned and whole; channels: quads are
   bool destination_vectors;  // likewise a thread's outputs along the width, or the quads
+
+  bool destination_runs = false;  // pairs of rows, each of which follows the one before and is no whole vector
 
   bool vectors() const { return source_vectors && destination_vectors; }
 };

@@ -1,8 +1,10 @@
 // Depthwise forward, width contiguous as in rows_kernel.cuh, where depth and height have the width's taps and
-// stride 2, and input and output consist of whole, aligned vectors: a thread owns a vector of neighbouring outputs in
-// the four rows of their residues. What they read is loaded once, several rows of it at a time, without a branch.
+// stride 2, and the input consists of whole, aligned vectors: a thread owns a vector of neighbouring outputs in the
+// four rows of their residues. What they read is loaded once, several rows of it at a time, without a branch. Outputs
+// of whole vectors leave from registers, other rows as runs.
 #pragma once
 
+#include "engines/depthwise/row_runs.cuh"
 #include "engines/depthwise/rows_kernel.cuh"
 
 namespace convt3d {
@@ -52,7 +54,7 @@ struct DepthwisePieces {
   }
 };
 
-template <typename T, typename Taps>
+template <typename T, typename Taps, bool kRuns>
 __global__ __launch_bounds__(
     kDepthwiseThreads, sizeof(T) == 2 || Taps::kTaps == 4
                            ? 4
@@ -67,17 +69,22 @@ __global__ __launch_bounds__(
   Acc* const weights = reinterpret_cast<Acc*>(dynamic_shared_memory);
   stage_row_weights(params, share.channel, Taps::kPadded, weights);
   const int32_t out_w = share.lane * kVector;
-  if (out_w >= plan.axis[2].dst_size) return;
+  if (!kRuns && out_w >= plan.axis[2].dst_size) return;
   const Strides& from = params.source.stride;
   const Strides& to = params.destination_stride;
   const int32_t first_w = out_w / 2 + plan.shift[2];
   const T* const source = params.source.data + share.image * from.n + share.in_channel * from.c + first_w;
-  T* const destination = params.destination + share.image * to.n + share.channel * to.c + out_w;
+  T* const volume = params.destination + share.image * to.n + share.channel * to.c;
   const Acc bias = bias_of<T>(params.epilogue, share.channel);
 
-  const int32_t items_end = share.items_end(plan);
+  // Of runs all threads of a block take the same steps.
+  const int32_t slot = kRuns ? static_cast<int32_t>(threadIdx.x) / plan.lanes : 0;
+  const int32_t first_item = share.item - slot;
+  const int32_t items_end = min(plan.items, first_item + plan.steps * plan.slots);
 #pragma unroll 1
-  for (int32_t item = share.item; item < items_end; item += plan.slots) {
+  for (int32_t begin = first_item; begin < items_end; begin += plan.slots) {
+    const int32_t item = begin + slot;
+    const bool exists = !kRuns || (item < plan.items && out_w < plan.axis[2].dst_size);
     const int32_t u_d = plan.by_units[1].quotient(item);
     const int32_t u_h = plan.by_units[1].remainder(item, u_d);
     const int32_t first_d = u_d + plan.shift[0] + Taps::kLow;
@@ -98,7 +105,8 @@ __global__ __launch_bounds__(
 #pragma unroll
         for (int k = 0; k < kOffsets; ++k, advance_bytes(row, params.source_step[1])) {
           rows[k].load(row, first_w, plan.axis[2].src_size,
-                       depthwise_inside(first_d + j, depth.src_size) && depthwise_inside(first_h + k, height.src_size));
+                       exists && depthwise_inside(first_d + j, depth.src_size) &&
+                           depthwise_inside(first_h + k, height.src_size));
         }
 #pragma unroll
         for (int k = 0; k < kOffsets; ++k) {
@@ -113,17 +121,36 @@ __global__ __launch_bounds__(
     }
 
     activate(params.epilogue, &sum[0][0][0], 4 * kVector);
-    T* plane = destination + 2 * u_d * to.d + 2 * u_h * to.h;
+    const auto outputs_of = [&](int d, int h) {
+      DepthwiseVector<T> vector;
 #pragma unroll
-    for (int d = 0; d < 2; ++d, advance_bytes(plane, params.destination_step[0])) {
-      T* row = plane;
+      for (int i = 0; i < kVector; ++i) vector.value[i] = from_accumulator<T>(sum[d][h][i]);
+      return vector;
+    };
+    if constexpr (kRuns) {
+      const DepthwiseRowRuns<T> runs(params, volume, begin,
+                                     depthwise_row_weight_bytes(plan.in_channels, Taps::kTaps, Taps::kPadded));
+      __syncthreads();  // the runs before have been read
 #pragma unroll
-      for (int h = 0; h < 2; ++h, advance_bytes(row, params.destination_step[1])) {
-        if (2 * u_d + d >= depth.dst_size || 2 * u_h + h >= height.dst_size) continue;
-        DepthwiseVector<T> vector;
+      for (int d = 0; d < 2; ++d) {
 #pragma unroll
-        for (int i = 0; i < kVector; ++i) vector.value[i] = from_accumulator<T>(sum[d][h][i]);
-        *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(&vector);
+        for (int h = 0; h < 2; ++h) {
+          if (exists) runs.stage(u_d, 2 * u_h + h, d, out_w, outputs_of(d, h));
+        }
+      }
+      __syncthreads();
+      runs.store();
+    } else {
+      T* plane = volume + out_w + 2 * u_d * to.d + 2 * u_h * to.h;
+#pragma unroll
+      for (int d = 0; d < 2; ++d, advance_bytes(plane, params.destination_step[0])) {
+        T* row = plane;
+#pragma unroll
+        for (int h = 0; h < 2; ++h, advance_bytes(row, params.destination_step[1])) {
+          if (2 * u_d + d >= depth.dst_size || 2 * u_h + h >= height.dst_size) continue;
+          const DepthwiseVector<T> vector = outputs_of(d, h);
+          *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(&vector);
+        }
       }
     }
   }

@@ -27,7 +27,9 @@ void run_depthwise(const DepthwiseForwardPlan& forward, const DepthwiseParams<T>
         if (plan.kind == DepthwiseKind::kChannelPairs) {
           kernel = convt3d_depthwise_channel_pairs<T, Taps>;
         } else if (plan.kind == DepthwiseKind::kRowPairs) {
-          kernel = forward.access.vectors() ? convt3d_depthwise_row_pairs<T, Taps> : convt3d_depthwise_rows<T, Taps, 2>;
+          kernel = forward.access.vectors()          ? convt3d_depthwise_row_pairs<T, Taps, false>
+                   : forward.access.destination_runs ? convt3d_depthwise_row_pairs<T, Taps, true>
+                                                     : convt3d_depthwise_rows<T, Taps, 2>;
         }
       }
     });

@@ -12,11 +12,12 @@ Traits depthwise_traits(const Problem& problem, const DepthwiseForwardPlan& forw
   Traits traits = engine_traits("depthwise", "forward", type_name(arguments.dtype, Float32Mode::kIeee));
   traits.push_back({"bias", yes_no(arguments.bias)});
   traits.push_back({"relu", yes_no(arguments.relu)});
-  traits.push_back({"kernel", std::string(plan.channels() ? "channels" : "rows") +
-                                  (any                                   ? "_any"
-                                   : !plan.pairs()                       ? ""
-                                   : plan.channels() || access.vectors() ? "_pairs"
-                                                                         : "_paired")});
+  traits.push_back(
+      {"kernel", std::string(plan.channels() ? "channels" : "rows") + (any                                   ? "_any"
+                                                                       : !plan.pairs()                       ? ""
+                                                                       : plan.channels() || access.vectors() ? "_pairs"
+                                                                       : access.destination_runs ? "_runs"
+                                                                                                 : "_paired")});
   traits.push_back({"width", to_string(plan.width)});
   traits.push_back({"source_vectors", yes_no(access.source_vectors)});
   traits.push_back({"destination_vectors", yes_no(access.destination_vectors)});
