@@ -57,6 +57,7 @@ CHOICE = [
         ("mma_backward_plan_test", PLANS),
         ("wgmma_weight_grad_plan_test", PLANS),
         ("kernel_memo_test", []),
+        ("small_quotient_test", []),
     ],
 )
 def test_in_cpp(test: str, sources: list[str], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/ptx/numeric.cuh"
+#include "device/small_quotient.h"
 
 namespace convt3d {
 
@@ -11,7 +12,7 @@ namespace convt3d {
 class SmallDivisor {
  public:
   __device__ __forceinline__ explicit SmallDivisor(int divisor)
-      : divisor_(divisor), reciprocal_(quotient_or_any((1u << 31) - 1, static_cast<uint32_t>(divisor)) + 1) {}
+      : divisor_(divisor), reciprocal_(fixed_reciprocal(reciprocal_here(divisor))) {}
   __device__ __forceinline__ int quotient(int value) const {
     return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(value), reciprocal_));
   }

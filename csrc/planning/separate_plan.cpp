@@ -351,10 +351,9 @@ class Separate {
       of_mma->packs_beside = packs_beside;
       of_mma->source_beside = source_beside;
     }
-    auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan);
-    if (of_wgmma != nullptr && !of_wgmma->copy.exists) {
+    if (auto* const of_wgmma = std::get_if<WgmmaPlan>(&input_grad.plan)) {
       of_wgmma->packs_beside = packs_beside;
-      of_wgmma->source_beside = source_beside;
+      of_wgmma->source_beside = source_beside || of_wgmma->copy.exists;
     }
     OperatorPlan weight_grad = way.weight_grad;
     if (auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad.plan)) of_mma->beside = way.beside > 0;

@@ -11,16 +11,6 @@
 
 namespace convt3d {
 
-struct PlainDivisorOfTests {
-  int32_t divisor;
-
-  int32_t divide(int32_t& value) const {
-    const int32_t quotient = value / divisor;
-    value %= divisor;
-    return quotient;
-  }
-};
-
 // Every tap of a loop has numbers of its own, those of the width counting fastest.
 inline void check_order_of_k(const Problem& problem, const WgmmaPlan& plan) {
   for (int loop = 0; loop < plan.loops.count(); ++loop) {
@@ -31,7 +21,7 @@ inline void check_order_of_k(const Problem& problem, const WgmmaPlan& plan) {
     const int32_t taps = plan.loops.steps[loop] / plan.loops.tap_steps;
     expect(taps == counts[0] * counts[1] * counts[2], "a loop has the taps of its phase", problem);
     for (int32_t tap = 0; tap < taps; ++tap) {
-      const WgmmaTapNumbers at = tap_numbers(tap, PlainDivisorOfTests{counts[2]}, PlainDivisorOfTests{counts[1]});
+      const WgmmaTapNumbers at = tap_numbers(tap, counts[2], counts[1]);
       expect(at.depth < counts[0] && at.height < counts[1] && at.width < counts[2] &&
                  (at.depth * counts[1] + at.height) * counts[2] + at.width == tap,
              "taps are numbered with the width counting fastest", problem);

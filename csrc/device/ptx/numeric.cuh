@@ -35,7 +35,19 @@ __device__ __forceinline__ float greater(float a, float b) {
 #endif
 }
 
-// By zero, too, for quotients that nobody uses: the device does not stop there.
-__device__ __forceinline__ uint32_t quotient_or_any(uint32_t dividend, uint32_t divisor) { return dividend / divisor; }
+// 1 / value, to a unit in the last place (23 bits). Computed where it is used: the compiler would keep it in a register
+// from the first use on.
+__device__ __forceinline__ float reciprocal_here(int32_t value) {
+  float result;
+  asm volatile(
+      "{\n"
+      ".reg .f32 exact;\n"
+      "cvt.rn.f32.s32 exact, %1;\n"
+      "rcp.approx.ftz.f32 %0, exact;\n"
+      "}\n"
+      : "=f"(result)
+      : "r"(value));
+  return result;
+}
 
 }  // namespace convt3d

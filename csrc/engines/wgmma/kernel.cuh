@@ -183,7 +183,7 @@ __device__ __forceinline__ void multiply_and_store(const WgmmaParams<T>& params,
   const WgmmaPlan& plan = params.plan;
   const int warp = hopper::warp_index();
   const bool second = warp >= 4;
-  const int chunks = plan.panels.chunks();
+  const int chunks = plan.loops.chunks;
   const bool loads_each_pass = plan.loads_each_pass();
   const int summed = plan.arrangement.summed_phases();
   const int passes = plan.split_passes();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
-#include "device/small_divisor.cuh"
+#include "device/small_quotient.h"
 #include "engines/wgmma/shared.cuh"
 
 namespace convt3d {
@@ -16,28 +16,27 @@ __device__ __forceinline__ void fill_shifts(const WgmmaPlan& plan, uint16_t* shi
   const WgmmaPanels& panels = plan.panels;
   const int panel_log = panels.position_bytes / (2 * kWgmmaOperandBytes);  // log2 of a panel's K steps: 0, 1 or 2
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int share = max(1, kWgmmaConsumerWarps / loops.count());  // warps of a loop
-  const SmallDivisor by_tap_steps(panels.tap_steps);
-  for (int loop = warp / share; loop < loops.count(); loop += kWgmmaConsumerWarps / share) {
-    const WgmmaPhase phase = plan.arrangement.phase(loop / loops.sets, loop % loops.sets);
+  const int share = max(1, small_quotient(kWgmmaConsumerWarps, loops.count()));  // warps of a loop
+  int first_loop = warp;
+  const int in_share = take_small(first_loop, share);
+  for (int loop = first_loop; loop < loops.count(); loop += small_quotient(kWgmmaConsumerWarps, share)) {
+    const WgmmaPhase phase = plan.arrangement.phase(loops.sets.quotient(loop), loops.sets.remainder(loop));
     const WgmmaAxis& depth = plan.arrangement.axis[0];
     const WgmmaAxis& height = plan.arrangement.axis[1];
     const WgmmaTaps& taps_d = depth.taps[phase.depth];
     const WgmmaTaps& taps_h = height.taps[phase.height];
     const WgmmaAxis& width = plan.arrangement.axis[2];
     const WgmmaTaps& taps_w = width.taps[phase.width];
-    const SmallDivisor by_widths(max(1, taps_w.count));
-    const SmallDivisor by_heights(max(1, taps_h.count));
     uint16_t* entries = shifts + loops.first[loop] * loops.stage_steps();
 #pragma unroll 1
-    for (int step = warp % share * 32 + static_cast<int>(threadIdx.x) % 32; step < loops.steps[loop];
-         step += 32 * share) {
+    for (int step = in_share * 32 + static_cast<int>(threadIdx.x) % 32; step < loops.steps[loop]; step += 32 * share) {
       if constexpr (kNMajor) {
         entries[step] = static_cast<uint16_t>(step * (kWgmmaOperandBytes / 16) << plan.load.as_n_major().line_log);
         continue;
       }
-      int tap_step = step;
-      const WgmmaTapNumbers tap = tap_numbers(by_tap_steps.divide(tap_step), by_widths, by_heights);
+      int number = step;
+      const int tap_step = take_small(number, panels.tap_steps);
+      const WgmmaTapNumbers tap = tap_numbers(number, taps_w.count, taps_h.count);
       const int offset_w = taps_w.offset[tap.width];
       const int offset_h = taps_h.offset[tap.height];
       const int offset_d = taps_d.offset[tap.depth];

@@ -22,18 +22,6 @@ struct PackWgmmaWeightParams {
   WgmmaPacking packing;
 };
 
-// A divisor that divides: for numbers for which a reciprocal is not worth its making.
-struct PlainDivisor {
-  int divisor;
-
-  // Leaves the remainder.
-  __device__ __forceinline__ int divide(int& value) const {
-    const int quotient = value / divisor;
-    value %= divisor;
-    return quotient;
-  }
-};
-
 template <typename T>
 __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
     convt3d_pack_halo_weight(const __grid_constant__ PackWgmmaWeightParams<T> params) {
@@ -83,8 +71,7 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
   const WgmmaTaps& taps_d = arrangement.axis[0].taps[phase.depth];
   const WgmmaTaps& taps_h = arrangement.axis[1].taps[phase.height];
   const WgmmaTaps& taps_w = arrangement.axis[2].taps[phase.width];
-  const WgmmaTapNumbers tap =
-      tap_numbers(filler ? 0 : numbered, PlainDivisor{max(1, taps_w.count)}, PlainDivisor{max(1, taps_h.count)});
+  const WgmmaTapNumbers tap = tap_numbers(filler ? 0 : numbered, max(1, taps_w.count), max(1, taps_h.count));
   const WgmmaSlab slab = arrangement.slab(product, m_tile * kWgmmaTileSlabs + row / kWgmmaSlabRows);
   const int row_in_slab = row % kWgmmaSlabRows;
   const int output_channel = slab.channel + (arrangement.width_pairs() ? row_in_slab % 8 : row_in_slab) +
@@ -95,15 +82,13 @@ __global__ void __launch_bounds__(kPackWgmmaThreads, 4)
   const int tap_w = taps_w.tap[tap.width][arrangement.width_pairs() ? row_in_slab / 8 : slab.width];
   const bool exists = !filler && output_channel < product.out_channels && tap_d >= 0 && tap_h >= 0 && tap_w >= 0;
   // Where groups of the layer are joined, an output channel has no weights outside its own group.
-  const int group_inputs = product.in_channels / product.joined;
-  const int group_outputs = product.out_channels / product.joined;
-  const int joined_group = output_channel / group_outputs;
-  const int first_channel = exists ? joined_group * group_inputs : 0;
-  const int last_channel = exists ? first_channel + group_inputs : 0;
+  const int joined_group = packing.by_outputs.quotient(output_channel);
+  const int first_channel = exists ? joined_group * packing.group_inputs : 0;
+  const int last_channel = exists ? first_channel + packing.group_inputs : 0;
   const T* weight = params.weight;
   if (exists) {
     weight += (static_cast<int64_t>(group) * product.joined + joined_group) * params.group_stride +
-              (output_channel - joined_group * group_outputs) * params.stride.c +
+              packing.by_outputs.remainder(output_channel, joined_group) * params.stride.c +
               params.stride.spatial(tap_d, tap_h, tap_w);
   }
 

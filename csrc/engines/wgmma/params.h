@@ -78,7 +78,8 @@ struct WgmmaWeightStream {
  private:
   // In a group's weight.
   __device__ __forceinline__ static int64_t stage_of_pass(const WgmmaPlan& plan, int pass) {
-    return plan.loops.packed_stage(pass / plan.arrangement.phases, pass % plan.arrangement.phases);
+    const int32_t m_tile = plan.arrangement.by_phases.quotient(pass);
+    return plan.loops.packed_stage(m_tile, plan.arrangement.by_phases.remainder(pass, m_tile));
   }
 };
 

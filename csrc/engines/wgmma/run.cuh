@@ -35,16 +35,18 @@ void correlate(const WgmmaProblem& problem, const WgmmaPlan& plan, ConstTensor i
     pack.packed = static_cast<unsigned char*>(workspace);
     pack.counters = reinterpret_cast<uint32_t*>(pack.packed + plan.packed_bytes());
     pack.packing = plan_packing(plan, sizeof(T));
+    run_wgmma_packing(pack, stream);
   }
   WgmmaParams<T> params{};
   params.plan = plan;
-  // The plan says how it is read. A copy comes before the packing, which ends behind it: the kernel waits for that
-  // alone.
+  // The plan says how it is read. A copy begins beside the packing, which takes less time, and ends behind it: the
+  // kernel waits for that alone.
   if (plan.copy.exists) {
-    void* const copy = static_cast<unsigned char*>(workspace) + plan.copy_offset();
-    params.source =
-        copied_source<T>(plan.copy, {0, problem.batch, {0, problem.input_size[0]}}, input, {}, copy, stream);
-    input = {copy, copied_operand(plan.copy).stride};
+    void* const to = static_cast<unsigned char*>(workspace) + plan.copy_offset();
+    OperandCopy copy = plan.copy;
+    copy.beside = plan.packed_bytes() > 0;
+    params.source = copied_source<T>(copy, {0, problem.batch, {0, problem.input_size[0]}}, input, {}, to, stream);
+    input = {to, copied_operand(copy).stride};
   } else {
     params.source = make_source<T>(input, {}, problem.input_size, {});
   }
@@ -66,7 +68,6 @@ void correlate(const WgmmaProblem& problem, const WgmmaPlan& plan, ConstTensor i
     box.type = wgmma_box_type<T>(false);
     encode_planned(box, "output", params.out[i]);
   }
-  if (plan.packed_bytes() > 0) run_wgmma_packing(pack, stream);
   if (is_wide(plan.tile.instruction)) {
     run_wgmma_forward<T, true>(params, stream);
   } else {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
+#include "device/small_quotient.h"
 #include "engines/wgmma/params.h"
 
 namespace convt3d {
@@ -93,8 +94,8 @@ class WgmmaWorkClaims {
   // `counters`: of each class, zero at the launch; null: all work tiles are known.
   __device__ __forceinline__ WgmmaWorkClaims(WgmmaWorkRing& ring, uint32_t* counters, uint32_t classes)
       : ring_(ring),
-        counter_(counters == nullptr ? nullptr : counters + blockIdx.x % classes),
-        first_((counters == nullptr ? blockIdx.x : blockIdx.x % classes) + kWgmmaClaimedAhead * gridDim.x),
+        counter_(counters == nullptr ? nullptr : counters + class_of_block(classes)),
+        first_((counters == nullptr ? blockIdx.x : class_of_block(classes)) + kWgmmaClaimedAhead * gridDim.x),
         step_(counters == nullptr ? gridDim.x : classes) {}
 
   __device__ __forceinline__ void claim() {
@@ -107,6 +108,11 @@ class WgmmaWorkClaims {
   }
 
  private:
+  __device__ __forceinline__ static uint32_t class_of_block(uint32_t classes) {
+    auto block = static_cast<int32_t>(blockIdx.x);  // of as many as there are multiprocessors
+    return static_cast<uint32_t>(take_small(block, static_cast<int32_t>(classes)));
+  }
+
   WgmmaWorkRing& ring_;
   uint32_t* counter_;
   uint32_t first_;

@@ -11,15 +11,15 @@ BUGS = [
     Bug(
         "mma backward: another tap",
         M + "backward/kernel.cuh",
-        "taps.shift(rest % taps.taps)",
-        "taps.shift((rest + BUG) % taps.taps)",
+        "taps.shift(tap)) * tile",
+        "taps.shift(BUG && tap > 0 ? tap - 1 : tap)) * tile",
         MMA_BACKWARD,
     ),
     Bug(
         "mma backward: step of channels",
         M + "backward/kernel.cuh",
-        "s / params.taps * kStepChannels",
-        "(BUG ? 0 : s / params.taps) * kStepChannels",
+        "channel_step * kStepChannels",
+        "(BUG ? 0 : channel_step) * kStepChannels",
         MMA_BACKWARD,
     ),
     Bug(
@@ -88,8 +88,8 @@ BUGS = [
     Bug(
         "mma backward: rows' bias of float32: positions past the box",
         M + "weight_grad/kernel.cuh",
-        "max(0, left - kGradStep / 2 + step - 1) / step",
-        "max(0, left - (BUG ? 0 : kGradStep / 2) + step - 1) / step",
+        "max(0, left - kGradStep / 2 + step - 1), step",
+        "max(0, left - (BUG ? 0 : kGradStep / 2) + step - 1), step",
         MMA_BACKWARD + " --type tf32",
     ),
     Bug(

@@ -194,8 +194,8 @@ BUGS = [
     Bug(
         "mma weight gradient: channel rows: zeros",
         M + "weight_grad/tables.cuh",
-        "% words * step] = 0;",
-        "% words * step] = BUG ? 0x3F800000 : 0;",
+        "[word * step] = 0;",
+        "[word * step] = BUG ? 0x3F800000 : 0;",
         MMA_WEIGHT + " --type tf32",
     ),
     Bug(

@@ -27,8 +27,8 @@ BUGS = [
     Bug(
         "wgmma turned: columns of a block",
         W + "plan.h",
-        "at[i] = of_box % count * block[i] + rest % block[i];",
-        "at[i] = of_box % count * (BUG ? 1 : block[i]) + rest % block[i];",
+        "small_quotient(box[i], block[i])) * block[i];",
+        "small_quotient(box[i], block[i])) * (BUG ? 1 : block[i]);",
         TF32,
     ),
     Bug(

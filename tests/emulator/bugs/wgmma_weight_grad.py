@@ -10,8 +10,8 @@ BUGS = [
     Bug(
         "wgmma weight gradient: first tap",
         W + "taps.h",
-        "* most * residues; }",
-        "* (most + BUG) * residues; }",
+        "(most - 1) * residues;",
+        "(most - 1) * (residues - BUG);",
         OPTIONS,
     ),
     Bug(

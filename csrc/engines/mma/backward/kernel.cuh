@@ -24,18 +24,19 @@ __device__ __forceinline__ void fill_tap_steps(const BackwardParams<T>& params, 
   const StagedTile& tile = params.grad.source[0].tile;
   const int32_t count = params.taps * params.channel_steps;
   for (int32_t s = fillers.thread; s < count + kFurtherSteps; s += fillers.count) {
-    int32_t rest = s % params.taps;
+    int32_t channel_step = s;
+    int32_t rest = take_small(channel_step, params.taps);
     int32_t row = 0;
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
       const TapParts& taps = params.grad.taps[i];
       const bool coordinates = i == 2 && tile.has_channel_rows();
-      row += (coordinates ? taps.coordinates(rest % taps.taps) : taps.shift(rest % taps.taps)) * tile.stride[i + 1];
-      rest /= taps.taps;
+      const int32_t tap = take_small(rest, taps.taps);
+      row += (coordinates ? taps.coordinates(tap) : taps.shift(tap)) * tile.stride[i + 1];
     }
     row += tile.channel_rows.before(tile.axis[2].delta[0]);
     constexpr int32_t kStepChannels = kStepBytes / static_cast<int32_t>(sizeof(T));
-    table[s] = s >= count ? 0 : row * tile.pitch + s / params.taps * kStepChannels * tile.channel_step(sizeof(T));
+    table[s] = s >= count ? 0 : row * tile.pitch + channel_step * kStepChannels * tile.channel_step(sizeof(T));
   }
 }
 

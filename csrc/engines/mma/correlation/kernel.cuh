@@ -2,6 +2,7 @@
 // after another: some of its warps load boxes and weights, the others multiply what is there and store.
 #pragma once
 
+#include "device/small_quotient.h"
 #include "engines/mma/correlation/load.cuh"
 #include "engines/mma/correlation/store.cuh"
 
@@ -18,14 +19,13 @@ __device__ __forceinline__ void fill_steps(const CorrelationParams<T>& params, i
     const Residue residue = residue_of(params, first_phase + p);
     const int32_t count = steps_of(params, residue);
     for (auto s = static_cast<int32_t>(threadIdx.x); s < count; s += threads) {
-      int32_t rest = s / params.chunk_steps;
-      const int32_t k_step = s - rest * params.chunk_steps;
+      int32_t rest = s;
+      const int32_t k_step = take_small(rest, params.chunk_steps);
       int32_t row = 0;
 #pragma unroll
       for (int i = 2; i >= 0; --i) {
         const int32_t taps = params.residues[i].tap_count[residue.at[i]];
-        const int32_t number = rest % taps;
-        rest /= taps;
+        const int32_t number = take_small(rest, taps);
         const int32_t tap = params.residues[i].first_tap[residue.at[i]] + number * params.residues[i].tap_step;
         row += tile.axis[i].shift[tap] * tile.stride[i + 1];
         if (i == 2) row += tile.channel_rows.before(tile.axis[i].delta[tile.axis[i].split ? number : 0]);

@@ -5,6 +5,7 @@
 
 #include "device/ptx/global_memory.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/small_quotient.h"
 #include "device/words.cuh"
 #include "engines/mma/correlation/params.cuh"
 
@@ -43,7 +44,7 @@ class StagedRows {
     const int32_t places = params_.box_rows.count * static_cast<int32_t>(params_.row_vectors.value);
     // A thread keeps a place and walks channels or, where these are neighbours, has one item after another.
     const auto at_once = static_cast<int32_t>(params_.places_at_once.value);
-    const int32_t groups = kThreads / at_once;
+    const int32_t groups = params_.places_at_once.quotient(kThreads);
     int32_t group = thread_;
     int32_t item = params_.places_at_once.take(group);
     int32_t end = group < groups ? places : 0;
@@ -54,7 +55,7 @@ class StagedRows {
     const int32_t step = params_.channels_first ? share_.channels : groups;
 #pragma unroll 1
     for (; item < end; item += params_.channels_first ? kThreads : at_once) {
-      const int32_t place = params_.channels_first ? item / share_.channels : item;
+      const int32_t place = params_.channels_first ? small_quotient(item, share_.channels) : item;
       const int32_t n = params_.channels_first ? item - place * share_.channels : group;
       if constexpr (sizeof(T) == 2) {
         if (interleaves()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/ptx/shared_memory.cuh"
+#include "device/small_quotient.h"
 #include "device/source.cuh"
 #include "engines/mma/tile/layouts.h"
 #include "engines/mma/tile/load_shape.h"
@@ -110,7 +111,7 @@ class TileLines {
       for (int32_t component = 0; component < (width.split ? 1 : width.components); ++component) {
         const int32_t from =
             i - kCoordinatesBefore + params_.shape.raw.least - (width.split ? 0 : width.delta[component]);
-        const int32_t in_component = from / width.step;
+        const int32_t in_component = small_quotient(max(from, 0), width.step);
         if (from >= 0 && in_component * width.step == from && in_component < width.length)
           columns[i] = (component * width.length + in_component) * tile.pitch;
       }

@@ -1,6 +1,7 @@
 #include "engines/mma/tile/tap_parts.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "core/integer.h"
@@ -16,6 +17,7 @@ std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
   base.dilation = static_cast<int32_t>(problem.dilation[axis]);
   const int32_t residue_stride = base.step / std::gcd(base.step, base.dilation);
   std::vector<TapParts> result;
+  if (problem.kernel_size[axis] + problem.stride[axis] > kMostSmall) return result;
   const auto add = [&](int32_t stride, int32_t most) {
     for (const TapParts& other : result) {
       if (other.stride == stride && other.most == most) return;
@@ -27,6 +29,9 @@ std::vector<TapParts> tap_parts(const Problem& problem, std::size_t axis) {
     parts.parts = static_cast<int32_t>(std::min(base.taps, stride) * ceil_div(longest, most));
     parts.components = stride == 1 ? std::min(most, residue_stride) : 1;
     if (parts.components > kMostAxisTaps) return;
+    const int64_t apart = int64_t{parts.components} * stride * base.dilation / base.step;
+    if (apart > INT32_MAX) return;
+    parts.rows_apart = static_cast<int32_t>(apart);
     result.push_back(parts);
   };
   const int32_t of_residue = static_cast<int32_t>(ceil_div(base.taps, residue_stride));

@@ -7,6 +7,7 @@
 
 #include "core/host_device.h"
 #include "core/problem.h"
+#include "device/small_quotient.h"
 
 namespace convt3d::mma {
 
@@ -21,14 +22,16 @@ struct TapParts {
   int32_t parts;
   int32_t components;  // polyphase components of grad_output that a part reads, one after another in the tile
   int32_t length;      // rows of a component
+  int32_t rows_apart;  // rows from a tap to the next that reads its component
 
   CONVT3D_HOST_DEVICE int32_t first(int32_t part) const {
-    if (stride == 1) return part * most;  // no division, with which a kernel would begin
-    return part % stride + part / stride * most * stride;
+    if (stride == 1) return part * most;
+    const int32_t before = small_quotient(part, stride);
+    return part + before * (most - 1) * stride;
   }
   CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
     int32_t left = taps - first(part);
-    if (stride != 1) left = (left + stride - 1) / stride;
+    if (left > 0 && stride != 1) left = small_quotient(left + stride - 1, stride);
     return left < 0 ? 0 : left < most ? left : most;
   }
   // Coordinates from position*step to where tap j of a part reads.
@@ -37,7 +40,9 @@ struct TapParts {
   }
   // Rows from a position's row in the first component to that of tap j.
   CONVT3D_HOST_DEVICE int32_t shift(int32_t j) const {
-    return j % components * length + j / components * components * stride * dilation / step;
+    if (components == 1) return j * rows_apart;
+    const int32_t before = small_quotient(j, components);
+    return (j - before * components) * length + before * rows_apart;
   }
   CONVT3D_HOST_DEVICE int32_t rows() const { return components * length; }
   // Coordinates from a position's own to that of tap j.

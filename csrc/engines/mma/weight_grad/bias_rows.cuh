@@ -128,7 +128,7 @@ class BiasRows {
   static_assert(sizeof(FragmentIndex) == kBiasFragmentBytes);
   __device__ __forceinline__ FragmentIndex index_of(int32_t number) const {
     const int32_t fragments = (eights() + 1) / 2;
-    const int32_t group = number / fragments;
+    const int32_t group = small_quotient(number, fragments);
     return {static_cast<int16_t>(group), static_cast<int16_t>(2 * (number - group * fragments))};
   }
   __device__ __forceinline__ FragmentIndex* counted() const {
@@ -156,8 +156,9 @@ class BiasRows {
   __device__ __forceinline__ void add_unit(uint32_t grad, int32_t unit) const {
     const int32_t lane = thread_ % 32;
     const int32_t slices = bias_slices(fragments_);
-    const int32_t first = unit / slices * kBiasRows;
-    const int32_t slice = unit % slices;
+    int32_t rows = unit;
+    const int32_t slice = take_small(rows, slices);
+    const int32_t first = rows * kBiasRows;
     PairReads pairs{};
     if constexpr (kIsPaired<T>) pairs = PairReads::of_lane(params_.source[0].tile.column_step, lane);
     FragmentOffsets<T> offset[kBiasRows];

@@ -271,7 +271,8 @@ class GradMultiplier {
         const int32_t entry = hopper::lane_here() % 4 * 2 + i;
         const int32_t position = params_.source[0].tile.has_channel_rows() ? position_of_entry(entry) : entry;
         const int32_t left = summed.left - position;
-        summed.halves[i] = max(0, left + step - 1) / step + max(0, left - kGradStep / 2 + step - 1) / step;
+        summed.halves[i] = small_quotient(max(0, left + step - 1), step) +
+                           small_quotient(max(0, left - kGradStep / 2 + step - 1), step);
       }
       return summed;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/ptx/threads.cuh"
+#include "device/small_quotient.h"
 #include "engines/mma/weight_grad/params.cuh"
 #include "engines/mma/weight_grad/rows.cuh"
 
@@ -87,8 +88,10 @@ __device__ __forceinline__ void fill_positions(const WeightGradParams<T>& params
   const int32_t step = of_input.has_channel_rows() ? rows.pitch / 4 : 1;
   if (positions == params.steps * kGradStep) return;
   for (int32_t i = fillers.thread; i < params.stages * words; i += fillers.count) {
-    const int32_t at = layout.stages + i / words * layout.stage_bytes + layout.input + zeros;
-    reinterpret_cast<uint32_t*>(shared + at)[i % words * step] = 0;
+    int32_t stage = i;
+    const int32_t word = take_small(stage, words);
+    const int32_t at = layout.stages + stage * layout.stage_bytes + layout.input + zeros;
+    reinterpret_cast<uint32_t*>(shared + at)[word * step] = 0;
   }
 }
 
@@ -119,23 +122,18 @@ __device__ __forceinline__ void fill_shares(const WeightGradParams<T>& params, c
                                             GradShare* shares) {
   if (threadIdx.x >= kGradWarps) return;
   auto rest = static_cast<int32_t>(threadIdx.x);
-  const auto take = [&](int32_t count) {
-    const int32_t value = rest % count;
-    rest /= count;
-    return value;
-  };
   GradShare share{};
-  share.k = take(params.warps_k);
-  share.n = take(params.warps_n);
-  const int32_t m = take(params.warps_m);
+  share.k = take_small(rest, params.warps_k);
+  share.n = take_small(rest, params.warps_n);
+  const int32_t m = take_small(rest, params.warps_m);
   share.group = rest;
   const int32_t eights = tile.eights(params);
   const int32_t fragments = (eights + 1) / 2;
-  const int32_t each = (fragments + params.warps_m - 1) / params.warps_m;
+  const int32_t each = small_quotient(fragments + params.warps_m - 1, params.warps_m);
   share.first = min(m * each, fragments - 1);
   share.rows = share.group < params.warps_groups ? max(0, min(each, fragments - m * each)) : 0;
   share.eights = min(2 * share.rows, eights - 2 * share.first);
-  share.steps = (params.steps - share.k + params.warps_k - 1) / params.warps_k;
+  share.steps = small_quotient(params.steps - share.k + params.warps_k - 1, params.warps_k);
   share.boxes = BoxWalk::boxes_of(params, tile.split);
   share.joins_at = joins_next(params, share.boxes + 1);
   const int32_t n_first = tile.n_first + share.n * columns * 8;
@@ -155,15 +153,11 @@ __device__ __forceinline__ void fill_eights(const WeightGradParams<T>& params, c
   const int32_t count = tile.eights(params);
   for (int32_t i = fillers.thread; i < count; i += fillers.count) {
     int32_t rest = i;
-    const auto take = [&](int32_t size) {
-      const int32_t value = rest % size;
-      rest /= size;
-      return value;
-    };
-    [[maybe_unused]] const int32_t half = kIsPaired<T> ? take(2) : 0;
-    const int32_t channel = take(params.row_chunk / 8) * 8;
+    [[maybe_unused]] const int32_t half = kIsPaired<T> ? rest % 2 : 0;
+    if constexpr (kIsPaired<T>) rest /= 2;
+    const int32_t channel = take_small(rest, params.row_chunk / 8) * 8;
     int32_t tap[3];
-    for (int a = 2; a >= 0; --a) tap[a] = take(params.taps[a].count(tile.part[a]));
+    for (int a = 2; a >= 0; --a) tap[a] = take_small(rest, params.taps[a].count(tile.part[a]));
     const StagedTile& of_grad = params.source[0].tile;
     int32_t bytes = channel * of_grad.channel_step(sizeof(T)) +
                     of_grad.channel_rows.before(tile.offset[2] + of_grad.axis[2].delta[0]) * of_grad.pitch;

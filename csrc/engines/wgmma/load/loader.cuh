@@ -20,7 +20,7 @@ class WgmmaLoadCursor {
  public:
   __device__ __forceinline__ WgmmaLoadCursor(const WgmmaPlan& plan, const WgmmaWorkWalk<kWalker>& walk)
       : walk_(walk),
-        chunks_(plan.panels.chunks()),
+        chunks_(plan.loops.chunks),
         passes_(plan.loads_each_pass() ? plan.split_passes() : 1),
         chunk_panels_(plan.panels.in_chunk) {}
 

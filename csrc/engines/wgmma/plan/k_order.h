@@ -12,6 +12,7 @@
 
 #include "core/host_device.h"
 #include "core/one_or_two.h"
+#include "device/small_quotient.h"
 #include "engines/wgmma/plan/arrangement.h"
 #include "engines/wgmma/plan/limits.h"
 #include "engines/wgmma/plan/panels.h"
@@ -79,14 +80,12 @@ struct WgmmaTapNumbers {
   int32_t width;
 };
 
-// `by_widths` and `by_heights` divide by the counts of the phase's offsets, leaving the remainder.
-template <typename Divisor>
-CONVT3D_HOST_DEVICE inline WgmmaTapNumbers tap_numbers(int32_t tap, const Divisor& by_widths,
-                                                       const Divisor& by_heights) {
+// `widths`, `heights`: how many offsets the phase has.
+CONVT3D_HOST_DEVICE inline WgmmaTapNumbers tap_numbers(int32_t tap, int32_t widths, int32_t heights) {
   WgmmaTapNumbers numbers;
-  numbers.width = tap;
-  numbers.height = by_widths.divide(numbers.width);
-  numbers.depth = by_heights.divide(numbers.height);
+  numbers.width = take_small(tap, widths);
+  numbers.height = take_small(tap, heights);
+  numbers.depth = tap;
   return numbers;
 }
 

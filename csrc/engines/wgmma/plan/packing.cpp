@@ -33,6 +33,8 @@ WgmmaPacking plan_packing(const WgmmaPlan& plan, int element_bytes) {
   packing.by_warp_entries = make_divisor(warps);
   packing.by_m_tiles = make_divisor(plan.arrangement.m_tiles);
   packing.by_tap_steps = make_divisor(plan.panels.tap_steps);
+  packing.by_outputs = make_divisor(plan.product.out_channels / plan.product.joined);
+  packing.group_inputs = plan.product.in_channels / plan.product.joined;
   packing.steps = plan.panels.chunks() * plan.panels.tap_steps;
   const int64_t rows =
       plan.product.groups * plan.arrangement.m_tiles * kWgmmaTileRows * (warps << packing.warp_entries_log);

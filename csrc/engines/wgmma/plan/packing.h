@@ -19,8 +19,10 @@ struct WgmmaPacking {
   Divisor by_warp_entries;               // warps for all entries
   Divisor by_m_tiles;
   Divisor by_tap_steps;
-  int32_t steps;       // K steps of one tap on all chunks
-  int32_t part_steps;  // of a thread
+  Divisor by_outputs;    // output channels of a layer's group
+  int32_t group_inputs;  // input channels of a layer's group
+  int32_t steps;         // K steps of one tap on all chunks
+  int32_t part_steps;    // of a thread
   int64_t threads;
 };
 

@@ -36,7 +36,7 @@ WgmmaPlan plan_of_operands(const WgmmaProblem& problem, WgmmaElement element, co
   if (as_it_is.load.boxes() || !copies || searched.load.n_major() || !can_copy(problem, element)) return as_it_is;
   // What threads would load may be faster to copy, for TMA to read.
   WgmmaPlan copied = reading(input_copy(problem, element.bytes, operands.first));
-  copied.packs_beside = copied.source_beside = true;
+  copied.source_beside = true;
   return copied.cost < as_it_is.cost ? copied : as_it_is;
 }
 

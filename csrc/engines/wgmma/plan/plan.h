@@ -42,9 +42,9 @@ struct WgmmaPlanParts {
   OperandCopy copy;  // of the input, which is then what the kernel reads
 
   // Of a work tile; those whose products are one sum are counted, too.
-  CONVT3D_HOST_DEVICE int32_t split_passes() const { return arrangement.passes() / tile.splits; }
+  CONVT3D_HOST_DEVICE int32_t split_passes() const { return tile.by_splits.quotient(arrangement.passes()); }
   // The tile, or its chunks, are loaded for each pass anew.
-  CONVT3D_HOST_DEVICE bool loads_each_pass() const { return panels.chunks() > 1 || arrangement.phase_halos; }
+  CONVT3D_HOST_DEVICE bool loads_each_pass() const { return loops.chunks > 1 || arrangement.phase_halos; }
   // Parts of an image and channel that epilogues leave moments of: a warpgroup's share of a tile, of one phase. None
   // where images share tiles, as a warp's columns then are of several.
   int64_t moment_parts() const {

@@ -39,8 +39,9 @@ struct WgmmaGradColumns {
     int32_t panel;   // of grad_output's channels, where taps along the width are in N
   };
   __device__ __forceinline__ Column at(const WgmmaWeightGradPlan& plan, int32_t number) const {
-    const int32_t tap = number / plan.outer_panels();
-    return {tap / taps[1], tap % taps[1], number % plan.outer_panels()};
+    const int32_t panel = take_small(number, plan.outer_panels());
+    const int32_t height = take_small(number, taps[1]);
+    return {number, height, panel};
   }
 };
 
@@ -286,25 +287,27 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
   const WgmmaGradWork work(params);
-  begin_grad_barriers(shared, 0);
-  for (int step = static_cast<int>(threadIdx.x); step < plan.steps; step += kWgmmaGradThreads) {
-    const int32_t row = plan.grad_row(step * kWgmmaGradStep);
-    const int32_t further = plan.grad_row(step * kWgmmaGradStep + kWgmmaGradStep / 2);
-    constexpr int kUnits = kWgmmaGradRowBytes / 16;
-    shared.steps[step] = static_cast<uint32_t>(row * kUnits | (further - row) * kUnits << 16);
-  }
-  if (params.bias != nullptr && threadIdx.x < kWgmmaGradOnesBytes / sizeof(T)) {
-    reinterpret_cast<T*>(shared.ones)[threadIdx.x] = from_accumulator<T>(1.0f);
-    hopper::fence_async_proxy();
-  }
-  __syncthreads();
   const int warp = hopper::warp_index();
   if (warp >= kWgmmaGradWarps) {
-    hopper::give_registers<kWgmmaGradOtherRegisters>();
-    if (threadIdx.x == 32 * kWgmmaGradWarps) {
-      load_grad_boxes<WgmmaGradForm::kRows>(params, shared, work);
+    if (warp == kWgmmaGradWarps) {
+      begin_grad_barriers(shared, 0);
+    } else {
+      arrive_threads(kWgmmaGradBegun, kWgmmaGradThreads);
     }
+    hopper::give_registers<kWgmmaGradOtherRegisters>();
+    if (threadIdx.x == 32 * kWgmmaGradWarps) load_grad_boxes<WgmmaGradForm::kRows>(params, shared, work);
   } else {
+    for (int step = static_cast<int>(threadIdx.x); step < plan.steps; step += 32 * kWgmmaGradWarps) {
+      const int32_t row = plan.grad_row(step * kWgmmaGradStep);
+      const int32_t further = plan.grad_row(step * kWgmmaGradStep + kWgmmaGradStep / 2);
+      constexpr int kUnits = kWgmmaGradRowBytes / 16;
+      shared.steps[step] = static_cast<uint32_t>(row * kUnits | (further - row) * kUnits << 16);
+    }
+    if (params.bias != nullptr && threadIdx.x < kWgmmaGradOnesBytes / sizeof(T)) {
+      reinterpret_cast<T*>(shared.ones)[threadIdx.x] = from_accumulator<T>(1.0f);
+      hopper::fence_async_proxy();
+    }
+    sync_threads(kWgmmaGradBegun, kWgmmaGradThreads);
     hopper::take_registers<kWgmmaGradRegisters>();
     multiply_grad_boxes<T, kPanels, kSets>(params, shared, work);
   }

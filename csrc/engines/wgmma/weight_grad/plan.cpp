@@ -233,7 +233,7 @@ bool is_for_engine(const Problem& problem, DataType dtype, const Operands& opera
   if (problem.in_channels_per_group() < 32 || problem.out_channels_per_group() < 32) return false;
   constexpr int64_t kMostCoordinates = int64_t{1} << 30;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (problem.stride[i] > kMostTmaStep) return false;
+    if (problem.stride[i] > kMostTmaStep || problem.kernel_size[i] > kMostSmall / 2) return false;
     if (problem.output_size(static_cast<int>(i)) + problem.dilation[i] * problem.kernel_size[i] > kMostCoordinates)
       return false;
   }

@@ -17,6 +17,7 @@
 #include "core/operands.h"
 #include "core/ordered_sum_shape.h"
 #include "core/problem.h"
+#include "device/small_quotient.h"
 #include "device/swizzle.h"
 #include "engines/wgmma/weight_grad/taps.h"
 
@@ -142,7 +143,7 @@ struct WgmmaWeightGradPlan {
   CONVT3D_HOST_DEVICE int32_t block_positions() const { return images * block[0] * block[1] * block[2]; }
   CONVT3D_HOST_DEVICE int32_t block_steps() const { return turned_steps(block_positions()); }
   CONVT3D_HOST_DEVICE int32_t blocks_of_box() const {
-    return box[0] / block[0] * (box[1] / block[1]) * (box[2] / block[2]);
+    return small_quotient(box[0], block[0]) * small_quotient(box[1], block[1]) * small_quotient(box[2], block[2]);
   }
   CONVT3D_HOST_DEVICE int32_t block_bytes() const { return input.panels * kWgmmaTurnedBlockBytes; }
   CONVT3D_HOST_DEVICE int32_t turned_bytes() const { return blocks_of_box() * block_bytes(); }
@@ -162,22 +163,22 @@ struct WgmmaWeightGradPlan {
   }
   // That row at a row of the input's.
   CONVT3D_HOST_DEVICE int32_t grad_row(int32_t row) const {
-    int32_t at = row / images;
-    const int32_t w = at % box[2];
-    at /= box[2];
-    return row_at(row % images, at / box[1], at % box[1], w);
+    int32_t at = row;
+    const int32_t image = take_small(at, images);
+    const int32_t w = take_small(at, box[2]);
+    const int32_t h = take_small(at, box[1]);
+    return row_at(image, at, h, w);
   }
   // That row at a position of a block that is turned.
   CONVT3D_HOST_DEVICE int32_t turned_row(int32_t of_box, int32_t position) const {
     int32_t at[3];
-    int32_t rest = position / images;
+    int32_t rest = position;
+    const int32_t image = take_small(rest, images);
     for (int i = 2; i >= 0; --i) {
-      const int32_t count = box[i] / block[i];
-      at[i] = of_box % count * block[i] + rest % block[i];
-      of_box /= count;
-      rest /= block[i];
+      const int32_t of_box_at = take_small(of_box, small_quotient(box[i], block[i])) * block[i];
+      at[i] = of_box_at + take_small(rest, block[i]);
     }
-    return row_at(position % images, at[0], at[1], at[2]);
+    return row_at(image, at[0], at[1], at[2]);
   }
   // The row of eight that is K's column `k` of a step.
   CONVT3D_HOST_DEVICE int32_t row_of_k(int32_t k) const { return pairs_of_rows != 0 ? k % 4 * 2 + k / 4 : k; }

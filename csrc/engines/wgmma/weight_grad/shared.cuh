@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/hopper.cuh"
+#include "device/ptx/thread_barrier.cuh"
 #include "engines/wgmma/weight_grad/params.h"
 
 namespace convt3d {
@@ -38,15 +39,23 @@ constexpr int kWgmmaTurnedStepsAhead = 2;  // that the table has past the last s
 static_assert((kWgmmaGradMostSteps + kWgmmaTurnedStepsAhead) * kWgmmaTurnedStep / 2 * sizeof(uint32_t) <=
               kWgmmaGradBarrierBytes / 4 * 3);
 
-// By all threads, before they meet. `turners`: warps that turn, of elements that are turned.
+// The named barrier where a block's warps meet once barriers have begun and tables are filled.
+constexpr int kWgmmaGradBegun = 1;
+
+// By the warp that has boxes copied. It waits for nobody: boxes are on their way while others fill tables. `turners`:
+// warps that turn, of elements that are turned.
 __device__ __forceinline__ void begin_grad_barriers(const WgmmaGradShared& shared, int turners) {
-  if (threadIdx.x != 0) return;
-  for (int i = 0; i < kWgmmaGradMostStages; ++i) {
-    hopper::barrier_init(&shared.barriers->full[i], 1);
-    if (turners > 0) hopper::barrier_init(&shared.barriers->turned[i], turners);
-    hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll 1
+    for (int i = 0; i < kWgmmaGradMostStages; ++i) {
+      hopper::barrier_init(&shared.barriers->full[i], 1);
+      if (turners > 0) hopper::barrier_init(&shared.barriers->turned[i], turners);
+      hopper::barrier_init(&shared.barriers->empty[i], kWgmmaGradWarps);
+    }
+    hopper::barrier_init_fence();
   }
-  hopper::barrier_init_fence();
+  __syncwarp();
+  arrive_threads(kWgmmaGradBegun, kWgmmaGradThreads);
 }
 
 // A block's boxes, and its way through the stages.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
+#include "device/small_quotient.h"
 
 namespace convt3d {
 
@@ -24,9 +25,13 @@ struct WgmmaGradTaps {
   int32_t most;      // taps of a part
   int32_t parts;
 
-  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const { return part % residues + part / residues * most * residues; }
+  CONVT3D_HOST_DEVICE int32_t first(int32_t part) const {
+    if (residues == 1) return part * most;
+    return part + small_quotient(part, residues) * (most - 1) * residues;
+  }
   CONVT3D_HOST_DEVICE int32_t count(int32_t part) const {
-    const int32_t left = (taps - first(part) + residues - 1) / residues;
+    int32_t left = taps - first(part);
+    if (residues != 1) left = small_quotient(left + residues - 1, residues);
     return left < most ? left : most;
   }
   // Where the first tap of a part reads for input position 0.

@@ -36,8 +36,7 @@ struct TurnedGradTap {
 #pragma unroll
     for (int i = 2; i >= 0; --i) {
       const int32_t count = i == 2 && !alone ? 1 : plan.taps[i].count(work.part[i]);
-      of_part[i] = group % count + (i == 2 && !alone ? width : 0);
-      group /= count;
+      of_part[i] = take_small(group, count) + (i == 2 && !alone ? width : 0);
       of_kernel[i] = plan.taps[i].first(work.part[i]) + of_part[i] * plan.taps[i].residues;
     }
   }
@@ -162,23 +161,13 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
   const WgmmaWeightGradPlan& plan = params.plan;
   const WgmmaGradShared shared;
   const WgmmaGradWork work(params);
-  begin_grad_barriers(shared, kWgmmaTurners);
-  for (int i = static_cast<int>(threadIdx.x); i < 4 * (plan.steps + kWgmmaTurnedStepsAhead); i += kWgmmaGradThreads) {
-    const int32_t step = i / 4;  // some more than there are, without positions
-    uint32_t entry = 0;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int32_t position = step % plan.block_steps() * kWgmmaTurnedStep + plan.row_of_k(i % 4 + 4 * half);
-      const bool exists = step < plan.steps && position < plan.block_positions();
-      // Zeros of the input meet a row that counts for all taps anyway.
-      const int32_t row = exists ? plan.turned_row(step / plan.block_steps(), position) : 0;
-      entry |= (static_cast<uint32_t>(row) | (exists ? 0 : kWgmmaTurnedMissing)) << 16 * half;
-    }
-    shared.rows[i] = entry;
-  }
-  __syncthreads();
   const int warp = hopper::warp_index();
   if (warp >= kWgmmaGradWarps) {
+    if (warp == kWgmmaGradWarps) {
+      begin_grad_barriers(shared, kWgmmaTurners);
+    } else {
+      sync_threads(kWgmmaGradBegun, kWgmmaGradThreads);
+    }
     hopper::give_registers<kWgmmaTurnedOtherRegisters>();
     if (warp > kWgmmaGradWarps) {
       turn_boxes<kTerms>(plan, shared, work, warp - kWgmmaGradWarps - 1);
@@ -186,6 +175,23 @@ __global__ void __launch_bounds__(kWgmmaGradThreads, 1)
       load_grad_boxes<WgmmaGradForm::kTurned>(params, shared, work);
     }
   } else {
+    for (int i = static_cast<int>(threadIdx.x); i < 4 * (plan.steps + kWgmmaTurnedStepsAhead);
+         i += 32 * kWgmmaGradWarps) {
+      const int32_t step = i / 4;  // some more than there are, without positions
+      int32_t of_box = step;       // the block
+      const int32_t of_block = take_small(of_box, plan.block_steps()) * kWgmmaTurnedStep;
+      uint32_t entry = 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t position = of_block + plan.row_of_k(i % 4 + 4 * half);
+        const bool exists = step < plan.steps && position < plan.block_positions();
+        // Zeros of the input meet a row that counts for all taps anyway.
+        const int32_t row = exists ? plan.turned_row(of_box, position) : 0;
+        entry |= (static_cast<uint32_t>(row) | (exists ? 0 : kWgmmaTurnedMissing)) << 16 * half;
+      }
+      shared.rows[i] = entry;
+    }
+    sync_threads(kWgmmaGradBegun, kWgmmaGradThreads);
     hopper::take_registers<kWgmmaTurnedRegisters>();
     multiply_turned_boxes<kColumns, kSets, kWidths, kTerms>(params, shared, work);
   }

@@ -22,8 +22,7 @@ inline float greater(float a, float b) {
   return a > b ? a : b;
 }
 
-inline uint32_t quotient_or_any(uint32_t dividend, uint32_t divisor) {
-  return divisor == 0 ? 0xFFFFFFFF : dividend / divisor;
-}
+// Of zero nobody uses it.
+inline float reciprocal_here(int32_t value) { return value == 0 ? 0 : 1 / static_cast<float>(value); }
 
 }  // namespace convt3d
