@@ -84,7 +84,8 @@ def measured(root: Path) -> list[Measured]:
         for record in content["records"]:
             key = tuple(record[field] for field in ("layer", "pass", "precision", "layout"))
             if (ratio := records.speedup(record)) is not None and key not in found:
-                found[key] = Measured(key[1], key[2], key[0], ratio, content["meta"])
+                origin = records.origin_of(record, content["meta"])
+                found[key] = Measured(key[1], key[2], key[0], ratio, {**content["meta"], **origin})
     for name in NETWORK_RECORDS:
         content = records.read(root / RESULTS / name) or {"records": []}
         for record in content["records"]:
@@ -108,7 +109,7 @@ def titles(results: Sequence[Measured]) -> list[str]:
 
 def section(results: Sequence[Measured]) -> str:
     """What stands in README.md between the markers."""
-    newest = next(result.meta for result in results if result.pass_ == "forward")
+    newest = max((result.meta for result in results if result.pass_ == "forward"), key=lambda meta: meta["date"])
     lines = [
         f"![Geometric means of the speed-ups, by pass and precision]({FIGURE})",
         "",
@@ -207,7 +208,7 @@ def _where(results: Sequence[Measured], passes: Sequence[str], newest: records.M
 
 
 def _listed(words: Sequence[str]) -> str:
-    return " and ".join(words)
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

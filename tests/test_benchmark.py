@@ -325,6 +325,28 @@ def test_merge_drops_records_of_other_sources_whose_kernels_are_not_known() -> N
     assert records.merge(old, other, [record("backward_input")])["records"] == [record("backward_input")]
 
 
+def test_merge_keeps_where_records_of_the_same_kernels_come_from() -> None:
+    second: records.Meta = {**META, "csrc_tree": "second", "date": "2026-02-01"}
+    third: records.Meta = {**META, "csrc_tree": "third", "date": "2026-03-01"}
+    first_origin = {"date": META["date"], "csrc_tree": META["csrc_tree"]}
+    content = records.merge(records.merge(None, META, [record()]), second, [record("backward_input")], lambda _: True)
+    merged = records.merge(content, third, [record("backward_weight")], lambda _: True)
+    assert merged["meta"] == third
+    assert merged["records"] == [
+        {**record(), "origin": first_origin},
+        {**record("backward_input"), "origin": {"date": "2026-02-01", "csrc_tree": "second"}},
+        record("backward_weight"),
+    ]
+    assert [records.origin_of(one, third)["csrc_tree"] for one in merged["records"]] == [
+        META["csrc_tree"],
+        "second",
+        "third",
+    ]
+    assert records.merge(content, META, [])["records"] == []
+    again = records.merge(content, META, [], lambda _: True)["records"]
+    assert ["origin" in one for one in again] == [False, True]
+
+
 @pytest.mark.parametrize("field", ["gpu", "torch", "cudnn"])
 def test_merge_drops_records_of_another_origin(field: str) -> None:
     other: records.Meta = {**META, field: "another"}  # type: ignore[misc]

@@ -142,7 +142,8 @@ def test_merge_keeps_records_of_the_same_kernels() -> None:
     of_these = {**record(), "kernels": kernels.fingerprint("simt", "forward", "fp32")}
     old = records.merge(None, META, [of_these, record("backward_input")])  # type: ignore[list-item]
     new: records.Meta = {**META, "csrc_tree": "c1"}
-    assert records.merge(old, new, [], kernels.measured_by)["records"] == [of_these]
+    kept = {**of_these, "origin": {"date": META["date"], "csrc_tree": META["csrc_tree"]}}
+    assert records.merge(old, new, [], kernels.measured_by)["records"] == [kept]
     assert records.merge(old, new, [], Kernels(None).measured_by)["records"] == []
 
 

@@ -48,6 +48,13 @@ _RequiredOfRecord = TypedDict(
 )
 
 
+class Origin(TypedDict):
+    """Where one record comes from."""
+
+    date: str
+    csrc_tree: str
+
+
 class Record(_RequiredOfRecord, total=False):
     """One case: a layer, a pass, a precision and a layout."""
 
@@ -55,6 +62,7 @@ class Record(_RequiredOfRecord, total=False):
     # What a call allocates beside its results, at its peak: convt3d's, and each peer's of which that could be told.
     workspace_bytes: int
     peers_workspace_bytes: dict[str, int]
+    origin: Origin  # where that is not the file's meta
     single_peers: dict[str, Compared]  # of a backward, by single pass: the strongest of a layout make single_gradients
 
 
@@ -70,7 +78,10 @@ class _RequiredOfMeta(TypedDict):
 
 
 class Meta(_RequiredOfMeta, total=False):
-    """Where the records of a file come from; one file never mixes builds or machines, or what was asked of convt3d."""
+    """Where the records of a file come from, but for those with an origin of their own.
+
+    One file never mixes machines, or what was asked of convt3d.
+    """
 
     asked: str  # options that make records another kind than those of the chosen plans beside their peers
 
@@ -129,19 +140,38 @@ def merge(
     """The old file with the new records, each in the place of an older one of its layer, pass, precision and layout.
 
     Old records of another GPU, torch or cuDNN are dropped, and those of another source for which ``same_kernels`` does
-    not say that the machine code is the same: the new meta would give them a false origin. Host times have an origin of
-    their own, and stay on the same GPU, torch and cuDNN.
+    not say that the machine code is the same. Those that stay keep their origin. Host times have an origin of their
+    own, and stay on the same GPU, torch and cuDNN.
     """
     by_key: dict[tuple[str, str, str, str], Record] = {}
     merged: RecordFile = {"meta": meta, "records": []}
     if old is not None and not differences(old["meta"], meta):
         same_source = old["meta"]["csrc_tree"] == meta["csrc_tree"]
-        by_key.update((_key(record), record) for record in old["records"] if same_source or same_kernels(record))
+        kept = [record for record in old["records"] if same_source or same_kernels(record)]
+        by_key.update((_key(record), _of_origin(record, origin_of(record, old["meta"]), meta)) for record in kept)
         if "overhead" in old:
             merged["overhead"] = old["overhead"]
     by_key.update((_key(record), record) for record in new)
     merged["records"] = list(by_key.values())
     return merged
+
+
+def origin_of(record: Record, meta: Meta) -> Origin:
+    """When a record of a file with this meta was measured, and of which source."""
+    return record["origin"] if "origin" in record else _origin(meta)
+
+
+def _origin(meta: Meta) -> Origin:
+    return {"date": meta["date"], "csrc_tree": meta["csrc_tree"]}
+
+
+def _of_origin(record: Record, origin: Origin, meta: Meta) -> Record:
+    """The record, with its origin where this meta does not say it."""
+    result = record.copy()
+    result.pop("origin", None)
+    if origin != _origin(meta):
+        result["origin"] = origin
+    return result
 
 
 def merge_overhead(old: RecordFile | None, meta: HostMeta, us: Mapping[str, dict[str, float]]) -> RecordFile:
