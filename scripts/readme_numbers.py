@@ -35,7 +35,7 @@ LAYER_RECORDS = (
     "h200_forward_earlier.json",
     "h200_gradients_earlier.json",
 )
-NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_earlier_h200.json")
+NETWORK_RECORDS = ("end_to_end_h200.json", "end_to_end_compiled_h200.json", "end_to_end_earlier_h200.json")
 BEGIN, END = "<!-- numbers: written by scripts/readme_numbers.py -->\n", "<!-- numbers: end -->\n"
 SNIPPET = "<!-- --8<-- [{}:numbers] -->"  # docs/index.md shows the numbers too
 TITLES = {
