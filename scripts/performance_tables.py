@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from convt3d.benchmark.records import HostMeta, Overhead, Record
 
 ROOT = Path(__file__).resolve().parents[1]
-PORTABLE_RECORDS = ("h200_sm80.json",)  # of a build with CONVT3D_CUDA_ARCHS=80+PTX
+PORTABLE_RECORDS = ("h200_sm80.json", "h200_sm80_gradients.json")  # of a build with CONVT3D_CUDA_ARCHS=80+PTX
 PORTABLE_H100_RECORDS = ("h100_sm80.json",)
 NORM_RECORDS = ("h200_norms.json",)
 H100_RECORDS = ("h100.json", "h100_joint.json", "h100_gradients.json")

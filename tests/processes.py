@@ -46,9 +46,7 @@ def run_group(function: Callable[[str], Any], device: str, folder: Path, size: i
     """The result of a test module's `function` in `size` processes, given the device, in a `folder` of its own."""
     if device == "cuda" and torch.cuda.device_count() < size:
         pytest.skip(f"needs {size} GPUs")
-    # A process that is ended by a signal says where it was, in all threads.
-    interpreter = [sys.executable, "-X", "faulthandler"]
-    command = [*interpreter, "-c", PROGRAM, function.__module__, function.__qualname__, str(folder), device]
+    command = [sys.executable, "-c", PROGRAM, function.__module__, function.__qualname__, str(folder), device]
     processes = [
         subprocess.Popen(
             [*command, str(rank), str(size)], env=environment(), cwd=folder, stderr=subprocess.PIPE, text=True

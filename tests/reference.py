@@ -309,8 +309,11 @@ def poison(*shapes: tuple[int, ...]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a new Python process that imports the convt3d under test."""
-    return {**os.environ, "PYTHONPATH": str(Path(convt3d.__file__).resolve().parents[1])}
+    """The environment of a new Python process that imports the convt3d under test.
+
+    One that a signal ends says where it was, in all threads.
+    """
+    return {**os.environ, "PYTHONPATH": str(Path(convt3d.__file__).resolve().parents[1]), "PYTHONFAULTHANDLER": "1"}
 
 
 def run_python(program: str, *args: str, timeout: float | None = None) -> str:
