@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from backward_ways import PROBLEMS, in_precision, layer_of, operand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from precisions import DTYPES, GRADIENT_FLOORS, BackwardOperands, backward_operands
@@ -15,72 +14,30 @@ from reference import LAYOUTS, Problem, gradients, norm_error, poison
 from torch import Tensor
 
 from convt3d._explain.asking import only_engine
-from convt3d._explain.operands import Operand, Operands
+from convt3d._explain.operands import Operands
 from convt3d._explain.plan import OperatorPlan, candidate_costs, cuda_device, operator_plan
-from convt3d._layer import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.cuda
 
 ops = torch.ops.convt3d
-PROBLEMS = {
-    problem.name: problem
-    for problem in (
-        Problem("small", 2, 64, 48, (6, 7, 5), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 0, 1)),
-        Problem("channels", 1, 128, 96, (5, 6, 7), (2, 2, 2), (2, 2, 2)),
-        Problem("anisotropic", 2, 40, 24, (4, 9, 11), (1, 3, 4), (1, 2, 2), (0, 1, 1)),
-        Problem("groups", 3, 48, 32, (5, 4, 9), (3, 2, 3), (2, 2, 1), (1, 0, 1), groups=2),
-        Problem("padded_channels", 2, 20, 12, (7, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1)),
-        Problem("dilated", 2, 32, 40, (6, 7, 8), (3, 2, 3), (2, 1, 2), (2, 0, 1), dilation=(2, 1, 2)),
-        Problem("many", 2, 64, 64, (12, 17, 31), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1)),
-        # Without a mask by patches, and with one by tiles; by tiles alone.
-        Problem("depthwise", 3, 20, 20, (4, 9, 7), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 0, 0), groups=20),
-        Problem("depthwise_tiles", 2, 12, 12, (5, 6, 7), (4, 3, 5), (2, 1, 2), (1, 1, 2), (0, 0, 1), groups=12),
-    )
-}
-
-
-def _operand(tensor: Tensor) -> Operand:
-    return Operand(tuple(tensor.stride()), tensor.data_ptr() % 16)
 
 
 def _ways(
     problem: Problem, precision: str, tensors: BackwardOperands, mask: Tensor | None, *, bias: bool
 ) -> list[OperatorPlan]:
     grad_output, input, weight = tensors
-    layer = Layer(
-        "",
-        batch=problem.batch,
-        in_channels=problem.in_channels,
-        out_channels=problem.out_channels,
-        input_size=problem.input_size,
-        kernel_size=problem.kernel_size,
-        stride=problem.stride,
-        padding=problem.padding,
-        output_padding=problem.output_padding,
-        dilation=problem.dilation,
-        groups=problem.groups,
-        bias=bias,
-    )
+    layer = layer_of(problem, bias=bias)
     operands = Operands(
-        _operand(grad_output),
-        _operand(input),
-        mask if mask is None else _operand(mask),
-        _operand(input),
-        _operand(weight),
+        operand(grad_output),
+        operand(input),
+        mask if mask is None else operand(mask),
+        operand(input),
+        operand(weight),
     )
     operator = "backward_and_bias" if bias else "backward"
     device = cuda_device(grad_output.device)
     count = len(candidate_costs(layer, operator, precision, operands, device, None))
     return [operator_plan(layer, operator, precision, operands, device, None, number) for number in range(count)]
-
-
-@contextlib.contextmanager
-def _precision(precision: str) -> Iterator[None]:
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
-        yield
 
 
 def _backward(
@@ -103,7 +60,7 @@ def test_integers_are_exact_in_every_way(name: str, precision: str, layout: str,
     tensors, relu_output = backward_operands(problem, precision, layout, integers=True)
     mask = relu_output if has_relu else None
     expected = gradients(problem, *tensors, mask)
-    with _precision(precision):
+    with in_precision(precision):
         for bias in (True, False):
             for number, way in enumerate(_ways(problem, precision, tensors, mask, bias=bias)):
                 results = _backward(problem, number, tensors, mask, bias=bias)
@@ -175,7 +132,7 @@ def test_accuracy(precision: str, layout: str) -> None:
     problem = PROBLEMS["many"]
     tensors, _ = backward_operands(problem, precision, layout, integers=False)
     expected = gradients(problem, *tensors)
-    with _precision(precision):
+    with in_precision(precision):
         for number, way in enumerate(_ways(problem, precision, tensors, None, bias=True)):
             results = _backward(problem, number, tensors, None, bias=True)
             for result, right in zip(results, expected, strict=True):
@@ -192,7 +149,7 @@ def test_rounds_of_images(precision: str, has_bias: bool) -> None:
     all = dataclasses.replace(one, name="all", batch=images)
     (grad_output, input, weight), _ = backward_operands(one, precision, "NCDHW", integers=True)
     repeated = (grad_output.repeat(images, 1, 1, 1, 1), input.repeat(images, 1, 1, 1, 1), weight)
-    with _precision(precision):
+    with in_precision(precision):
         expected = _backward(one, 0, (grad_output, input, weight), None, bias=has_bias)
         ways = _ways(all, precision, repeated, None, bias=has_bias)
         assert {word for way in ways for word in way.plan.split() if "rounds" in word} == {
@@ -212,7 +169,7 @@ def test_bits_repeat(layout: str) -> None:
     problem = PROBLEMS["many"]
     for precision in ("fp16", "tf32"):
         tensors, _ = backward_operands(problem, precision, layout, integers=False)
-        with _precision(precision):
+        with in_precision(precision):
             for number, way in enumerate(_ways(problem, precision, tensors, None, bias=True)):
                 first, *others = (_backward(problem, number, tensors, None, bias=True) for _ in range(4))
                 for other in others:
@@ -250,7 +207,7 @@ def test_random_problem_in_any_way(
     problem = Problem("random", batch, groups * channels[0], groups * channels[1], size, kernel, stride, groups=groups)
     tensors, relu_output = backward_operands(problem, precision, layout, integers=True)
     mask = relu_output if has_relu else None
-    with _precision(precision):
+    with in_precision(precision):
         ways = _ways(problem, precision, tensors, mask, bias=True)
         results = _backward(problem, drawn % len(ways), tensors, mask, bias=True)
     for result, expected in zip(results, gradients(problem, *tensors, mask), strict=True):

@@ -37,6 +37,8 @@ PLANS = [
 CHOICE = [
     "csrc/planning/backward_ms.cpp",
     "csrc/planning/choose.cpp",
+    "csrc/planning/copied_gradient.cpp",
+    "csrc/planning/grad_copies.cpp",
     "csrc/planning/grad_copy.cpp",
     "csrc/planning/least_cost.cpp",
     "csrc/planning/margin.cpp",
@@ -343,6 +345,23 @@ def test_every_layer_has_a_plan_on_every_architecture(capability: tuple[int, int
             plan = layer_plan(layer, operator, precision, layout, device, engine=engine).plan
             (used,) = re.findall(r" shared(?:_bytes)?=(\d+)", plan)
             assert 0 < int(used) <= shared_bytes, case
+
+
+@pytest.mark.parametrize("gradient", ["input_grad", "weight_grad"])
+def test_one_gradient_of_copies(gradient: str) -> None:
+    """Channels of large NCDHW tensors are copied some images at a time for Hopper's units, and there alone."""
+    layers = {layer.name: layer for layer in known_layers()}
+    for name, rounds in (("gan3d_128", 2), ("kb2_100", 8)):
+        on_hopper = layer_plan(layers[name], gradient, "fp16", "NCDHW", known_device((9, 0)))
+        assert on_hopper.engine == "halo_wgmma"
+        if name == "gan3d_128" and gradient == "input_grad":
+            assert "rounds=" not in on_hopper.plan  # all images fit
+            continue
+        copied = "both" if gradient == "weight_grad" else "grad_output"
+        assert on_hopper.plan.endswith(f" copied={copied} rounds={rounds}")
+        assert on_hopper.workspace_bytes < 300 << 20
+        for layout, capability in (("NDHWC", (9, 0)), ("NCDHW", (8, 0))):
+            assert "rounds=" not in layer_plan(layers[name], gradient, "fp16", layout, known_device(capability)).plan
 
 
 def test_expected_times_are_those_of_the_record() -> None:

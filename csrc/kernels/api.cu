@@ -1,7 +1,5 @@
 #include "kernels/api.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -11,7 +9,6 @@
 #include <variant>
 
 #include "core/build.h"
-#include "device/channels_last_copies.h"
 #include "device/current_device.h"
 #include "device/launch.cuh"
 #include "engines/depthwise/run.h"
@@ -24,31 +21,14 @@
 #include "engines/simt/run.h"
 #include "engines/wgmma/run.h"
 #include "engines/wgmma/weight_grad/run.h"
+#include "kernels/backward_tensors.cuh"
+#include "kernels/with_type.cuh"
 #include "planning/flat_call.h"
 #include "planning/norm_way.h"
 #include "planning/plan_cache.h"
 
 namespace convt3d {
 namespace {
-
-template <typename T>
-struct TypeTag {
-  using Type = T;
-};
-
-template <typename Function>
-void with_type(DataType dtype, Function&& function) {
-  switch (dtype) {
-    case DataType::kFloat32:
-      return function(TypeTag<float>());
-    case DataType::kFloat64:
-      return function(TypeTag<double>());
-    case DataType::kFloat16:
-      return function(TypeTag<__half>());
-    case DataType::kBFloat16:
-      return function(TypeTag<__nv_bfloat16>());
-  }
-}
 
 // The only engine that calls ask, and for which of its candidates; negative: all are asked, backwards for one of
 // theirs.
@@ -110,6 +90,10 @@ Tensor read_weight(const OperatorPlan& plan, const Tensor& weight) {
 
 int64_t channel_folds(const OperatorPlan& plan) { return plan.view ? plan.view->channel_folds() : 1; }
 
+// Those gradients of `planned`, a SeparatePlan, that it has.
+void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataType dtype, const BackwardTensors& all,
+                        ConstTensor weight, const SummedGrads& grads, void* workspace, Stream stream);
+
 // What gradients of `plan` read of grad_output and of the ReLU's output, and the problem that they are of.
 struct ReadGradient {
   const Problem& problem;
@@ -158,6 +142,10 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
                 ConstTensor all_relu_output, ConstTensor layer_weight, MutableTensor grad_input, void* workspace,
                 Stream stream) {
   const ConstTensor weight = read_weight(plan, layer_weight);
+  if (std::holds_alternative<SeparatePlan>(plan.plan)) {
+    return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, {}, grad_input}, weight, {},
+                              workspace, stream);
+  }
   const ReadGradient read = read_gradient(plan, layer, all_grad_output, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -193,6 +181,10 @@ void weight_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype,
                  Stream stream) {
   const MutableTensor grad_weight = read_weight(plan, layer_grads.weight);
   const SummedGrads grads{grad_weight, layer_grads.bias, layer_grads.channel_folds * channel_folds(plan)};
+  if (std::holds_alternative<SeparatePlan>(plan.plan)) {
+    return separate_gradients(layer, plan, dtype, {all_grad_output, all_relu_output, input, {}}, {}, grads, workspace,
+                              stream);
+  }
   const ReadGradient read = read_gradient(plan, layer, all_grad_output, all_relu_output, dtype);
   with_type(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -235,46 +227,6 @@ void bias_grad(const Problem& problem, const OperatorPlan& plan, DataType dtype,
 }
 
 namespace {
-
-// The tensors of a backward.
-struct BackwardTensors {
-  ConstTensor grad_output;
-  ConstTensor relu_output;
-  ConstTensor input;
-  MutableTensor grad_input;
-};
-
-// The tensor from an image on.
-template <typename Tensor>
-Tensor from_image(const Tensor& tensor, int64_t image, DataType dtype) {
-  if (tensor.data == nullptr) return tensor;
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(tensor.data)>>, const char, char>;
-  return {static_cast<Byte*>(tensor.data) + image * tensor.stride[0] * element_size(dtype), tensor.stride};
-}
-
-BackwardTensors images_from(const BackwardTensors& all, int64_t first, DataType dtype) {
-  return {from_image(all.grad_output, first, dtype), from_image(all.relu_output, first, dtype),
-          from_image(all.input, first, dtype), from_image(all.grad_input, first, dtype)};
-}
-
-// Copies what the plan says of a round's images, and returns what is read instead.
-BackwardTensors copied_round(const SeparatePlan& plan, DataType dtype, BackwardTensors round, unsigned char* workspace,
-                             Stream stream) {
-  with_type(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    if constexpr (!std::is_same_v<T, double>) {
-      const auto copy = [&](const OperandCopy& of, ConstTensor& tensor, ConstTensor mask, unsigned char* to) {
-        if (!of.exists) return;
-        copy_channels_last<T>(of, {0, of.images, {0, of.size[0]}}, tensor, mask, to, stream);
-        tensor = {to, copied_operand(of).stride};
-      };
-      copy(plan.grad_copy, round.grad_output, round.relu_output, workspace);
-      if (plan.grad_copy.exists) round.relu_output = {};
-      copy(plan.input_copy, round.input, {}, workspace + plan.input_copy_offset());
-    }
-  });
-  return round;
-}
 
 void weight_grad_round(const Problem& layer, const OperatorPlan& plan, DataType dtype, const BackwardTensors& round,
                        const SummedGrads& grads, void* workspace, Stream stream, const GradRound& of_all) {
@@ -323,8 +275,11 @@ void separate_gradients(const Problem& layer, const OperatorPlan& planned, DataT
       bias_grad(bias_grad_problem(layer), *plan.bias_grad, dtype, summed.grad_output, summed.relu_output, grads.bias,
                 bytes + plan.bias_grad_offset(), stream);
     }
-    input_grad(of_round, *plan.input_grad, dtype, of_input.grad_output, of_input.relu_output, weight,
-               of_input.grad_input, bytes + plan.input_grad_offset(), stream);
+    if (plan.input_grad) {
+      input_grad(of_round, *plan.input_grad, dtype, of_input.grad_output, of_input.relu_output, weight,
+                 of_input.grad_input, bytes + plan.input_grad_offset(), stream);
+    }
+    if (!plan.weight_grad) continue;
     weight_grad_round(of_round, *plan.weight_grad, dtype, round, grads, bytes + plan.weight_grad_offset(), stream,
                       {first > 0, first + of_round.batch == problem.batch});
   }

@@ -21,9 +21,13 @@ double input_grad_ms(const OperatorPlan& plan) {
   return plan.cost.ms * (plan.engine() == Engine::kMatmul ? kMatmul : 1);
 }
 
+double copied_factor(DataType dtype) { return element_size(dtype) == 2 ? kCopied : 1; }
+
 double backward_factor(const OperatorPlan& input_grad, const OperatorPlan& weight_grad, bool copied, DataType dtype) {
   double factor = 1;
-  if (copied && element_size(dtype) == 2) factor *= input_grad.engine() == Engine::kMma ? kCopiedForMma : kCopied;
+  if (copied && element_size(dtype) == 2) {
+    factor *= input_grad.engine() == Engine::kMma ? kCopiedForMma : copied_factor(dtype);
+  }
   const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&weight_grad.plan);
   if (of_mma != nullptr && has_channel_rows(of_mma->layouts.grad)) factor *= kChannelRows;
   if (weight_grad.sums_bias() && weight_grad.engine() != Engine::kDepthwise) factor *= kSummedBias;

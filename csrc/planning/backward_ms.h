@@ -11,6 +11,8 @@ namespace convt3d {
 // those with wgmma 0.99, with mma 1.03.
 double input_grad_ms(const OperatorPlan& plan);
 
+// How many times as long as by its cost a gradient of a copy is taken to need, in the copy's place.
+double copied_factor(DataType dtype);
 // How many times as long as by their own costs two gradients are taken to need, one after the other: costs of ways to
 // read operands are off from each other by about as much. `copied`: grad_output is.
 double backward_factor(const OperatorPlan& input_grad, const OperatorPlan& weight_grad, bool copied, DataType dtype);

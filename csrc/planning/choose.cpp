@@ -11,6 +11,7 @@
 #include "engines/depthwise/cost.h"
 #include "engines/simt/cost.h"
 #include "engines/wgmma/plan/problem.h"
+#include "planning/copied_gradient.h"
 #include "planning/grad_copy.h"
 #include "planning/least_cost.h"
 #include "planning/margin.h"
@@ -23,8 +24,8 @@ namespace {
 using Offer = std::optional<OperatorPlan>;
 
 Offer simt_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
-      query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, is_part, whole,
+               norm] = query;
   constexpr int64_t kPartialBytes = element_size(DataType::kFloat64);
   switch (op) {
     case Operator::kForward:
@@ -50,8 +51,8 @@ Offer simt_offer(const PlanQuery& query) {
 }
 
 Offer depthwise_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
-      query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, is_part, whole,
+               norm] = query;
   const bool with_bias = sums_bias || op == Operator::kBackwardAndBias;
   if (op == Operator::kBackwardAndBias && !sees_all_outputs(query)) return std::nullopt;
   if (const auto plan = plan_depthwise_patches(op, problem, dtype, operands, with_bias)) {
@@ -151,8 +152,8 @@ mma::Correlation correlation_of(Operator op) {
 }
 
 Offer mma_offer(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
-      query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, is_part, whole,
+               norm] = query;
   if (!is_for_mma(query)) return std::nullopt;
   if (is_backward(op)) {
     if (op == Operator::kBackwardAndBias && !sees_all_outputs(query)) return std::nullopt;
@@ -169,8 +170,8 @@ Offer mma_offer(const PlanQuery& query) {
 }
 
 std::vector<OperatorPlan> mma_plans(const PlanQuery& query) {
-  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, whole, norm] =
-      query;
+  const auto& [op, problem, dtype, mode, operands, device, engine, candidate, most_copied, sums_bias, is_part, whole,
+               norm] = query;
   if (!is_for_mma(query)) return {};
   if (is_backward(op)) {
     return all_of(
@@ -313,6 +314,9 @@ std::optional<OperatorPlan> choose_of_view(const PlanQuery& query, const std::op
     if (!offered) continue;
     if (!best || is_better(query, *offered, *best)) best = std::move(offered);
   }
+  if (Offer copied = copied_gradient(query)) {
+    if (!best || copied->cost.ms < best->cost.ms) best = std::move(copied);
+  }
   // An engine that is asked alone computes all gradients at once where it can.
   if (is_backward(query.op) && (!best || !query.engine)) {
     std::optional<OperatorPlan> separate = separate_plan(query);
@@ -348,7 +352,13 @@ std::vector<OperatorPlan> candidates_of_view(const PlanQuery& query, const std::
   }
   for (const auto& [engine, offer, plans] : kEngines) {
     if (query.engine != engine || !query.device.has(engine)) continue;
-    if (Offer offered = offer(query)) add(std::move(*offered), plans(query));
+    Offer offered = offer(query);
+    std::vector<OperatorPlan> others = offered ? plans(query) : std::vector<OperatorPlan>();
+    if (Offer copied = copied_gradient(query)) {
+      if (!offered || copied->cost.ms < offered->cost.ms) std::swap(offered, copied);
+      if (copied) others.push_back(*std::move(copied));
+    }
+    if (offered) add(*std::move(offered), std::move(others));
   }
   return found;
 }

@@ -36,6 +36,7 @@ struct PlanQuery {
   int32_t candidate = 0;                   // of candidates()
   int64_t most_copied = kMostCopiedBytes;  // by what serves several gradients
   bool sums_bias = false;                  // of the weight gradient: by a plan that has the bias's, too
+  bool is_part = false;                    // of a plan of several gradients or rounds, which has the copies
   std::optional<WholeGradOutput> whole{};  // set by choose() and candidates(), where `problem` is a view's
   std::optional<NormTask> norm{};          // behind a forward; its `keeps_input` does not count
 };

@@ -39,7 +39,8 @@ double weight_grad_elements(const Problem& problem) {
 }  // namespace
 
 double least_cost_ms(const PlanQuery& query, Engine engine) {
-  const auto& [op, layer, dtype, mode, operands, device, asked, candidate, most_copied, sums_bias, whole, norm] = query;
+  const auto& [op, layer, dtype, mode, operands, device, asked, candidate, most_copied, sums_bias, is_part, whole,
+               norm] = query;
   std::optional<OutputView> view;
   if (!whole)
     view = op == Operator::kForward ? written_outputs(layer) : read_outputs(layer, steps_width(operands.first));

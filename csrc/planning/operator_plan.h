@@ -26,19 +26,22 @@ namespace convt3d {
 
 struct OperatorPlan;
 
-// The plan of a backward that computes each gradient by a plan of its own (planning/separate_plan.h).
+// The plan of a backward that computes each gradient by a plan of its own (planning/separate_plan.h), or of one
+// gradient that reads copies (planning/copied_gradient.h).
 struct SeparatePlan {
-  std::shared_ptr<const OperatorPlan> input_grad;
-  std::shared_ptr<const OperatorPlan> weight_grad;
-  std::shared_ptr<const OperatorPlan> bias_grad;  // where it is wanted and the weight gradient does not have it
-  OperandCopy grad_copy;                          // what gradients read instead of grad_output, and of its mask
-  OperandCopy input_copy;                         // what the weight gradient reads instead of the input
+  std::shared_ptr<const OperatorPlan> input_grad;   // where it is wanted
+  std::shared_ptr<const OperatorPlan> weight_grad;  // likewise
+  std::shared_ptr<const OperatorPlan> bias_grad;    // where it is wanted and the weight gradient does not have it
+  OperandCopy grad_copy;                            // what gradients read instead of grad_output, and of its mask
+  OperandCopy input_copy;                           // what the weight gradient reads instead of the input
   int64_t rounds;    // how often equally many images are copied and all gradients but `bias_grad` computed
   int32_t beside;    // multiprocessors of the input gradient, while the weight gradient has the others; 0: one by one
   bool leaves_copy;  // the input gradient reads grad_output as it lies, and leaves the copies to the weight's
 
   // The weight gradient's plan has the bias's, too.
   bool sums_bias() const;
+  // The plan of the only gradient, if there is one alone.
+  const OperatorPlan* alone() const;
 
   // The workspace: these copies, then what the gradients of bias and input need, and that of the weight, which has
   // the input gradient's where that is over when it begins.
@@ -66,7 +69,7 @@ struct OperatorPlan {
 
   // Of a weight gradient: it has the bias's, too.
   bool sums_bias() const;
-  // None of a plan that leaves each gradient to its own engine.
+  // None of a plan that leaves each of several gradients to its own engine.
   std::optional<Engine> engine() const;
   // Of gradients: joins_weight() of core/output_view.h, of the view or of a gradient's own.
   bool joins_weight() const;

@@ -43,7 +43,13 @@ struct TraitsOf {
   }
   Traits operator()(const MatmulPlan& plan) const { return matmul_traits(query.problem, plan, arguments); }
   Traits operator()(const SeparatePlan& plan) const {
-    Traits traits = engine_traits("separate", "backward", type_name(arguments.dtype, arguments.mode));
+    const char* const name = !plan.weight_grad ? "input_grad" : !plan.input_grad ? "weight_grad" : "backward";
+    Traits traits = engine_traits("separate", name, type_name(arguments.dtype, arguments.mode));
+    if (!is_backward(query.op)) {
+      traits.push_back({"copied", plan.input_copy.exists ? "both" : "grad_output"});
+      traits.push_back({"rounds", one_or_many(plan.rounds)});
+      return traits;
+    }
     traits.push_back({"bias", plan.bias_grad != nullptr ? "alone" : plan.sums_bias() ? "in_rows" : "no"});
     const auto* const of_mma = std::get_if<mma::WeightGradPlan>(&plan.weight_grad->plan);
     if (plan.sums_bias() && of_mma != nullptr) {

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "core/access.h"
 #include "core/operands.h"
 #include "planning/backward_ms.h"
+#include "planning/grad_copies.h"
 #include "planning/grad_copy.h"
 
 namespace convt3d {
@@ -57,14 +57,8 @@ class Separate {
   }
 
  private:
-  // Copies of some images at a time, or none of all of them.
-  struct Copies {
-    OperandCopy grad;
-    OperandCopy input;
-    int64_t images;
-  };
   struct Way {
-    Copies copies;
+    GradCopies copies;
     OperatorPlan input_grad;  // of the images of a round
     OperatorPlan weight_grad;
     std::optional<OperatorPlan> bias_grad;
@@ -77,43 +71,10 @@ class Separate {
     return &*std::min_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.ms < b.ms; });
   }
 
-  // What tensor cores read only after somebody has transposed or gathered it, as an operand like any other.
-  OperandCopy copied(const OperandTraits& tensor, const OperandTraits& mask, const Int3& size, int64_t channels) const {
-    const int64_t groups = query_.problem.groups;
-    const int64_t bytes = element_size(query_.dtype);
-    const bool in_pieces = has_pieces(tensor, bytes, channels / groups, kCopiedPiece / bytes);
-    if (channels == 1 || in_pieces || query_.dtype == DataType::kFloat64) return {};
-    OperandCopy copy = operand_copy(tensor, mask, size, groups, channels / groups, bytes);
-    copy_whole(copy, 1);
-    // Groups that are filled up are not at equal strides.
-    return groups == 1 || copy.padded == copy.channels ? copy : OperandCopy{};
-  }
-
-  // Of as many images as there is room for, in equal rounds.
-  std::optional<Copies> copies_of(const OperandCopy& grad, const OperandCopy& input) const {
-    const int64_t batch = query_.problem.batch;
-    int64_t images = std::min(batch, query_.most_copied / (grad.bytes() + input.bytes()));
-    while (images > 0 && batch % images != 0) --images;
-    if (images == 0) return std::nullopt;
-    const auto begins_alike = [&](const OperandTraits& tensor) {
-      return tensor.stride[0] * images * element_size(query_.dtype) % kAddressModulus == 0;
-    };
-    const Operands& operands = query_.operands;
-    const bool in_rounds = images < batch;
-    if (in_rounds && !(begins_alike(operands.result) && (input.exists || begins_alike(operands.second)))) {
-      return std::nullopt;
-    }
-    Copies copies{grad, input, images};
-    copy_whole(copies.grad, images);
-    if (input.exists) copy_whole(copies.input, images);
-    copies.input.beside = true;  // the other copy's
-    return copies;
-  }
-
   // Of all images at once, with operands as they lie. `sums_bias`: the weight gradient has the bias's, if it can.
   std::optional<Way> whole(bool sums_bias) const {
     if (sums_bias && (query_.op != Operator::kBackwardAndBias || !sees_all_outputs(query_))) return std::nullopt;
-    return way_with({{}, {}, query_.problem.batch}, sums_bias, false);
+    return way_with(no_copies(query_.problem), sums_bias, false);
   }
 
   // Nothing is copied: with the bias's gradient by itself and, where it can be, with the weight's.
@@ -138,15 +99,12 @@ class Separate {
 
   // With copies, which the input's gradient reads or not, and the bias's gradient as in a way without.
   std::vector<Way> copied_ways(const Way& first) const {
-    const Problem& problem = query_.problem;
-    const Operands& operands = query_.operands;
     std::vector<Way> ways;
-    const OperandCopy grad = copied(operands.first, operands.mask, problem.output_size(), problem.out_channels);
+    const OperandCopy grad = copied_grad(query_);
     if (!grad.exists || !may_copy_grad(query_)) return ways;
-    OperandCopy input = copied(operands.second, {}, problem.input_size, problem.in_channels);
-    if (!may_copy(operands.second, input, problem.batch)) input = {};
+    const OperandCopy input = copied_input(query_);
     const auto add = [&](const OperandCopy& other) {
-      const std::optional<Copies> copies = copies_of(grad, other);
+      const std::optional<GradCopies> copies = grad_copies(query_, grad, other);
       if (!copies) return;
       for (const bool leaves_copy : {false, true}) {
         // Some images may not begin as the first one does.
@@ -160,34 +118,19 @@ class Separate {
     return ways;
   }
 
-  int64_t rounds_of(const Copies& copies) const { return query_.problem.batch / copies.images; }
+  int64_t rounds_of(const GradCopies& copies) const { return copies.rounds(query_.problem); }
 
   // `weight`: as the input's gradient reads it.
-  PlanQuery gradient(Operator op, const Copies& copies, const DeviceTraits& device,
+  PlanQuery gradient(Operator op, const GradCopies& copies, const DeviceTraits& device,
                      const OperandTraits& weight = {}) const {
-    PlanQuery query = query_;
-    query.op = op;
-    query.candidate = 0;
+    PlanQuery query = gradient_of_copies(query_, op, copies, weight);
     query.device = device;
-    query.problem.batch = copies.images;
-    Operands& operands = query.operands;
-    if (copies.grad.exists) {
-      operands.first = copied_operand(copies.grad);
-      operands.mask = {};
-    }
-    if (copies.input.exists) operands.second = copied_operand(copies.input);
-    const Problem& problem = query_.problem;
-    operands.weight = {};
-    if (op == Operator::kInputGrad) {
-      operands.second = weight;
-    } else {
-      operands.result = dense_operand(problem.out_channels_per_group(), problem.kernel_size, false);
-    }
     return query;
   }
   // Of all images at once, from a copy that has all of them. Whichever engine is asked alone, the general one has it.
-  PlanQuery bias_gradient(const Copies& copies) const {
-    PlanQuery query = gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : Copies{}, query_.device);
+  PlanQuery bias_gradient(const GradCopies& copies) const {
+    PlanQuery query =
+        gradient(Operator::kBiasGrad, rounds_of(copies) == 1 ? copies : no_copies(query_.problem), query_.device);
     query.problem = bias_grad_problem(query_.whole ? query_.whole->problem : query_.problem);
     query.mode = Float32Mode::kIeee;
     query.engine.reset();
@@ -196,19 +139,13 @@ class Separate {
     return query;
   }
 
-  // Whether a weight gradient's plan can join what the rounds before have left.
-  static bool sums_rounds(const OperatorPlan& weight_grad) {
-    return std::holds_alternative<mma::WeightGradPlan>(weight_grad.plan) ||
-           std::holds_alternative<WgmmaWeightGradPlan>(weight_grad.plan);
-  }
-
   // The weight beside a plan of its gradient: all gradients read a copy where one needs it in another layout.
   OperandTraits read_weight(const OperatorPlan& weight_grad) const {
     return weight_grad.joins_weight() ? OperandTraits{} : query_.operands.weight;
   }
 
-  static Copies read_by_input_grad(const Copies& copies, bool leaves_copy) {
-    return leaves_copy ? Copies{{}, {}, copies.images} : copies;
+  static GradCopies read_by_input_grad(const GradCopies& copies, bool leaves_copy) {
+    return leaves_copy ? GradCopies{{}, {}, copies.images} : copies;
   }
 
   // choose_if_any(), which searches once for what several ways have in common. A gradient's queries differ in what it
@@ -229,7 +166,7 @@ class Separate {
 
   // None where a gradient cannot be computed round by round, or with the bias's, or the input's without the copy, or by
   // the only engine that is asked.
-  std::optional<Way> way_with(const Copies& copies, bool sums_bias, bool leaves_copy) const {
+  std::optional<Way> way_with(const GradCopies& copies, bool sums_bias, bool leaves_copy) const {
     const auto rounds = static_cast<double>(rounds_of(copies));
     PlanQuery weight = gradient(Operator::kWeightGrad, copies, query_.device);
     weight.sums_bias = sums_bias;
@@ -243,11 +180,7 @@ class Separate {
     Way way{copies, *std::move(input_grad), *std::move(weight_grad), std::nullopt, 0, 0, leaves_copy};
     if (rounds > 1 && !sums_rounds(way.weight_grad)) return std::nullopt;
     way.ms = rounds * (input_grad_ms(way.input_grad) + way.weight_grad.cost.ms);
-    for (const OperandCopy* const copy : {&copies.grad, &copies.input}) {
-      if (!copy->exists) continue;
-      way.ms += rounds * (query_.device.begins_early() ? query_.device.launches.early : query_.device.launches.next) +
-                copy_ms(*copy, query_.problem.batch, query_.device);
-    }
+    way.ms += copies_ms(query_, copies);
     way.ms *= backward_factor(way.input_grad, way.weight_grad, copies.grad.exists, query_.dtype);
     if (query_.op == Operator::kBackwardAndBias && !sums_bias) {
       way.bias_grad = choose(bias_gradient(copies));

@@ -5,25 +5,26 @@ from __future__ import annotations
 from bugs.bug import Bug
 
 API = "kernels/api.cu"
+TENSORS = "kernels/backward_tensors.cuh"
 SEPARATE = "--operator backward"
 BUGS = [
     Bug(
         "separate: another round's input",
-        API,
+        TENSORS,
         "from_image(all.input, first, dtype)",
         "from_image(all.input, BUG ? 0 : first, dtype)",
         SEPARATE,
     ),
     Bug(
         "separate: another round's grad_output",
-        API,
+        TENSORS,
         "return {from_image(all.grad_output, first, dtype)",
         "return {from_image(all.grad_output, BUG ? 0 : first, dtype)",
         SEPARATE,
     ),
     Bug(
         "separate: another round's grad_input",
-        API,
+        TENSORS,
         "from_image(all.grad_input, first, dtype)",
         "from_image(all.grad_input, BUG ? 0 : first, dtype)",
         SEPARATE,
@@ -37,7 +38,7 @@ BUGS = [
     ),
     Bug(
         "separate: a mask of the copy's operand",
-        API,
+        TENSORS,
         "copy(plan.grad_copy, round.grad_output, round.relu_output, workspace);",
         "copy(plan.grad_copy, round.grad_output, BUG ? ConstTensor{} : round.relu_output, workspace);",
         SEPARATE,
@@ -51,7 +52,7 @@ BUGS = [
     ),
     Bug(
         "separate: one copy in the other's place",
-        API,
+        TENSORS,
         "workspace + plan.input_copy_offset()",
         "workspace + (BUG ? 0 : plan.input_copy_offset())",
         SEPARATE,

@@ -92,11 +92,14 @@ Case Draw::next_of_any_plan() {
     if (cores && !wanted_.type && drawing.coin(40)) item.type = Type::kBFloat16;
     item.layout = drawing.coin(55) ? Layout::kNcdhw : Layout::kNdhwc;
     bool rows_of_positions = false;
-    const bool wide = wgmma_weights || (item.op == Operator::kBackward && !mma && drawing.coin(40));
+    // By Hopper's matrix units, of copies (planning/copied_gradient.h).
+    const bool one_gradient = item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad;
+    const bool copied = one_gradient && !cores && !mma && !product && !only_depthwise && drawing.coin(30);
+    const bool wide = copied || wgmma_weights || (item.op == Operator::kBackward && !mma && drawing.coin(40));
     if (wide) {
       wide_channels(drawing);
       if (!wanted_.type) item.type = static_cast<Type>(drawing.draw(1, 4));  // all but float64
-      if (wgmma_weights || drawing.coin(50)) item.layout = Layout::kNdhwc;
+      if (!copied && (wgmma_weights || drawing.coin(50))) item.layout = Layout::kNdhwc;
     } else if (product || (mma && item.op == Operator::kBackward)) {
       whole_strides(drawing);
       if (product) item.problem.padding = {0, 0, 0};
@@ -110,7 +113,7 @@ Case Draw::next_of_any_plan() {
       kOtherKinds[only_depthwise ? 0 : drawing.draw(0, std::size(kOtherKinds) - 1)](drawing);
     }
 
-    const bool in_rounds = item.op == Operator::kBackward && !mma && drawing.coin(50);
+    const bool in_rounds = (copied || (item.op == Operator::kBackward && !mma)) && drawing.coin(50);
     if (in_rounds) {
       item.problem.batch = drawing.draw(2, 4);
       item.layout = Layout::kNcdhw;
@@ -149,6 +152,13 @@ Case Draw::next_of_any_plan() {
     if (only_depthwise && item.op != Operator::kBiasGrad) {
       item.engine = Engine::kDepthwise;
       if (!has_plan(item)) continue;
+      return item;
+    }
+    if (copied) {
+      item.wgmma = true;
+      item.engine = Engine::kAuto;
+      item.plan = 1;
+      if (!is_of_copies(item)) continue;
       return item;
     }
     if (item.op == Operator::kBackward && drawing.coin(75)) item.plan = static_cast<int>(drawing.draw(0, 1 << 20));

@@ -5,6 +5,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "check/tensor.h"
 #include "core/devices.h"
@@ -53,6 +55,11 @@ int64_t image_bytes(const Case& item, const Size5& size) {
   return channels * size[2] * size[3] * size[4];
 }
 
+// Of the input, the weight or both.
+bool is_gradient(Operator op) {
+  return op == Operator::kBackward || op == Operator::kInputGrad || op == Operator::kWeightGrad;
+}
+
 convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands) {
   convt3d::PlanQuery query{};
   query.op = item.op == Operator::kBackward && item.bias ? convt3d::Operator::kBackwardAndBias
@@ -69,12 +76,21 @@ convt3d::PlanQuery query_of(const Case& item, const convt3d::Operands& operands)
       (item.engine == Engine::kWgmma && (item.op == Operator::kInputGrad || item.op == Operator::kWeightGrad)) ||
       (item.engine == Engine::kMatmul && item.op == Operator::kInputGrad) ||
       (item.op != Operator::kBiasGrad && (item.engine == Engine::kMma || item.engine == Engine::kDepthwise));
-  if (item.op == Operator::kBackward && item.engine == Engine::kAuto && item.seed % 2 == 0) {
+  if (is_gradient(item.op) && item.engine == Engine::kAuto && item.seed % 2 == 0) {
     query.most_copied =
         2 * (image_bytes(item, item.output_size()) + image_bytes(item, item.input_size()));  // some rounds
   }
   if (item.engine != Engine::kAuto && asks) query.engine = engine_of(item.engine);
   return query;
+}
+
+// By Hopper's matrix units, of copies (planning/copied_gradient.h).
+std::optional<convt3d::OperatorPlan> of_copies(convt3d::PlanQuery query) {
+  query.engine = convt3d::Engine::kWgmma;
+  for (convt3d::OperatorPlan& plan : convt3d::candidates(query)) {
+    if (std::holds_alternative<convt3d::SeparatePlan>(plan.plan)) return std::move(plan);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -115,6 +131,7 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
     const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
     return all[static_cast<std::size_t>(item.plan) % all.size()];
   }
+  if (is_gradient(item.op) && item.engine == Engine::kAuto && item.plan >= 0) return of_copies(query).value();
   if ((item.engine != Engine::kWgmma && item.engine != Engine::kMatmul) || item.plan < 0) return choose(query);
   if (item.op == Operator::kWeightGrad || item.engine == Engine::kMatmul) {
     const std::vector<convt3d::OperatorPlan> all = convt3d::candidates(query);
@@ -129,6 +146,8 @@ convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operand
   const convt3d::WgmmaPlan& plan = plans[static_cast<std::size_t>(item.plan)];
   return {plan, plan.workspace_bytes(), {}};
 }
+
+bool is_of_copies(const Case& item) { return of_copies(query_of(item, operands_of(item))).has_value(); }
 
 bool has_plan(const Case& item) { return convt3d::choose_if_any(query_of(item, operands_of(item))).has_value(); }
 

@@ -20,6 +20,8 @@ convt3d::DeviceTraits weight_grad_device(const Case& item);
 std::vector<convt3d::WgmmaPlan> candidates(const Case& item);
 // The plan that a case asks for.
 convt3d::OperatorPlan plan_of(const Case& item, const convt3d::Operands& operands);
+// Whether a gradient has a plan of copies (planning/copied_gradient.h).
+bool is_of_copies(const Case& item);
 // Whether the engine that a case asks for has a plan for it.
 bool has_plan(const Case& item);
 // Before its tensors are there.
