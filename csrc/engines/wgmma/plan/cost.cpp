@@ -21,6 +21,12 @@ constexpr double kBurstBytes = 7550;           // that a warp may hand over at o
 constexpr double kBurstBytesOverhead = 0.603;  // of each further so many
 constexpr int kLineBytes = 128;                // of the caches
 constexpr double kShortLineOverhead = 0.2;     // of lines of N-major panels, for each further one of 128 bytes
+// Memory moves so many bytes at least. Where a chunk has a part of them, they leave the L2 before the next chunk has
+// the next part if the chunks of all blocks fill much of it: from the first share on some, from the second on all.
+// Fitted to input gradients of kernel == stride.
+constexpr int kMovedBytes = 64;
+constexpr double kSomeLeave = 0.15;
+constexpr double kAllLeave = 0.4;
 // What TMA takes for a row of a box.
 constexpr double kTmaRowClocks = 2.92;
 constexpr double kTmaByteClocks = 0.00204;
@@ -118,6 +124,17 @@ double row_bytes(int element_bytes, const WgmmaPlanParts& plan) {
 double chunk_bytes(const WgmmaPlanParts& plan) {
   const double positions = static_cast<double>(plan.tile.halo_positions()) * plan.tile.images();
   return positions * plan.arrangement.folds() * plan.panels.in_chunk * plan.panels.position_bytes;
+}
+
+// How much of the input memory moves again.
+double fetched_again(const WgmmaProblem& problem, int element_bytes, const DeviceTraits& device,
+                     const WgmmaPlanParts& plan, double input_bytes) {
+  const double position = static_cast<double>(problem.in_channels) * element_bytes;
+  const double parts = std::min<double>(kMovedBytes, position) / plan.panels.position_bytes;
+  if (plan.load.way() != WgmmaLoadWay::kChannelBoxes || plan.panels.chunks() == 1 || parts <= 1) return 0;
+  const double filled = std::min(chunk_bytes(plan) * plan.grid.blocks * parts, input_bytes);
+  const double share = filled / static_cast<double>(device.l2_bytes);
+  return (parts - 1) * std::clamp((share - kSomeLeave) / (kAllLeave - kSomeLeave), 0.0, 1.0);
 }
 
 // What TMA takes for the lines of positions of one chunk of N-major panels.
@@ -237,8 +254,9 @@ double expected_clocks(const WgmmaProblem& problem, int element_bytes, const Dev
       stores ? static_cast<double>(problem.batch) * problem.out_channels * positions(problem.output_size) : 0;
   const double short_lines =
       n_major ? kShortLineOverhead * ((kLineBytes / 2 >> plan.load.as_n_major().line_log) - 1) : 0;
+  const double again = fetched_again(problem, element_bytes, device, plan, input * element_bytes);
   double memory =
-      (input * (1 + short_lines) + output) * element_bytes / device.multiprocessors / bytes_per_clock(device);
+      (input * (1 + short_lines + again) + output) * element_bytes / device.multiprocessors / bytes_per_clock(device);
   double tma = 0;
   if (stores && plan.store.boxes()) {
     const double stored = outputs_of_work_tile(plan) * element_bytes;
