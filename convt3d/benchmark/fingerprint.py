@@ -52,7 +52,7 @@ KERNELS: dict[tuple[str, str], tuple[str, ...]] = {
     ("mma", "forward"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("mma", "backward_input"): ("convt3d_mma_correlation", "convt3d_mma_pack_weight", "convt3d_channels_last_copy"),
     ("matmul", "forward"): ("convt3d_matmul",),
-    ("matmul", "backward_input"): ("convt3d_matmul",),
+    ("matmul", "backward_input"): ("convt3d_matmul", "convt3d_matmul_begin_counters"),
     ("simt", "backward_weight"): ("convt3d_weight_grad", "convt3d_ordered_sum"),
     ("halo_wgmma", "backward_weight"): (
         "convt3d_halo_weight_grad",

@@ -128,7 +128,7 @@ void forward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Con
         return wgmma::forward<T>(problem, *of_wgmma, input, weight, epilogue, output, workspace, stream);
       }
       if (const auto* product = std::get_if<MatmulPlan>(&plan.plan)) {
-        return matmul::forward<T>(*product, input, weight, epilogue, output, stream);
+        return matmul::forward<T>(*product, input, weight, epilogue, output, workspace, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::forward<T>(problem, *correlation, input, weight, epilogue, output, workspace, stream);
@@ -158,7 +158,7 @@ void input_grad(const Problem& layer, const OperatorPlan& plan, DataType dtype, 
         return depthwise::patch_input_grad<T>(*patches, read.grad_output, weight, grad_input, stream);
       }
       if (const auto* product = std::get_if<MatmulPlan>(&plan.plan)) {
-        return matmul::input_grad<T>(*product, read.grad_output, weight, grad_input, stream);
+        return matmul::input_grad<T>(*product, read.grad_output, weight, grad_input, workspace, stream);
       }
       if (const auto* of_wgmma = std::get_if<WgmmaPlan>(&plan.plan)) {
         return wgmma::input_grad<T>(read.problem, *of_wgmma, read.grad_output, weight, grad_input, workspace, stream);

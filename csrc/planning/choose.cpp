@@ -88,7 +88,9 @@ OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&)
 OperatorPlan operator_plan(const mma::BackwardPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
 }
-OperatorPlan operator_plan(const MatmulPlan& plan, const DeviceTraits&) { return {plan, 0, {plan.cost_ms, false}}; }
+OperatorPlan operator_plan(const MatmulPlan& plan, const DeviceTraits&) {
+  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
+}
 
 template <typename Plan>
 Offer offer_of(const std::optional<Plan>& plan, const DeviceTraits& device) {

@@ -2,6 +2,7 @@
 
 namespace convt3d::matmul {
 
-template void forward<__half>(const MatmulPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor, Stream);
+template void forward<__half>(const MatmulPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor, void*,
+                              Stream);
 
 }  // namespace convt3d::matmul

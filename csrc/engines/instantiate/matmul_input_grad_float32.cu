@@ -2,6 +2,6 @@
 
 namespace convt3d::matmul {
 
-template void input_grad<float>(const MatmulPlan&, ConstTensor, ConstTensor, MutableTensor, Stream);
+template void input_grad<float>(const MatmulPlan&, ConstTensor, ConstTensor, MutableTensor, void*, Stream);
 
 }  // namespace convt3d::matmul

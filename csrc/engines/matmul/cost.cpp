@@ -18,6 +18,7 @@ constexpr double kStageClocks = 446;     // that a team waits for each stage, ho
 constexpr double kOnceClocks = 138;      // besides, where it rounds what it has copied
 constexpr double kTileClocks = 83;       // that it takes to hand over 8 KB of results
 constexpr double kJoinClocks = 600;      // of each team, that its sums are joined in
+constexpr double kSplitClocks = 4500;    // of splits, until the last one knows that it is
 constexpr double kProductsAlone = 0.69;  // of the clocks of a tile's products, while nothing else is done
 constexpr double kLoadInstructions = 19.2;
 constexpr double kWalkInstructions = 14.7;  // of a gradient's piece, by positions
@@ -36,8 +37,9 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const auto [warps_m, warps_n] = plan.warps();
   const bool words = plan.element_bytes == 4;
   const double products = plan.terms == 2 ? 3 : 1;
-  const double stages = plan.k_stages;
-  const double steps = (stages - 1) * kMatmulStageSteps + plan.last_steps();
+  const double stages = plan.split_stages();
+  const double steps =
+      plan.splits > 1 ? stages * kMatmulStageSteps : (stages - 1) * kMatmulStageSteps + plan.last_steps();
   // Of one tile, in bytes.
   const double source = static_cast<double>(m) * kMatmulStageBytes * stages;
   const double weight = static_cast<double>(n) * kMatmulStageBytes * stages;
@@ -71,7 +73,10 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
       kStoreInstructions * output / (plan.store.elements * plan.element_bytes) / 32 + 3.0 * m * n / 32 +
       kTileInstructions * warps;
   const double together = std::max({tensor / kTensorShare, l2, shared, instructions / (kSchedulers * kIssued)});
-  const double waited = (stages * (kStageClocks + (once ? kOnceClocks : 0)) + kProductsAlone * tensor) / plan.teams +
+  // Each split leaves its sums, and the last one reads all.
+  const double left = plan.splits > 1 ? static_cast<double>(m) * n * sizeof(float) * (1 + plan.splits) : 0;
+  const double waited = left / (kL2Share * device.rates.l2_bytes) + (plan.splits > 1 ? kSplitClocks : 0) +
+                        (stages * (kStageClocks + (once ? kOnceClocks : 0)) + kProductsAlone * tensor) / plan.teams +
                         kTileClocks * output / 8192 + (plan.teams > 1 ? kJoinClocks * plan.teams : 0);
 
   const int64_t blocks = plan.blocks();
@@ -86,7 +91,10 @@ double matmul_cost_ms(const MatmulPlan& plan, int64_t fit, const DeviceTraits& d
   const double asked_for =
       device.bytes_per_ms / device.clocks_per_ms / device.multiprocessors * device.memory.latency_clocks;
   const double memory_ms = moved / (device.memory.ahead * device.bytes_per_ms) * (1 + kWaiting * asked_for / on_way);
-  return device.launches.next + kStartClocks / device.clocks_per_ms + at_once({memory_ms, own_ms}, kAlongside);
+  // Counters of splits begin at zero.
+  const double counting = device.begins_early() ? device.launches.early : device.launches.next;
+  return device.launches.next + (plan.splits > 1 ? counting : 0) + kStartClocks / device.clocks_per_ms +
+         at_once({memory_ms, own_ms}, kAlongside);
 }
 
 }  // namespace convt3d

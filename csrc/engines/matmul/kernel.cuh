@@ -1,7 +1,7 @@
 // The kernel of the matmul engine. A block has columns of the weight for its life, its share, and takes turns with the
 // other walkers of the share at tiles of positions. It runs through the stages of one tile after another: the next
 // tile's are on their way while one is stored. Of teams each has every so many-th stage of a tile, and the first stores
-// what all have summed.
+// what all have summed. Of splits each has some stages of its block's only tile, and the last one done stores.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,18 @@
 
 namespace convt3d {
 
-template <typename T, Operator kOp, MatmulTile kTile, bool kTeams, MatmulRows kRows, int kTerms>
+constexpr int kMatmulCountingThreads = 128;
+struct MatmulCounters {
+  uint32_t* counters;
+  int32_t count;
+};
+static __global__ void convt3d_matmul_begin_counters(const __grid_constant__ MatmulCounters params) {
+  begin_dependents();
+  for (auto i = static_cast<int32_t>(threadIdx.x); i < params.count; i += kMatmulCountingThreads)
+    params.counters[i] = 0;
+}
+
+template <typename T, Operator kOp, MatmulTile kTile, bool kTeams, bool kSplits, MatmulRows kRows, int kTerms>
 __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? matmul_teams(kTerms) : 1),
                                   kTeams ? 1 : matmul_blocks(kTile, kTerms, sizeof(T)))
     convt3d_matmul(const __grid_constant__ MatmulParams<T> params) {
@@ -27,14 +38,19 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
   constexpr bool kRounds = sizeof(T) == 4 && kTerms == 1 && !kTeams;
   const MatmulPlan& plan = params.plan;
   const MatmulLayout& layout = params.layout;
-  const auto walker = params.by_shares.quotient(static_cast<int32_t>(blockIdx.x));
-  const int32_t share = params.by_shares.remainder(static_cast<int32_t>(blockIdx.x), walker);
+  auto place = static_cast<int32_t>(blockIdx.x);
+  int32_t split = 0;
+  if constexpr (kSplits) split = params.by_splits.take(place);
+  const auto walker = params.by_shares.quotient(place);
+  const int32_t share = params.by_shares.remainder(place, walker);
   const int32_t group = params.by_n_tiles.quotient(share);
   const int32_t first_column = params.by_n_tiles.remainder(share, group) * kExtent.n;
   const int32_t tiles = (plan.m_tiles - walker + plan.walkers - 1) / plan.walkers;
   const int32_t team = kTeams ? static_cast<int32_t>(threadIdx.x) / kExtent.threads() : 0;
   const int32_t teams = kTeams ? plan.teams : 1;
-  const int32_t tile_stages = (plan.k_stages - team + teams - 1) / teams;  // the team's
+  const int32_t first_k = kSplits ? split * plan.split_stages() : 0;
+  const int32_t end_k = kSplits ? min(first_k + plan.split_stages(), plan.k_stages) : plan.k_stages;
+  const int32_t tile_stages = (end_k - first_k - team + teams - 1) / teams;  // the team's
   const int32_t stages = tiles * tile_stages;
 
   const MatmulWeightLoader<T, kOp, kTile> weight(params, group, first_column);
@@ -47,20 +63,20 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
 
   // What is loaded next.
   int32_t load_tile = walker;
-  int32_t load_k = team;
+  int32_t load_k = first_k + team;
   int32_t load_buffer = 0;
   int32_t loaded = 0;
   const auto load = [&] {
     if (loaded < stages) {
-      if (load_k == team) source.begin(params, load_tile * kExtent.m);
+      if (load_k == first_k + team) source.begin(params, load_tile * kExtent.m);
       source.load(params, sources + static_cast<uint32_t>(load_buffer * layout.source_bytes), load_k * kDepth);
       if (!plan.resident || loaded < tile_stages) {
         const int32_t slot = plan.resident ? load_k : load_buffer;
         weight.load(params, weights + static_cast<uint32_t>(slot * layout.weight_bytes), load_k * kDepth);
       }
       load_k += teams;
-      if (load_k >= plan.k_stages) {
-        load_k = team;
+      if (load_k >= end_k) {
+        load_k = first_k + team;
         load_tile += plan.walkers;
       }
       if (++load_buffer == plan.buffers) load_buffer = 0;
@@ -78,7 +94,7 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
 
   MatmulSums<T, kOp, kTile, kRows, kTerms, kRounds> sums;
   int32_t buffer = 0;
-  int32_t k = team;
+  int32_t k = first_k + team;
   int32_t tile = walker;
   bool odd = false;
   const int32_t last_steps = plan.last_steps();
@@ -103,7 +119,7 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
         source.round(params, source_stage());
         if (!plan.resident || stage < tile_stages) weight.round(weight_stage());
       }
-      if (k == 0) storer.place(params, tile * kExtent.m, odd);
+      if (k == first_k) storer.place(params, tile * kExtent.m, odd);
       sync_matmul_team<kTile, kTeams>();  // the stage has arrived for all, and nobody reads the one before
     }
     load();  // in one place: small layers wait for the code of their kernel
@@ -112,10 +128,15 @@ __global__ void __launch_bounds__(matmul_extent(kTile).threads() * (kTeams ? mat
     sums.add(source_stage(), weight_stage(), k == plan.k_stages - 1 ? last_steps : kMatmulStageSteps);
     if (++buffer == plan.buffers) buffer = 0;
     k += teams;
-    if (k < plan.k_stages) continue;
-    k = team;
+    if (k < end_k) continue;
+    k = first_k + team;
     if constexpr (kTeams) storer.join(params, sums);
-    if (team == 0) storer.store(params, sums, odd);
+    if (team == 0) {
+      if constexpr (kSplits) {
+        if (!storer.template add_splits<kTeams>(params, tile, share, split, sums)) return;
+      }
+      storer.store(params, sums, odd);
+    }
     sums.clear();
     tile += plan.walkers;
     odd = !odd;

@@ -29,6 +29,9 @@ struct MatmulParams {
   Divisor by_channels;  // output channels of a group
   Divisor by_n_tiles;
   Divisor by_shares;  // groups x n_tiles
+  Divisor by_splits;
+  uint32_t* counters;
+  float* partial;
 };
 
 // A thread's number in its team.

@@ -16,6 +16,7 @@ namespace {
 constexpr int32_t kCopyBytes = 16;
 constexpr int32_t kSectorBytes = 32;  // of L2, that are read at once
 constexpr int32_t kMostBuffers = 4;
+constexpr int32_t kMostSplits = 8;
 constexpr int32_t kReservedBytes = 1024;  // of a block's shared memory, by the driver
 constexpr int64_t kMostBytes = 1 << 23;   // of K: a block's columns of the weight would take 1.2 GB, in 32 bits
 
@@ -191,7 +192,7 @@ MatmulLayout matmul_layout(const MatmulPlan& plan) {
   const int32_t joined = plan.teams > 1 ? m * n * static_cast<int32_t>(sizeof(float)) : 0;
   layout.positions = static_cast<int32_t>(round_up(layout.result + std::max(joined, warps * layout.slab_bytes), 16));
   layout.columns = layout.positions + 2 * m * 8;  // of the tile that is stored, and of the next
-  layout.places = layout.columns + n * (8 + (is_gradient ? 0 : 4));
+  layout.places = layout.columns + n * (8 + (is_gradient ? 0 : 4)) + (plan.splits > 1 ? 16 : 0);
   layout.bytes = layout.places + (is_gradient ? plan.k_stages * (kMatmulStageBytes / plan.copied_bytes) * 4 : 0);
   return layout;
 }
@@ -262,13 +263,20 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
         for (int32_t buffers = 2; buffers <= kMostBuffers; ++buffers) {
           plan.resident = resident;
           plan.buffers = buffers;
-          plan.shared_bytes = matmul_layout(plan).bytes;
-          if (plan.shared_bytes > device.shared_bytes) continue;
-          const int64_t fit = count_blocks(plan, device) * device.multiprocessors;
-          const int64_t shares = int64_t{plan.groups} * plan.n_tiles;
-          plan.walkers = static_cast<int32_t>(std::clamp<int64_t>(fit / shares, 1, plan.m_tiles));
-          plan.cost_ms = matmul_cost_ms(plan, count_blocks(plan, device), device);
-          found.push_back(plan);
+          for (plan.splits = 1; plan.splits <= kMostSplits; ++plan.splits) {
+            plan.shared_bytes = matmul_layout(plan).bytes;
+            if (plan.shared_bytes > device.shared_bytes) break;
+            const int64_t fit = count_blocks(plan, device) * device.multiprocessors;
+            const int64_t shares = int64_t{plan.groups} * plan.n_tiles;
+            plan.walkers = static_cast<int32_t>(std::clamp<int64_t>(fit / shares, 1, plan.m_tiles));
+            if (plan.splits > 1) {
+              if (!is_gradient || plan.resident || plan.walkers < plan.m_tiles || plan.blocks() > fit) break;
+              if (plan.split_stages() < 2 * plan.teams) break;
+              if (plan.split_stages() * (plan.splits - 1) >= plan.k_stages) continue;  // nothing is left for the last
+            }
+            plan.cost_ms = matmul_cost_ms(plan, count_blocks(plan, device), device);
+            found.push_back(plan);
+          }
         }
       }
     }
@@ -306,8 +314,8 @@ std::string to_string(const MatmulPlan& plan) {
          "B columns=" + (plan.channels_last ? "taps_channels" : "channels_taps") + " m=" + number(plan.positions) +
          " n=" + number(plan.columns) + " k=" + number(plan.k) + " groups=" + number(plan.groups) +
          " weights=" + (plan.resident ? "stay" : "come") + " buffers=" + number(plan.buffers) +
-         " blocks=" + number(plan.blocks()) + " shared=" + number(plan.shared_bytes) +
-         " store=" + number(plan.store.elements) +
+         " blocks=" + number(plan.blocks()) + (plan.splits > 1 ? " splits=" + number(plan.splits) : "") +
+         " shared=" + number(plan.shared_bytes) + " store=" + number(plan.store.elements) +
          (plan.store.of_positions ? " of_positions"
           : plan.store.by_pieces  ? " by_columns"
                                   : " by_positions");

@@ -164,6 +164,7 @@ struct MatmulPlan {
   int32_t m_tiles;
   int32_t n_tiles;
   bool resident;    // a block's columns of the weight stay in shared memory
+  int8_t splits;    // blocks that share a tile's K, each of which has some stages; then each has one tile
   int32_t buffers;  // stages on their way or read
   int32_t walkers;  // blocks that take turns at the tiles of a group's columns
   int64_t shared_bytes;
@@ -172,7 +173,14 @@ struct MatmulPlan {
   int32_t threads() const { return teams * extent().threads(); }
   MatmulExtent extent() const { return matmul_extent(tile); }
   MatmulWarps warps() const { return matmul_warps(tile, op, element_bytes); }
-  int64_t blocks() const { return int64_t{groups} * n_tiles * walkers; }
+  int64_t blocks() const { return int64_t{groups} * n_tiles * walkers * splits; }
+  constexpr int32_t split_stages() const { return (k_stages + splits - 1) / splits; }  // of all but the last split
+  // The workspace: of each tile a counter of splits that have left their sums, then [tile][split][sums].
+  int64_t counters() const { return splits > 1 ? int64_t{groups} * n_tiles * m_tiles : 0; }
+  int64_t partial_offset() const { return (counters() * 4 + 15) / 16 * 16; }
+  int64_t workspace_bytes() const {
+    return partial_offset() + counters() * splits * extent().m * extent().n * static_cast<int64_t>(sizeof(float));
+  }
   // Of the last stage of K, which may be no whole one.
   constexpr int32_t last_steps() const {
     return (k * element_bytes - (k_stages - 1) * kMatmulStageBytes + kMatmulStepBytes - 1) / kMatmulStepBytes;
@@ -192,6 +200,8 @@ struct MatmulLayout {
   int32_t columns;
   int32_t places;  // of a gradient: where in grad_output the pieces of K are
   int32_t bytes;
+
+  constexpr int32_t adds() const { return places - 16; }  // of splits: whether the block adds what all have left
 };
 MatmulLayout matmul_layout(const MatmulPlan& plan);
 

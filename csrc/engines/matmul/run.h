@@ -10,10 +10,10 @@ namespace convt3d::matmul {
 
 template <typename T>
 void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, const Epilogue& epilogue,
-             MutableTensor output, Stream stream);
+             MutableTensor output, void* workspace, Stream stream);
 
 template <typename T>
 void input_grad(const MatmulPlan& plan, ConstTensor grad_output, ConstTensor weight, MutableTensor grad_input,
-                Stream stream);
+                void* workspace, Stream stream);
 
 }  // namespace convt3d::matmul

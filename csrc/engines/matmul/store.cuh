@@ -7,6 +7,7 @@
 
 #include "device/numeric.cuh"
 #include "device/ptx/shared_memory.cuh"
+#include "device/split_sum.cuh"
 #include "device/words.cuh"
 #include "engines/matmul/load.cuh"
 #include "engines/matmul/mainloop.cuh"
@@ -87,6 +88,26 @@ class MatmulStorer {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) own[i] += joined[i * kThreads];
     sync_matmul_team<kTile, true>();
+  }
+
+  // The sums of all splits, by the block that is done last. False: by another.
+  template <bool kTeams, typename Sums>
+  __device__ __forceinline__ bool add_splits(const MatmulParams<T>& params, int32_t tile, int32_t share, int32_t split,
+                                             Sums& sums) const {
+    constexpr int kPieces = Sums::kFragments * Sums::kColumns;
+    constexpr int64_t kSums = int64_t{kExtent.m} * kExtent.n;
+    const int32_t thread = matmul_thread<kTile>();
+    const int64_t number = int64_t{share} * params.plan.m_tiles + tile;
+    float* const partial = params.partial + number * params.plan.splits * kSums + thread * 4;
+    auto& adds = *reinterpret_cast<bool*>(dynamic_shared_memory + params.layout.adds());
+    auto& pieces = reinterpret_cast<float (&)[kPieces][4]>(sums.sum);
+    leave_split<kThreads>(partial + split * kSums, pieces);
+    sync_matmul_team<kTile, kTeams>();
+    if (thread == 0) count_split(params.counters, number, params.plan.splits, adds);
+    sync_matmul_team<kTile, kTeams>();
+    if (!adds) return false;
+    convt3d::add_splits<kThreads, 4, 1>(partial, params.plan.splits, pieces);
+    return true;
   }
 
   template <typename Sums>

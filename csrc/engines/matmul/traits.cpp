@@ -33,6 +33,7 @@ Traits matmul_traits(const Problem& problem, const MatmulPlan& plan, const Forwa
   traits.push_back({"n_tail", yes_no(plan.columns % extent.n != 0)});
   traits.push_back({"n_tiles", one_or_many(plan.n_tiles)});
   traits.push_back({"walkers", one_or_many(plan.walkers)});
+  traits.push_back({"splits", one_or_many(plan.splits)});
   traits.push_back({"walked", one_or_many((plan.m_tiles + plan.walkers - 1) / plan.walkers)});
   traits.push_back({"groups", one_or_many(plan.groups)});
   traits.push_back({"images", one_or_many(problem.batch)});

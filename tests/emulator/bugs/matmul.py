@@ -207,8 +207,8 @@ BUGS = [
     Bug(
         "matmul: a team's first stage of the next tile",
         M + "kernel.cuh",
-        "load_k = team;\n        load_tile",
-        "load_k = BUG ? 0 : team;\n        load_tile",
+        "load_k = first_k + team;\n        load_tile",
+        "load_k = first_k + (BUG ? 0 : team);\n        load_tile",
         MATMUL,
     ),
     Bug(
@@ -273,5 +273,47 @@ BUGS = [
         "source.round(params, source_stage());",
         "if (!BUG) source.round(params, source_stage());",
         MATMUL + " --type tf32",
+    ),
+    Bug(
+        "matmul: splits: stages of the first",
+        M + "kernel.cuh",
+        "split * plan.split_stages()",
+        "(BUG ? 0 : split) * plan.split_stages()",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: splits: the last stage of each",
+        M + "kernel.cuh",
+        "min(first_k + plan.split_stages(), plan.k_stages)",
+        "min(first_k + plan.split_stages() - BUG, plan.k_stages)",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: splits: sums of another tile",
+        M + "store.cuh",
+        "int64_t{share} * params.plan.m_tiles + tile",
+        "int64_t{BUG ? 0 : share} * params.plan.m_tiles + tile",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: splits: sums in one place",
+        M + "store.cuh",
+        "partial + split * kSums",
+        "partial + (BUG ? 0 : split) * kSums",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: splits: added before it is known who adds",
+        M + "store.cuh",
+        "sync_matmul_team<kTile, kTeams>();\n    if (!adds)",
+        "if (!BUG) sync_matmul_team<kTile, kTeams>();\n    if (!adds)",
+        GRADIENT,
+    ),
+    Bug(
+        "matmul: splits: counters that nobody begins",
+        M + "kernel.cuh",
+        "i < params.count;",
+        "i < (BUG ? 0 : params.count);",
+        GRADIENT,
     ),
 ]
