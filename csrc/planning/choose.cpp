@@ -76,19 +76,11 @@ OperatorPlan operator_plan(const WgmmaPlan& plan, const DeviceTraits& device) {
           {plan.cost / device.clocks_per_ms, true},
           plan.unstored_cost / device.clocks_per_ms};
 }
-OperatorPlan operator_plan(const WgmmaWeightGradPlan& plan, const DeviceTraits&) {
-  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
-}
 OperatorPlan operator_plan(const mma::CorrelationPlan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}, plan.unstored_ms};
 }
-OperatorPlan operator_plan(const mma::WeightGradPlan& plan, const DeviceTraits&) {
-  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
-}
-OperatorPlan operator_plan(const mma::BackwardPlan& plan, const DeviceTraits&) {
-  return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
-}
-OperatorPlan operator_plan(const MatmulPlan& plan, const DeviceTraits&) {
+template <typename Plan>
+OperatorPlan operator_plan(const Plan& plan, const DeviceTraits&) {
   return {plan, plan.workspace_bytes(), {plan.cost_ms, false}};
 }
 
