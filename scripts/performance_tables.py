@@ -181,13 +181,18 @@ def _network_records(root: Path, files: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _networks(root: Path, files: Iterable[str]) -> str:
-    rows = []
+    found: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for one in _network_records(root, files):
         before, after = one["ms"]["original"], one["ms"]["converted"]
-        case = [one[field] for field in ("network", "pass", "precision", "run")]
-        rows.append([*case, f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"])
-    header = ["network", "pass", "precision", "run", "original ms", "converted ms", "speed-up"]
-    return table(header, sorted(rows), left=4)
+        cells = [f"{before:.2f}", f"{after:.2f}", f"{before / after:.2f}"]
+        found.setdefault((one["network"], one["pass"], one["precision"]), {})[one["run"]] = cells
+    runs = [run for run in ("eager", "compiled") if any(run in of_case for of_case in found.values())]
+    missing = ["-"] * 3
+    rows = [[*case, *(cell for run in runs for cell in found[case].get(run, missing))] for case in sorted(found)]
+    header = ["network", "pass", "precision"]
+    for run in runs:
+        header += [f"{run}: original ms", "converted ms", "speed-up"]
+    return table(header, rows, left=3)
 
 
 def host(root: Path) -> str:
