@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import torch
+from precisions import BackwardOperands, backward_operands
 from reference import Problem
 from torch import Tensor
 
@@ -13,7 +16,7 @@ from convt3d._explain.operands import Operand
 from convt3d._layer import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PROBLEMS = {
     problem.name: problem
@@ -57,3 +60,34 @@ def layer_of(problem: Problem, *, bias: bool) -> Layer:
 def in_precision(precision: str) -> Iterator[None]:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=precision == "tf32"):
         yield
+
+
+ROUNDS_OF_ALIKE_IMAGES = {"fp16": 2, "tf32": 3}
+
+
+def alike_images(in_channels: int, precision: str) -> tuple[tuple[Problem, BackwardOperands], ...]:
+    """A problem of one image, and one of more such images, all alike, than may be copied at a time; both in NCDHW."""
+    one = Problem("one", 1, in_channels, 40, (40, 41, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
+    images = 6 if precision == "fp16" else 3
+    (grad_output, input, weight), _ = backward_operands(one, precision, "NCDHW", integers=True)
+    repeated = (grad_output.repeat(images, 1, 1, 1, 1), input.repeat(images, 1, 1, 1, 1), weight)
+    return (one, (grad_output, input, weight)), (dataclasses.replace(one, name="all", batch=images), repeated)
+
+
+@functools.cache  # so that no call takes memory that was poisoned for its results
+def _factor(device: torch.device) -> Tensor:
+    return torch.randn(2048, 2048, device=device)
+
+
+@contextlib.contextmanager
+def there_for_a_moment(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]:
+    """Around a call: tensors get their values right before it in the stream, behind a long kernel, and lose them."""
+    factor = _factor(tensors[0].device)
+    for tensor in tensors:
+        tensor.fill_(float("nan"))
+    torch.mm(factor, factor)
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+    yield
+    for tensor in tensors:
+        tensor.fill_(float("nan"))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
-from backward_ways import PROBLEMS, in_precision, layer_of, operand
+from backward_ways import (
+    PROBLEMS,
+    ROUNDS_OF_ALIKE_IMAGES,
+    alike_images,
+    in_precision,
+    layer_of,
+    operand,
+    there_for_a_moment,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from precisions import DTYPES, GRADIENT_FLOORS, BackwardOperands, backward_operands
@@ -105,19 +111,11 @@ def test_what_comes_before_and_after_in_the_stream(name: str, layout: str) -> No
     tensors, _ = backward_operands(problem, "fp16", layout, integers=True)
     kept = [tensor.clone() for tensor in tensors]
     expected = [one.to(torch.float16) for one in gradients(problem, *tensors, None)]
-    busy = torch.randn(2048, 2048, device="cuda")
     for number, way in enumerate(_ways(problem, "fp16", tensors, None, bias=True)):
         for _ in range(10):
             poison(problem.input_shape, problem.weight_shape)
-            for tensor in tensors:
-                tensor.fill_(float("nan"))
-            torch.mm(busy, busy)
-            for tensor, values in zip(tensors, kept, strict=True):
-                tensor.copy_(values)
-            with only_engine(None, number):
+            with there_for_a_moment(tensors, kept), only_engine(None, number):
                 results = ops.conv_transpose3d_backward(*tensors, None, **problem.parameters)
-            for tensor in tensors:
-                tensor.fill_(float("nan"))
             poison(problem.input_shape, problem.weight_shape)
             for result, right in zip(results, expected, strict=True):
                 assert result is not None
@@ -144,23 +142,19 @@ def test_accuracy(precision: str, layout: str) -> None:
 @pytest.mark.parametrize("precision", ["fp16", "tf32"])
 def test_rounds_of_images(precision: str, has_bias: bool) -> None:
     """More than may be copied at a time. Images that are alike have gradients that are alike."""
-    images = 6 if precision == "fp16" else 3
-    one = Problem("one", 1, 24, 40, (40, 41, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
-    all = dataclasses.replace(one, name="all", batch=images)
-    (grad_output, input, weight), _ = backward_operands(one, precision, "NCDHW", integers=True)
-    repeated = (grad_output.repeat(images, 1, 1, 1, 1), input.repeat(images, 1, 1, 1, 1), weight)
+    (one, tensors), (all, repeated) = alike_images(24, precision)
     with in_precision(precision):
-        expected = _backward(one, 0, (grad_output, input, weight), None, bias=has_bias)
+        expected = _backward(one, 0, tensors, None, bias=has_bias)
         ways = _ways(all, precision, repeated, None, bias=has_bias)
         assert {word for way in ways for word in way.plan.split() if "rounds" in word} == {
-            f"rounds={2 if precision == 'fp16' else 3}"
+            f"rounds={ROUNDS_OF_ALIKE_IMAGES[precision]}"
         }
         for number, way in enumerate(ways):
             grad_input, *others = _backward(all, number, repeated, None, bias=has_bias)
             for image in grad_input:
                 assert torch.equal(image, expected[0][0]), way.plan
             for result, right in zip(others[: 1 + has_bias], expected[1:], strict=False):
-                whole = (images * right.double()).to(right.dtype)
+                whole = (all.batch * right.double()).to(right.dtype)
                 assert torch.allclose(result.double(), whole.double(), rtol=2e-3 if precision == "fp16" else 1e-5)
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 import torch
-from backward_ways import PROBLEMS, in_precision, layer_of, operand
+from backward_ways import (
+    PROBLEMS,
+    ROUNDS_OF_ALIKE_IMAGES,
+    alike_images,
+    in_precision,
+    layer_of,
+    operand,
+    there_for_a_moment,
+)
 from precisions import DTYPES, GRADIENT_FLOORS, BackwardOperands, backward_operands
 from reference import Problem, gradients, norm_error, poison
 from torch import Tensor
@@ -26,8 +33,6 @@ pytestmark = pytest.mark.cuda
 ops = torch.ops.convt3d
 GRADIENTS: tuple[Gradient, ...] = ("input_grad", "weight_grad")
 NAMES = ["small", "channels", "dilated", "many"]  # whose weight gradients have such a plan; input gradients in rounds
-
-
 ENGINE = "halo_wgmma"
 
 
@@ -112,28 +117,20 @@ def test_accuracy(precision: str) -> None:
 @pytest.mark.parametrize("precision", ["fp16", "tf32"])
 def test_rounds_of_images(precision: str, gradient: Gradient) -> None:
     """More than may be copied at a time. Images that are alike have gradients that are alike."""
-    images = 6 if precision == "fp16" else 3
-    one = Problem("one", 1, 32, 40, (40, 41, 64), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1))
-    all = dataclasses.replace(one, name="all", batch=images)
-    (grad_output, input, weight), _ = backward_operands(one, precision, "NCDHW", integers=True)
-    repeated = (grad_output.repeat(images, 1, 1, 1, 1), input.repeat(images, 1, 1, 1, 1), weight)
+    (one, tensors), (all, repeated) = alike_images(32, precision)
     with in_precision(precision):
-        expected = _gradient(one, gradient, (grad_output, input, weight), None)
+        expected = _gradient(one, gradient, tensors, None)
 
         def check(result: Tensor, plan: str) -> None:
             if gradient == "input_grad":
-                assert all_equal(result, expected[0]), plan
+                assert (result == expected[0]).all(), plan
             else:
-                whole = (images * expected.double()).to(expected.dtype)
+                whole = (all.batch * expected.double()).to(expected.dtype)
                 tolerance = 2e-3 if precision == "fp16" else 1e-5
                 assert torch.allclose(result.double(), whole.double(), rtol=tolerance), plan
 
         plan = _check_copied(all, gradient, precision, repeated, None, check)
-    assert plan.endswith(" rounds=2" if precision == "fp16" else " rounds=3"), plan
-
-
-def all_equal(images: Tensor, image: Tensor) -> bool:
-    return bool((images == image).all())
+    assert plan.endswith(f" rounds={ROUNDS_OF_ALIKE_IMAGES[precision]}"), plan
 
 
 @pytest.mark.parametrize("name", ["small", "many"])
@@ -143,17 +140,9 @@ def test_what_comes_before_and_after_in_the_stream(name: str) -> None:
     tensors, _ = backward_operands(problem, "fp16", "NCDHW", integers=True)
     kept = [tensor.clone() for tensor in tensors]
     expected = gradients(problem, *tensors, None)[1].to(torch.float16)
-    busy = torch.randn(2048, 2048, device="cuda")
     (number,) = _copied(problem, "weight_grad", "fp16", tensors, None)
     for _ in range(10):
-        for tensor in tensors:
-            tensor.fill_(float("nan"))
-        torch.mm(busy, busy)
-        for tensor, values in zip(tensors, kept, strict=True):
-            tensor.copy_(values)
-        with only_engine(ENGINE, number):
+        with there_for_a_moment(tensors, kept), only_engine(ENGINE, number):
             result = _gradient(problem, "weight_grad", tensors, None)
-        for tensor in tensors:
-            tensor.fill_(float("nan"))
         poison(problem.input_shape, problem.weight_shape)
         assert torch.equal(result, expected)

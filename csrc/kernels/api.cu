@@ -128,7 +128,7 @@ void forward(const Problem& layer, const OperatorPlan& plan, DataType dtype, Con
         return wgmma::forward<T>(problem, *of_wgmma, input, weight, epilogue, output, workspace, stream);
       }
       if (const auto* product = std::get_if<MatmulPlan>(&plan.plan)) {
-        return matmul::forward<T>(*product, input, weight, epilogue, output, workspace, stream);
+        return matmul::forward<T>(*product, input, weight, epilogue, output, stream);
       }
       if (const auto* correlation = std::get_if<mma::CorrelationPlan>(&plan.plan)) {
         return mma::forward<T>(problem, *correlation, input, weight, epilogue, output, workspace, stream);

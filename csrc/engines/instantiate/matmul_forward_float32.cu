@@ -2,7 +2,6 @@
 
 namespace convt3d::matmul {
 
-template void forward<float>(const MatmulPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor, void*,
-                             Stream);
+template void forward<float>(const MatmulPlan&, ConstTensor, ConstTensor, const Epilogue&, MutableTensor, Stream);
 
 }  // namespace convt3d::matmul

@@ -266,7 +266,8 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
           for (plan.splits = 1; plan.splits <= kMostSplits; ++plan.splits) {
             plan.shared_bytes = matmul_layout(plan).bytes;
             if (plan.shared_bytes > device.shared_bytes) break;
-            const int64_t fit = count_blocks(plan, device) * device.multiprocessors;
+            const int64_t on_one = count_blocks(plan, device);
+            const int64_t fit = on_one * device.multiprocessors;
             const int64_t shares = int64_t{plan.groups} * plan.n_tiles;
             plan.walkers = static_cast<int32_t>(std::clamp<int64_t>(fit / shares, 1, plan.m_tiles));
             if (plan.splits > 1) {
@@ -274,7 +275,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
               if (plan.split_stages() < 2 * plan.teams) break;
               if (plan.split_stages() * (plan.splits - 1) >= plan.k_stages) continue;  // nothing is left for the last
             }
-            plan.cost_ms = matmul_cost_ms(plan, count_blocks(plan, device), device);
+            plan.cost_ms = matmul_cost_ms(plan, on_one, device);
             found.push_back(plan);
           }
         }

@@ -85,8 +85,8 @@ void run(const MatmulPlan& plan, ConstTensor source, ConstTensor weight, const E
 
 template <typename T>
 void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, const Epilogue& epilogue,
-             MutableTensor output, void* workspace, Stream stream) {
-  run<T, Operator::kForward>(plan, input, weight, epilogue, output, workspace, stream);
+             MutableTensor output, Stream stream) {
+  run<T, Operator::kForward>(plan, input, weight, epilogue, output, nullptr, stream);
 }
 
 template <typename T>

@@ -10,7 +10,7 @@ namespace convt3d::matmul {
 
 template <typename T>
 void forward(const MatmulPlan& plan, ConstTensor input, ConstTensor weight, const Epilogue& epilogue,
-             MutableTensor output, void* workspace, Stream stream);
+             MutableTensor output, Stream stream);
 
 template <typename T>
 void input_grad(const MatmulPlan& plan, ConstTensor grad_output, ConstTensor weight, MutableTensor grad_input,
