@@ -82,6 +82,7 @@ inline void check_matmul_plan(const MatmulPlan& plan, const Problem& problem, co
   expect(
       layout.result_pitch % std::min(16, plan.store.elements * plan.element_bytes) == 0 && layout.slab_bytes % 16 == 0,
       "a slab's pieces are aligned", problem);
+  expect(plan.last_split_stages() >= plan.teams, "each team has a stage, of the last split too", problem);
   expect(plan.last_steps() >= 1 && plan.last_steps() <= kMatmulStageSteps, "the last stage has some of K", problem);
   const int64_t pieces = plan.k_stages * (kMatmulStageBytes / plan.copied_bytes);
   expect(layout.weight >= plan.buffers * layout.source_bytes &&

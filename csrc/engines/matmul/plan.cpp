@@ -273,7 +273,7 @@ std::vector<MatmulPlan> matmul_candidates(Operator op, const Problem& problem, D
             if (plan.splits > 1) {
               if (!is_gradient || plan.resident || plan.walkers < plan.m_tiles || plan.blocks() > fit) break;
               if (plan.split_stages() < 2 * plan.teams) break;
-              if (plan.split_stages() * (plan.splits - 1) >= plan.k_stages) continue;  // nothing is left for the last
+              if (plan.last_split_stages() < plan.teams) continue;  // a team without a stage would not join the others
             }
             plan.cost_ms = matmul_cost_ms(plan, on_one, device);
             found.push_back(plan);

@@ -175,6 +175,7 @@ struct MatmulPlan {
   MatmulWarps warps() const { return matmul_warps(tile, op, element_bytes); }
   int64_t blocks() const { return int64_t{groups} * n_tiles * walkers * splits; }
   constexpr int32_t split_stages() const { return (k_stages + splits - 1) / splits; }  // of all but the last split
+  int32_t last_split_stages() const { return k_stages - (splits - 1) * split_stages(); }
   // The workspace: of each tile a counter of splits that have left their sums, then [tile][split][sums].
   int64_t counters() const { return splits > 1 ? int64_t{groups} * n_tiles * m_tiles : 0; }
   int64_t partial_offset() const { return (counters() * 4 + 15) / 16 * 16; }

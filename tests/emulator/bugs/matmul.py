@@ -289,6 +289,13 @@ BUGS = [
         GRADIENT,
     ),
     Bug(
+        "matmul: splits: teams without a stage",
+        M + "plan.cpp",
+        "plan.last_split_stages() < plan.teams)",
+        "plan.last_split_stages() < (BUG ? 1 : plan.teams))",
+        GRADIENT + " --seed 4",
+    ),
+    Bug(
         "matmul: splits: sums of another tile",
         M + "store.cuh",
         "int64_t{share} * params.plan.m_tiles + tile",
