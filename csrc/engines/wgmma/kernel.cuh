@@ -57,6 +57,13 @@ __device__ __forceinline__ void for_each_chunk(const WgmmaParams<T>& params, con
   }
 }
 
+// Boxes of several tiles arrive together, so that the first one is waited for before the next is asked for: products
+// begin earlier.
+__device__ __forceinline__ void wait_for_first(uint64_t* arrived, bool& first) {
+  if (first) hopper::barrier_wait(arrived, 0);
+  first = false;
+}
+
 // By the three producers of tiles: transposed on its way.
 template <typename T, int kTerms, bool kPlanes>
 __device__ __forceinline__ void load_boxes(const WgmmaParams<T>& params, const WgmmaShared& shared) {
@@ -84,9 +91,11 @@ __device__ __forceinline__ void load_tiles(const WgmmaParams<T>& params, const W
   }
   if constexpr (kNMajor) {
     if (thread > 0) return;
+    bool first = true;
     for_each_chunk<WgmmaWalker::kThread>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       barriers.enter_tile(state);
       copy_n_major_tile(params, chunk, &barriers.tile_full[state.stage]);
+      wait_for_first(&barriers.tile_full[state.stage], first);
     });
   } else if (plan.load.transposes()) {
     if constexpr (kImages) {
@@ -110,9 +119,12 @@ __device__ __forceinline__ void load_tiles(const WgmmaParams<T>& params, const W
   } else if (thread < 32) {
     // One thread has the tiles copied; where there are two terms, the other warps split what has arrived.
     if (thread > 0) return;
+    bool first = true;
     for_each_chunk<WgmmaWalker::kThread>(params, shared, [&](const WgmmaChunk& chunk, const WgmmaPipelineState& state) {
       barriers.enter_tile(state);
-      copy_wgmma_tile(params, chunk, kTerms == 1 ? &barriers.tile_full[state.stage] : &barriers.copied[state.stage]);
+      uint64_t* const arrived = kTerms == 1 ? &barriers.tile_full[state.stage] : &barriers.copied[state.stage];
+      copy_wgmma_tile(params, chunk, arrived);
+      wait_for_first(arrived, first);
     });
   } else if constexpr (kTerms == 2) {
     clear_zeros(plan, thread % 32, 32, shared.tiles);  // before anything is split
