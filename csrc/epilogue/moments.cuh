@@ -16,6 +16,10 @@ class MomentSums {
   __device__ __forceinline__ void choose_pivot(float sum, int count) {
     pivot_ = sum_over_lanes<kBits>(sum) / static_cast<float>(count);
   }
+  // The same where several rows have as many: `share` is 1 / count.
+  __device__ __forceinline__ void choose_pivot_by_share(float sum, float share) {
+    pivot_ = sum_over_lanes<kBits>(sum) * share;
+  }
   __device__ __forceinline__ void add(float value) {
     const float deviation = value - pivot_;
     sum_ += deviation;

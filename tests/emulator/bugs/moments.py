@@ -26,8 +26,8 @@ BUGS = [
     Bug(
         "moments, wgmma: lanes",
         WGMMA,
-        "outputs[word] >> (2 * (lane_ % 4));",
-        "outputs[word] >> (2 * (BUG ? 0 : lane_ % 4));",
+        "columns[word] >> (2 * (lane_ % 4));",
+        "columns[word] >> (2 * (BUG ? 0 : lane_ % 4));",
         OF_WGMMA,
     ),
     Bug(
@@ -44,10 +44,18 @@ BUGS = [
         "plan.store.start[BUG ? 0 : warpgroup] + column",
         OF_WGMMA,
     ),
-    Bug("moments, wgmma: residues alike", WGMMA, "!alike) find_outputs", "!(BUG || alike)) find_outputs", OF_WGMMA),
+    Bug("moments, wgmma: residues alike", WGMMA, "whole || params_.outputs", "whole || BUG || params_.outputs", OF_WGMMA),
+    Bug(
+        "moments, wgmma: residues one by one",
+        WGMMA,
+        "turn == 2 * set + half",
+        "(BUG || turn == 2 * set + half)",
+        OF_WGMMA,
+    ),
     Bug("moments, wgmma: residues of the height", OUTPUTS, "|| divides(1)", "|| BUG || divides(1)", OF_WGMMA),
     Bug("moments, wgmma: whole tiles", WGMMA, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_WGMMA),
-    Bug("moments, wgmma: pivot", WGMMA, "count == 0 && here", "(BUG || count == 0) && here", OF_WGMMA),
+    Bug("moments, wgmma: pivot", WGMMA, "some[set][half], share", "some[set][half], BUG ? 0 : share", OF_WGMMA),
+    Bug("moments, wgmma: pivot of all", WGMMA, "if (outputs.first > 0) {", "if (!BUG && outputs.first > 0) {", OF_WGMMA),
     Bug(
         "moments, wgmma: columns",
         OUTPUTS,
@@ -92,7 +100,7 @@ BUGS = [
         OF_WGMMA,
     ),
     Bug("moments, wgmma: channels of halves", TARGET, "? 0 : 8 * half)", "? 0 : 8 * (BUG ? 0 : half))", OF_WGMMA),
-    Bug("moments, wgmma: padding", WGMMA, "&& row < channels_)", "&& row < channels_ + BUG)", OF_WGMMA),
+    Bug("moments, wgmma: padding", WGMMA, "&& row < channels_ &&", "&& row < channels_ + BUG &&", OF_WGMMA),
     Bug(
         "moments, mma: positions",
         MMA,

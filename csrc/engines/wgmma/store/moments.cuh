@@ -23,67 +23,113 @@ class WgmmaMoments {
         channels_(channels),
         lane_(hopper::computed_here(static_cast<int>(threadIdx.x) % 32)) {}
 
+  // Sums of all sets and halves side by side, as each waits for its own. Where their outputs differ, all are summed for
+  // each one's outputs, and that one is kept: in few tiles, by the same code.
   __device__ __forceinline__ void gather(const float (&c)[kSets][kN / 2]) const {
     const bool whole = is_whole();
     const bool alike = whole || params_.outputs.alike;
-    uint32_t outputs[kWords];
     PartMoments* const parts = first_part();
+#pragma unroll 1
+    for (int turn = 0; turn < (alike ? 1 : 2 * kSets); ++turn) {
+      const Outputs outputs = find_outputs(turn / 2, turn % 2, whole);
+      Sums sums[kSets][2];
+      choose_pivots(c, outputs, sums);
+      visit<kWords>(outputs, [&](int column) {
 #pragma unroll
-    for (int set = 0; set < kSets; ++set) {
+        for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (set + half == 0 || !alike) find_outputs(set, half, whole, outputs);
-        const PartMoments moments = moments_of(c[set], half, outputs);
-        const int row = wgmma_row(params_.plan.arrangement, lane_, set, half);
-        if (lane_ % 4 == 0 && row < channels_) {
-          store_moments(parts + phase(set, half) * params_.epilogue.moments.channels + row, moments);
+          for (int half = 0; half < 2; ++half) sums[set][half].add(c[set][fragment_value(column, half)]);
+        }
+      });
+      PartMoments moments[kSets][2];
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) moments[set][half] = sums[set][half].result(outputs.count);
+      }
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = wgmma_row(params_.plan.arrangement, lane_, set, half);
+          if (lane_ % 4 == 0 && row < channels_ && (alike || turn == 2 * set + half)) {
+            store_moments(parts + phase(set, half) * params_.epilogue.moments.channels + row, moments[set][half]);
+          }
         }
       }
     }
   }
 
  private:
+  using Sums = MomentSums<3>;
   static constexpr int kWords = (kN + 31) / 32;  // of 32 columns
 
-  // Of the warpgroup's columns; where the tile ends past the output, the warp votes on 32 at a time.
-  __device__ __forceinline__ void find_outputs(int set, int half, bool whole, uint32_t (&outputs)[kWords]) const {
+  // Which of a warpgroup's columns are outputs.
+  struct Outputs {
+    uint32_t of_thread[kWords];  // from its first column on
+    int first;                   // how many there are in the first word
+    int count;
+  };
+
+  // Where the tile ends past the output, the warp votes on 32 columns at a time.
+  __device__ __forceinline__ Outputs find_outputs(int set, int half, bool whole) const {
+    uint32_t columns[kWords];
 #pragma unroll
-    for (int word = 0; word < kWords; ++word) outputs[word] = params_.outputs.columns[warpgroup_][word];
-    if (whole) return;
-    const int lane = hopper::computed_here(lane_);
+    for (int word = 0; word < kWords; ++word) columns[word] = params_.outputs.columns[warpgroup_][word];
+    if (!whole) {
+      const int lane = hopper::computed_here(lane_);
+#pragma unroll
+      for (int word = 0; word < kWords; ++word) {
+        columns[word] &= __ballot_sync(0xFFFFFFFFu, is_inside(32 * word + lane, set, half));
+      }
+    }
+    Outputs outputs;
+    outputs.first = __popc(columns[0]);
+    outputs.count = 0;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-      outputs[word] &= __ballot_sync(0xFFFFFFFFu, is_inside(32 * word + lane, set, half));
+      outputs.count += __popc(columns[word]);
+      outputs.of_thread[word] = columns[word] >> (2 * (lane_ % 4));
+    }
+    return outputs;
+  }
+
+  // Where in a set's accumulators a thread has a value: `column` is that of its row's, without other lanes' ones.
+  static __device__ __forceinline__ constexpr int fragment_value(int column, int half) {
+    return column / 2 * 4 + 2 * half + column % 2;
+  }
+  // Uses a thread's columns of the first words that are outputs.
+  template <int kVisited, typename Use>
+  static __device__ __forceinline__ void visit(const Outputs& outputs, Use&& use) {
+#pragma unroll
+    for (int column = 0; column < 8 * kVisited && column < kN / 4; ++column) {
+      if ((outputs.of_thread[column / 8] >> (column % 8 / 2 * 8 + column % 2) & 1) != 0) use(column);
     }
   }
 
-  // Of a thread's row and the other lanes' that have it.
-  __device__ __forceinline__ PartMoments moments_of(const float (&c)[kN / 2], int half,
-                                                    const uint32_t (&outputs)[kWords]) const {
-    MomentSums<3> sums;
-    int count = 0;
+  // The mean of a row's first 32 columns or, where none of these is an output, of all.
+  __device__ __forceinline__ void choose_pivots(const float (&c)[kSets][kN / 2], const Outputs& outputs,
+                                                Sums (&sums)[kSets][2]) const {
+    float some[kSets][2] = {};
+    const auto add = [&](int column) {
 #pragma unroll
-    for (int word = 0; word < kWords; ++word) {
-      const int here = __popc(outputs[word]);
-      const uint32_t of_thread = outputs[word] >> (2 * (lane_ % 4));
-      const auto visit = [&](auto&& use) {
+      for (int set = 0; set < kSets; ++set) {
 #pragma unroll
-        for (int j = 4 * word; j < 4 * word + 4 && j < kN / 8; ++j) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            if ((of_thread >> (8 * (j - 4 * word) + i) & 1) != 0) use(c[4 * j + 2 * half + i]);
-          }
-        }
-      };
-      if (count == 0 && here > 0) {
-        float some = 0;
-        visit([&](float value) { some += value; });
-        sums.choose_pivot(some, here);
+        for (int half = 0; half < 2; ++half) some[set][half] += c[set][fragment_value(column, half)];
       }
-      count += here;
-      visit([&](float value) { sums.add(value); });
+    };
+    if (outputs.first > 0) {
+      visit<1>(outputs, add);
+    } else {
+      visit<kWords>(outputs, add);
     }
-    return sums.result(count);
+    const int count = outputs.first > 0 ? outputs.first : outputs.count;
+    const float share = count > 0 ? 1 / static_cast<float>(count) : 0.0f;
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) sums[set][half].choose_pivot_by_share(some[set][half], share);
+    }
   }
 
   __device__ __forceinline__ int residue(int axis, int set, int half) const {
