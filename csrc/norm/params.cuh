@@ -44,7 +44,7 @@ template <typename T, typename R>
 struct Params {
   Shape shape;
   Plan plan;
-  int32_t phase;  // elements of x's first element past an aligned slot
+  int32_t phase;  // elements of x's first element past a line of memory
   View<const T> x;
   View<const R> grad_result;
   View<R> result;

@@ -14,6 +14,7 @@
 namespace convt3d::norm {
 
 constexpr int kThreads = 256;
+constexpr int kSlotsOfLine = 8;     // of 16 bytes, of a line of memory
 constexpr int kMostUnroll = 4;      // slots that a thread loads before it uses the first
 constexpr int kMomentPlanes = 3;    // of partial results: count, mean, sum of squared deviations
 constexpr int kGradientPlanes = 2;  // of partial results: sum of g, sum of g times the normalised value

@@ -192,10 +192,11 @@ __device__ __forceinline__ void visit_slots(const Shape& shape, const Plan& plan
           for (int i = 0; i < kUnroll && position + i * step < end; ++i) visitor.part(position + i * step, 0, count);
         });
   } else {
-    // The slots of a row are those that are aligned: the first begins `shift` elements before the row.
-    const int64_t shift = phase % kCount;
+    // The slots of a row are those that are aligned, from the line of memory on in which the row begins: the first
+    // begins `shift` elements before the row. A warp that reads and writes whole lines shares none with another.
+    const int64_t shift = phase % (kSlotsOfLine * kCount);
     const int64_t slots = (shape.positions + shift + kCount - 1) / kCount;
-    const int64_t whole_begin = shift > 0 ? 1 : 0;
+    const int64_t whole_begin = (shift + kCount - 1) / kCount;
     if (end > slots) end = slots;
     const int64_t step = plan.lanes;
     const int64_t whole_end = end < (shape.positions + shift) / kCount ? end : (shape.positions + shift) / kCount;
@@ -209,7 +210,8 @@ __device__ __forceinline__ void visit_slots(const Shape& shape, const Plan& plan
           for (int i = 0; i < kUnroll && slot + i * step < end; ++i) {
             const int64_t position = (slot + i * step) * kCount - shift;
             const int64_t left = shape.positions - position;
-            visitor.part(position, position < 0 ? static_cast<int>(-position) : 0,
+            const int64_t missing = position < 0 ? -position : 0;
+            visitor.part(position, missing < kCount ? static_cast<int>(missing) : kCount,
                          left < kCount ? static_cast<int>(left) : kCount);
           }
         });

@@ -6,7 +6,7 @@ namespace {
 class Slots {
  public:
   Slots(const Plan& plan, const Size& size, DataType type, const ConstTensor& x)
-      : plan_(plan), size_(size), x_(x), phase_(address(x, type) % plan.slot) {}
+      : plan_(plan), size_(size), x_(x), phase_(address(x, type) % (kSlotsOfLine * plan.slot)) {}
 
   int64_t phase() const { return phase_; }
 

@@ -12,7 +12,7 @@ namespace convt3d::norm {
 
 // Of a forward x and the result, of a backward all but the result.
 struct Vectors {
-  int32_t phase = 0;  // elements of x's first element past an aligned slot
+  int32_t phase = 0;  // elements of x's first element past a line of memory
   bool x = false;
   bool result = false;
   bool grad_result = false;

@@ -15,6 +15,7 @@ WgmmaOutputs wgmma_outputs(const WgmmaPlan& plan) {
       outputs.columns[warpgroup][column / 32] |= 1u << column % 32;
     }
   }
+  for (int i = 0; i < 3; ++i) outputs.by_size[i] = make_divisor(tile.size[i]);
   const auto divides = [&](std::size_t i) { return axis[i].dst_size % axis[i].stride == 0; };
   outputs.alike = (!plan.arrangement.both_widths() || divides(2)) && (!plan.arrangement.height_sets() || divides(1));
   return outputs;

@@ -1,8 +1,9 @@
-// Which of a warpgroup's columns are outputs, for moments of what it has in its accumulators.
+// What moments of accumulators need to know: which of a warpgroup's columns are outputs, and which tile it is.
 #pragma once
 
 #include <cstdint>
 
+#include "core/divisor.h"
 #include "engines/wgmma/plan/plan.h"
 
 namespace convt3d {
@@ -15,6 +16,7 @@ struct WgmmaOutputs {
   uint32_t columns[2][kWgmmaOutputWords];
   // Whether the same columns are outputs in all residues of a pass, wherever the tile is.
   bool alike;
+  Divisor by_size[3];  // positions of a tile along each axis
 };
 
 // Images do not share the tile.

@@ -167,8 +167,7 @@ class WgmmaMoments {
     int phases = 1;
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const WgmmaTile& tile = params_.plan.tile;
-      number = number * tile.count[i] + work_.first[i] / tile.size[i];
+      number = number * params_.plan.tile.count[i] + params_.outputs.by_size[i].quotient(work_.first[i]);
       phases *= params_.plan.arrangement.axis[i].stride;
     }
     return params_.epilogue.moments.at(work_.image, (2 * number + warpgroup_) * phases, channel_);
