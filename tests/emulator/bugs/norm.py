@@ -30,8 +30,8 @@ BUGS = [
     Bug(
         "norm slots: first of a row",
         "norm/slots.cuh",
-        "position < 0 ? static_cast<int>(-position) : 0",
-        "position < 0 && !BUG ? static_cast<int>(-position) : 0",
+        "position < 0 ? -position : 0",
+        "position < 0 && !BUG ? -position : 0",
         NORM,
     ),
     Bug(
