@@ -83,7 +83,8 @@ inline void check_norm_vectors(std::mt19937& random) {
         norm::forward_vectors(plan, size, type, result.type, {data(x), x.stride}, {data(result), result.stride});
     const norm::Vectors backward = norm::backward_vectors(plan, size, type, result.type, {data(x), x.stride},
                                                           {data(result), result.stride}, {data(grad_x), grad_x.stride});
-    expect(forward.phase == x.address / element_size(type) % plan.slot && backward.phase == forward.phase &&
+    const int64_t line = norm::kSlotsOfLine * plan.slot;
+    expect(forward.phase == x.address / element_size(type) % line && backward.phase == forward.phase &&
                backward.x == forward.x && backward.grad_result == forward.result,
            "a result and its gradient go alike", problem);
     const auto may = [&](const NormTensor& of) { return are_vectors(plan, size, forward.phase, x.stride, of); };
