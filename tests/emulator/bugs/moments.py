@@ -44,7 +44,9 @@ BUGS = [
         "plan.store.start[BUG ? 0 : warpgroup] + column",
         OF_WGMMA,
     ),
-    Bug("moments, wgmma: residues alike", WGMMA, "whole || params_.outputs", "whole || BUG || params_.outputs", OF_WGMMA),
+    Bug(
+        "moments, wgmma: residues alike", WGMMA, "whole || params_.outputs", "whole || BUG || params_.outputs", OF_WGMMA
+    ),
     Bug(
         "moments, wgmma: residues one by one",
         WGMMA,
@@ -55,7 +57,9 @@ BUGS = [
     Bug("moments, wgmma: residues of the height", OUTPUTS, "|| divides(1)", "|| BUG || divides(1)", OF_WGMMA),
     Bug("moments, wgmma: whole tiles", WGMMA, "<= axis.dst_size;", "<= axis.dst_size + 2 * BUG;", OF_WGMMA),
     Bug("moments, wgmma: pivot", WGMMA, "some[set][half], share", "some[set][half], BUG ? 0 : share", OF_WGMMA),
-    Bug("moments, wgmma: pivot of all", WGMMA, "if (outputs.first > 0) {", "if (!BUG && outputs.first > 0) {", OF_WGMMA),
+    Bug(
+        "moments, wgmma: pivot of all", WGMMA, "if (outputs.first > 0) {", "if (!BUG && outputs.first > 0) {", OF_WGMMA
+    ),
     Bug(
         "moments, wgmma: columns",
         OUTPUTS,
