@@ -71,8 +71,7 @@ Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dt
     length = shape.positions;
     step = static_cast<int64_t>(plan.others) * kMostUnroll;
   } else {
-    // Slots are counted from a line's begin on, in which the row may begin with its last element.
-    length = ceil_div(shape.positions + kSlotsOfLine * plan.slot - 1, plan.slot);
+    length = most_slots_of_row(shape.positions, plan.slot);
     plan.lanes = static_cast<int32_t>(std::min<int64_t>(kThreads, power_of_two_from(ceil_div(length, kMostUnroll))));
     plan.others = kThreads / plan.lanes;
     plan.units = ceil_div(shape.rows(), plan.others);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/host_device.h"
+#include "core/integer.h"
 #include "core/ordered_sum_shape.h"
 #include "core/problem.h"
 
@@ -79,6 +80,11 @@ struct CollectPlan {
 
   CONVT3D_HOST_DEVICE int64_t blocks(int64_t batch) const { return batch * channel_blocks * splits; }
 };
+
+// Slots of a row, at most: they are counted from a line's begin on, in which the row may begin with its last element.
+constexpr int64_t most_slots_of_row(int64_t positions, int64_t slot) {
+  return ceil_div(positions + kSlotsOfLine * slot - 1, slot);
+}
 
 // The layout is that of the strides of what is normalised.
 Plan make_plan(const Size& size, const Size& stride, int64_t groups, DataType dtype);

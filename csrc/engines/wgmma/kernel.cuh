@@ -57,8 +57,8 @@ __device__ __forceinline__ void for_each_chunk(const WgmmaParams<T>& params, con
   }
 }
 
-// Boxes of several tiles arrive together, so that the first one is waited for before the next is asked for: products
-// begin earlier.
+// Boxes of several tiles seem to arrive together: the first one is waited for before the next is
+// asked for, so that products begin earlier.
 __device__ __forceinline__ void wait_for_first(uint64_t* arrived, bool& first) {
   if (first) hopper::barrier_wait(arrived, 0);
   first = false;

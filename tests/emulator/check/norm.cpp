@@ -290,7 +290,7 @@ class NormRun {
     if (!plan.channels_last) {
       plan.others = convt3d::norm::kThreads / plan.lanes;
       plan.units = (shape.rows() + plan.others - 1) / plan.others;
-      length = (shape.positions + (convt3d::norm::kSlotsOfLine + 1) * plan.slot - 2) / plan.slot;
+      length = convt3d::norm::most_slots_of_row(shape.positions, plan.slot);
     }
     const auto share = [&](int64_t& splits, int64_t& split_length) {
       split_length = int64_t{along} * convt3d::norm::kMostUnroll * between(random_, 1, 5);
